@@ -1,0 +1,40 @@
+# make setup | demo | test | check. Nothing but Python 3.11 and make is needed before any of them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Two test processes of one thread each: small tensors run faster so than with threads that fight for the cores.
+TEST   := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: setup demo test test-slow check format clean
+
+setup: $(VENV)/.installed
+
+# torch comes first and pinned: an open range would fetch gigabytes of CUDA libraries onto a CPU machine.
+$(VENV)/.installed: pyproject.toml requirements.lock
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $@
+
+demo: setup
+	$(BIN)/macaron ode orders
+	$(BIN)/macaron ode plot --out runs/orders.svg
+
+test: setup
+	$(TEST) tests
+
+test-slow: setup
+	$(TEST) -m slow tests
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

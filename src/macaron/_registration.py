@@ -1,0 +1,94 @@
+"""Teach transformers' Auto classes about Macaron's models, without importing transformers.
+
+``import macaron`` must be light, yet ``AutoModelForSeq2SeqLM.from_pretrained(folder)`` must work after it. So the
+registration is attached to the import of transformers' own ``auto`` modules: it runs right after the module that
+holds the mapping has been executed, or at once if that has already happened.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def _configurations() -> None:
+    from transformers.models.auto.configuration_auto import AutoConfig
+
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
+
+    for config in (TranslationConfig, EncoderConfig):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+
+
+def _tokenizers() -> None:
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
+    from macaron.text.tokenizer import MacaronTokenizer
+
+    for config in (TranslationConfig, EncoderConfig):
+        AutoTokenizer.register(config, fast_tokenizer_class=MacaronTokenizer, exist_ok=True)
+
+
+def _models() -> None:
+    from transformers.models.auto import modeling_auto as auto
+
+    from macaron.models import encoder, translation
+
+    for auto_class, model in (
+        (auto.AutoModel, translation.TranslationModel),
+        (auto.AutoModelForSeq2SeqLM, translation.TranslationModel),
+        (auto.AutoModel, encoder.EncoderModel),
+        (auto.AutoModelForMaskedLM, encoder.EncoderForMaskedLM),
+        (auto.AutoModelForPreTraining, encoder.EncoderForPreTraining),
+        (auto.AutoModelForSequenceClassification, encoder.EncoderForSequenceClassification),
+    ):
+        auto_class.register(model.config_class, model, exist_ok=True)
+
+
+_AFTER: dict[str, Callable[[], None]] = {
+    "transformers.models.auto.configuration_auto": _configurations,
+    "transformers.models.auto.tokenization_auto": _tokenizers,
+    "transformers.models.auto.modeling_auto": _models,
+}
+
+
+class _ThenRegister(Loader):
+    """A module's own loader, followed by our registration."""
+
+    def __init__(self, loader: Loader, register: Callable[[], None]) -> None:
+        self.loader, self.register = loader, register
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self.loader.exec_module(module)
+        self.register()
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing itself: it lets the other finders work and wraps the loader of the modules in ``_AFTER``."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in _AFTER:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _ThenRegister(spec.loader, _AFTER[name])
+                return spec
+        return None
+
+
+def register_when_imported() -> None:
+    """Register now what transformers has already loaded, and the rest when it is."""
+    for name, register in _AFTER.items():
+        if name in sys.modules:
+            register()
+    if not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher())

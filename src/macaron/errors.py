@@ -1,0 +1,9 @@
+"""Errors that a user can act on."""
+
+
+class MacaronError(Exception):
+    """Something in the input is wrong: the message names it and the remedy. The command prints it and exits 1."""
+
+
+class UsageError(MacaronError):
+    """The command was called wrongly; exits 2."""

@@ -1,0 +1,88 @@
+"""Named models. Each ``transformer-x`` and ``macaron-x`` are twins: equal size, other scheme."""
+
+import difflib
+from typing import Any
+
+from macaron.errors import MacaronError
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+
+_SMALL = {"hidden_size": 512, "num_attention_heads": 4, "dropout": 0.3}
+_TRANSLATION: dict[str, dict[str, Any]] = {
+    # For tests and the demo.
+    "tiny": {
+        "hidden_size": 128,
+        "num_attention_heads": 4,
+        "intermediate_size": 512,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "dropout": 0.1,
+    },
+    # The paper's text: inner width 4 D, split in two for Macaron.
+    "small": {**_SMALL, "intermediate_size": 2048},
+    "base": {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048, "dropout": 0.1},
+    "big": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096, "dropout": 0.3},
+    # The released IWSLT14 models have half that inner width.
+    "small-released": {**_SMALL, "intermediate_size": 1024},
+}
+_ENCODER: dict[str, dict[str, Any]] = {
+    "tiny": {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": 2},
+    "base": {
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+    },
+}
+_RELEASED_ENCODER = {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True}
+
+
+def _presets() -> dict[str, TranslationConfig | EncoderConfig]:
+    table: dict[str, TranslationConfig | EncoderConfig] = {}
+    schemes = {"transformer": "lie-fg", "macaron": "strang-gfg"}
+    for size, settings in _TRANSLATION.items():
+        for family, scheme in schemes.items():
+            table[f"{family}-{size}"] = TranslationConfig(
+                scheme=scheme, attention_dropout=0.1, activation_dropout=0.1, **settings
+            )
+    for size, settings in _ENCODER.items():
+        for prefix, scheme in (("", "lie-fg"), ("macaron-", "strang-gfg")):
+            table[f"{prefix}bert-{size}"] = EncoderConfig(scheme=scheme, **settings)
+    # The authors' encoders: norms without gain, a frozen first segment, and (by oversight) relu in the first of the two
+    # feed-forward networks of a Macaron layer.
+    base = _ENCODER["base"]
+    table["bert-base-released"] = EncoderConfig(scheme="lie-fg", **base, **_RELEASED_ENCODER)
+    table["macaron-bert-base-released"] = EncoderConfig(
+        scheme="strang-gfg", activation=["relu", "gelu"], **base, **_RELEASED_ENCODER
+    )
+    return table
+
+
+def preset_names() -> list[str]:
+    """All presets, by kind and size."""
+    return list(_presets())
+
+
+def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
+    """The configuration of a preset, with fields changed: ``preset("macaron-small", vocab_size=8000)``."""
+    table = _presets()
+    if name not in table:
+        close = difflib.get_close_matches(name, table, n=3, cutoff=0.3)
+        raise MacaronError(f"no preset {name!r}; nearest: {', '.join(close) or ', '.join(table)}")
+    config = table[name]
+    fields = config.to_dict()
+    unknown = [key for key in changes if key not in fields]
+    if unknown:
+        close = difflib.get_close_matches(unknown[0], fields, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{hint}")
+    fields.pop("model_type")
+    return type(config)(**{**fields, **changes})
+
+
+def twin(name: str) -> str | None:
+    """The Transformer that a Macaron preset is compared with."""
+    if name.startswith("macaron-bert"):
+        return name.removeprefix("macaron-")
+    if name.startswith("macaron-"):
+        return name.replace("macaron-", "transformer-", 1)
+    return None

@@ -1,0 +1,85 @@
+"""What a model is made of: layers, widths, parameters, counted on the model itself."""
+
+from dataclasses import asdict, dataclass
+
+import torch
+from transformers.modeling_utils import PreTrainedModel
+
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.encoder import EncoderForPreTraining
+from macaron.models.presets import preset, preset_names, twin
+from macaron.models.translation import TranslationModel
+from macaron.nn.budget import layer_widths
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of ``macaron models``."""
+
+    name: str
+    kind: str
+    scheme: str
+    layers: str
+    hidden_size: int
+    heads: int
+    inner_widths: tuple[int, ...]
+    head_widths: tuple[int, ...]
+    norm: str
+    vocab_size: int
+    parameters: int
+    without_embedding: int
+    twin: str | None = None
+    difference: float | None = None  # relative to the twin
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+def build(config: TranslationConfig | EncoderConfig) -> PreTrainedModel:
+    """The model of a configuration: translation, or an encoder with both pre-training heads."""
+    if isinstance(config, TranslationConfig):
+        return TranslationModel(config)
+    return EncoderForPreTraining(config)
+
+
+def count(config: TranslationConfig | EncoderConfig) -> int:
+    """Number of parameters; nothing is allocated."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in build(config).parameters())
+
+
+def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
+    """Measure a configuration."""
+    settings = config.layer_settings()
+    scheme = config.encoder_scheme_value()
+    widths = layer_widths(scheme, settings.shape, settings.tying != "none")
+    translation = isinstance(config, TranslationConfig)
+    layers = f"{config.encoder_layers}+{config.decoder_layers}" if translation else str(config.num_hidden_layers)
+    parameters = count(config)
+    return Summary(
+        name=name,
+        kind="translation" if translation else "encoder",
+        scheme=scheme.name,
+        layers=layers,
+        hidden_size=config.hidden_size,
+        heads=config.num_attention_heads,
+        inner_widths=widths.get("G", ()),
+        head_widths=widths.get("F", ()),
+        norm=config.norm,
+        vocab_size=config.vocab_size,
+        parameters=parameters,
+        without_embedding=parameters - config.vocab_size * config.hidden_size,
+    )
+
+
+def all_presets(vocab_size: int | None = None) -> list[Summary]:
+    """Every preset, with the difference between twins."""
+    changes = {} if vocab_size is None else {"vocab_size": vocab_size}
+    found = {name: summarise(name, preset(name, **changes)) for name in preset_names()}
+    for name, summary in found.items():
+        other = twin(name)
+        if other is not None:
+            difference = summary.parameters / found[other].parameters - 1
+            found[name] = Summary(**{**asdict(summary), "twin": other, "difference": difference})
+    return list(found.values())

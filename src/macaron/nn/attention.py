@@ -1,0 +1,169 @@
+"""Multi-head attention: how each particle is moved by the others.
+
+Letters for shapes, here and in the whole room: B batch, T positions of the queries, S positions of the keys,
+D hidden size, H heads, K head width, I inner width of a feed-forward network, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from macaron.nn.linear import Linear, xavier_bound
+
+
+class Cache(Protocol):
+    """Keys and values of earlier positions; slots are numbered by the stack that owns the attentions."""
+
+    @property
+    def length(self) -> int:
+        """Number of positions that are already held."""
+
+    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append (B, H, T, K) to a slot; all of it, (B, H, S, K), comes back."""
+
+    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the encoder's output, if they have been stored."""
+
+    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
+        """Keep keys and values of the encoder's output."""
+
+
+@dataclass
+class Context:
+    """What a layer's operators see besides the state.
+
+    ``mask`` and ``memory_mask`` broadcast to (B, H, T, S): boolean, true where attention is allowed, or float, added
+    to the logits. ``causal`` forbids attention to later positions. ``kernel`` is ``"sdpa"`` (PyTorch chooses the
+    fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
+    """
+
+    mask: Tensor | None = None
+    causal: bool = False
+    memory: Tensor | None = None
+    memory_mask: Tensor | None = None
+    cache: Cache | None = None
+    kernel: str = "sdpa"
+    weights: list[tuple[str, Tensor]] | None = field(default=None)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    context: Context,
+    operator: str,
+) -> Tensor:
+    """Scaled dot-product attention.
+
+    :param query: (B, H, T, K)
+    :param key: (B, H, S, K)
+    :param value: (B, H, S, K)
+    :returns: (B, H, T, K)
+    """
+    steps, past = query.shape[2], key.shape[2] - query.shape[2]
+    if causal and (past > 0 or mask is not None):
+        # SDPA's is_causal knows neither a past nor a second mask, so the triangle is written out. One new position
+        # may see all that came before it and needs none.
+        if steps > 1:
+            triangle = torch.ones(steps, steps + past, dtype=torch.bool, device=query.device).tril(past)
+            mask = triangle if mask is None else _both(mask, triangle)
+        causal = False
+    if context.kernel == "sdpa" and context.weights is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
+    logits = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if causal:
+        mask = torch.ones(steps, steps, dtype=torch.bool, device=query.device).tril()
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
+    # A row without any allowed key (an empty sentence) has no softmax; like SDPA we move it by nothing.
+    precise = torch.promote_types(query.dtype, torch.float32)
+    probabilities = torch.softmax(logits, dim=-1, dtype=precise).nan_to_num(0.0).to(query.dtype)
+    if context.weights is not None:
+        context.weights.append((operator, probabilities))
+    return F.dropout(probabilities, dropout, training=dropout > 0) @ value
+
+
+def _both(mask: Tensor, triangle: Tensor) -> Tensor:
+    if mask.dtype == torch.bool:
+        return mask & triangle
+    return mask.masked_fill(~triangle, -math.inf)
+
+
+class SelfAttention(nn.Module):
+    """F: diffusion among the positions of one sequence.
+
+    :param hidden_size: D
+    :param num_heads: H
+    :param head_size: K, freely chosen: D / H in a Transformer, less where a scheme applies F several times
+    """
+
+    operator = "F"
+
+    def __init__(
+        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
+        width = num_heads * head_size
+        # Both rules are those of the authors' code; Xavier's sees q, k and v as one stacked matrix.
+        normal = init == "kaiming"
+        self.qkv = Linear(hidden_size, 3 * width, bias, std=hidden_size**-0.5 if normal else None)
+        self.out = Linear(width, hidden_size, bias, std=width**-0.5 if normal else None)
+
+    def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
+        """Move (B, T, D) by attention; ``slot`` is this evaluation's place in the cache."""
+        batch, steps, _ = x.shape
+        qkv = self.qkv(x).view(batch, steps, 3, self.num_heads, self.head_size)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, K)
+        if context.cache is not None:
+            key, value = context.cache.extend(slot, key, value)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(query, key, value, context.mask, context.causal, dropout, context, "F")
+        return self.out(mixed.transpose(1, 2).reshape(batch, steps, -1))
+
+
+class CrossAttention(nn.Module):
+    """H: the pull of another sequence, the encoder's output, on each position."""
+
+    operator = "H"
+
+    def __init__(
+        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
+        width = num_heads * head_size
+        std = hidden_size**-0.5 if init == "kaiming" else None
+        bound = xavier_bound(hidden_size, 3 * width)  # of q, k and v stacked, as in self-attention
+        self.q = Linear(hidden_size, width, bias, bound=bound, std=std)
+        self.kv = Linear(hidden_size, 2 * width, bias, bound=bound, std=std)
+        self.out = Linear(width, hidden_size, bias, std=width**-0.5 if std else None)
+
+    def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
+        """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
+        batch, steps, _ = x.shape
+        query = self.q(x).view(batch, steps, self.num_heads, self.head_size).transpose(1, 2)
+        key, value = self._memory(context, slot)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(query, key, value, context.memory_mask, False, dropout, context, "H")
+        return self.out(mixed.transpose(1, 2).reshape(batch, steps, -1))
+
+    def _memory(self, context: Context, slot: int) -> tuple[Tensor, Tensor]:
+        stored = context.cache.memory(slot) if context.cache is not None else None
+        if stored is not None:
+            return stored
+        if context.memory is None:
+            raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
+        batch, length, _ = context.memory.shape
+        kv = self.kv(context.memory).view(batch, length, 2, self.num_heads, self.head_size)
+        key, value = kv.permute(2, 0, 3, 1, 4).unbind(0)
+        if context.cache is not None:
+            context.cache.store_memory(slot, key, value)
+        return key, value

@@ -1,0 +1,158 @@
+"""Drop-in replacements for ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer``.
+
+Their constructor and forward arguments, plus ``scheme=``. ``dim_feedforward`` is the total of a layer: the default
+scheme, Macaron's, has two feed-forward networks of half that width each. With ``scheme="lie-fg"`` they compute what
+torch's layers compute.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from macaron.nn.attention import Context
+from macaron.nn.budget import LayerShape
+from macaron.nn.feedforward import Activation
+from macaron.nn.layer import LayerSettings, build_layer
+from macaron.ode import Scheme, lift
+from macaron.ode import scheme as find_scheme
+
+
+class _BatchFirst(nn.Module):
+    """``torch.nn.TransformerEncoder`` and ``Decoder`` ask ``layer.self_attn.batch_first``."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.batch_first = batch_first
+
+
+class _TorchLayer(nn.Module):
+    """What the two layers share: constructor, masks, batch dimension."""
+
+    decoder = False
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        scheme: str | dict[str, Any] | Scheme = "strang-gfg",
+        integrator: str = "euler",
+        tying: str = "none",
+    ) -> None:
+        super().__init__()
+        if d_model % nhead:
+            raise ValueError(f"d_model ({d_model}) must be a multiple of nhead ({nhead})")
+        self.scheme = find_scheme(scheme)
+        if self.decoder and "H" not in self.scheme.operators:
+            self.scheme = lift(self.scheme)
+        settings = LayerSettings(
+            LayerShape(d_model, nhead, d_model // nhead, dim_feedforward, bias=bias),
+            norm="pre" if norm_first else "post",
+            norm_eps=layer_norm_eps,
+            activation=activation,
+            dropout=dropout,
+            attention_dropout=dropout,
+            activation_dropout=dropout,
+            integrator=integrator,
+            tying=tying,
+        )
+        with torch.device(device or torch.get_default_device()):
+            self.layer = build_layer(self.scheme, settings)
+        if dtype is not None:
+            self.to(dtype)
+        self.nhead = nhead
+        self.self_attn = _BatchFirst(batch_first)
+
+    def _run(self, x: Tensor, context: Context) -> Tensor:
+        batched, first = x.dim() == 3, self.self_attn.batch_first
+        x = self._batch(x)
+        if context.memory is not None:
+            context.memory = self._batch(context.memory)
+        y = self.layer(x, context)
+        if not batched:
+            return y.squeeze(0)
+        return y if first else y.transpose(0, 1)
+
+    def _batch(self, x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return x.unsqueeze(0)
+        return x if self.self_attn.batch_first else x.transpose(0, 1)
+
+    def _mask(self, mask: Tensor | None, padding: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        """Torch's masks (true = forbidden, or floats to add) as one that broadcasts to (B, H, T, S)."""
+        if mask is not None and mask.dim() == 3:  # (B * H, T, S)
+            mask = mask.view(-1, self.nhead, *mask.shape[1:])
+        if padding is not None:
+            padding = padding.unsqueeze(0) if padding.dim() == 1 else padding
+            padding = padding[:, None, None, :]  # (B, 1, 1, S)
+        if mask is not None and padding is not None and mask.dtype != padding.dtype:
+            mask, padding = _additive(mask, dtype), _additive(padding, dtype)
+        if mask is None or padding is None:
+            both = padding if mask is None else mask
+        else:
+            both = mask | padding if mask.dtype == torch.bool else mask + padding
+        if both is None:
+            return None
+        return ~both if both.dtype == torch.bool else both.to(dtype)
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
+
+
+class TransformerEncoderLayer(_TorchLayer):
+    """``torch.nn.TransformerEncoderLayer`` for any scheme of F and G (the default is Macaron's)."""
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Pass ``src`` through the layer; see ``torch.nn.TransformerEncoderLayer`` for shapes and masks.
+
+        ``is_causal`` is a hint that ``src_mask`` is causal; with a mask given it changes nothing.
+        """
+        mask = self._mask(src_mask, src_key_padding_mask, src.dtype)
+        return self._run(src, Context(mask=mask, causal=is_causal and src_mask is None))
+
+
+class TransformerDecoderLayer(_TorchLayer):
+    """``torch.nn.TransformerDecoderLayer`` for any scheme; one of F and G alone is lifted (F becomes F H)."""
+
+    decoder = True
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Pass ``tgt`` through the layer; see ``torch.nn.TransformerDecoderLayer`` for shapes and masks."""
+        if memory_is_causal and memory_mask is None:
+            raise ValueError("memory_is_causal is a hint about memory_mask, which is missing")
+        context = Context(
+            mask=self._mask(tgt_mask, tgt_key_padding_mask, tgt.dtype),
+            causal=tgt_is_causal and tgt_mask is None,
+            memory=memory,
+            memory_mask=self._mask(memory_mask, memory_key_padding_mask, tgt.dtype),
+        )
+        return self._run(tgt, context)

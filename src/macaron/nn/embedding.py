@@ -1,0 +1,77 @@
+"""Where the particles start: token embeddings, sinusoidal positions, segments."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from macaron.nn.linear import Table
+
+FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
+
+
+def sinusoids(positions: Tensor, hidden_size: int) -> Tensor:
+    """Sinusoidal position vectors, sines then cosines (not interleaved).
+
+    Computed, not looked up: there is no longest sentence and nothing to store.
+
+    :param positions: any shape; below ``FIRST_POSITION`` (padding) the vector is zero
+    :returns: that shape + (D,), float32
+    """
+    half = hidden_size // 2
+    scale = -math.log(10000.0) / max(half - 1, 1)
+    frequencies = torch.exp(torch.arange(half, device=positions.device, dtype=torch.float32) * scale)
+    angles = positions.to(torch.float32).unsqueeze(-1) * frequencies
+    table = torch.cat([angles.sin(), angles.cos()], dim=-1)
+    return F.pad(table, (0, hidden_size % 2)) * (positions >= FIRST_POSITION).unsqueeze(-1)
+
+
+def token_positions(mask: Tensor) -> Tensor:
+    """Positions counted over real tokens only, so that left and right padding give the same numbers.
+
+    :param mask: (B, T), true at real tokens
+    :returns: (B, T), from ``FIRST_POSITION`` on; padding gets one less
+    """
+    real = mask.to(torch.long)
+    return real.cumsum(dim=1) * real + FIRST_POSITION - 1
+
+
+class Embedding(nn.Module):
+    """``sqrt(D) E[token] + P[position] (+ S[segment])``, then dropout.
+
+    :param num_segments: 0 for translation, 2 for encoders
+    :param frozen_segment: a segment whose vector stays zero (the authors' code freezes that of the first sentence)
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        pad_token_id: int,
+        dropout: float,
+        num_segments: int = 0,
+        frozen_segment: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.dropout, self.frozen_segment = dropout, frozen_segment
+        self.tokens = Table(vocab_size, hidden_size, pad_token_id)
+        self.segments = Table(num_segments, hidden_size, frozen_segment) if num_segments else None
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Embed (B, T) tokens as (B, T, D).
+
+        :param positions: (B, T) or (T,), see ``token_positions``; None counts from the first token on
+        :param segments: (B, T)
+        """
+        return self.from_vectors(self.tokens(ids), positions, segments)
+
+    def from_vectors(self, vectors: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """The same for token vectors (B, T, D) instead of ids."""
+        size = vectors.shape[-1]
+        if positions is None:
+            positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
+        x = vectors * math.sqrt(size) + sinusoids(positions, size).to(vectors.dtype)
+        if self.segments is not None and segments is not None:
+            x = x + F.embedding(segments, self.segments.weight, padding_idx=self.frozen_segment)
+        return F.dropout(x, self.dropout, self.training)

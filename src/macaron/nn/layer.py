@@ -1,0 +1,228 @@
+"""The one layer: it walks a splitting scheme.
+
+Transformer and Macaron, encoder and decoder, are the same code with other data. Each sub-step of the scheme is
+
+    pre-norm    x + c * drop(f(norm(x)))
+    post-norm   norm(x + c * drop(f(x)))
+
+with f one of F (self-attention), H (cross-attention), G (feed-forward), and c the scheme's coefficient. An integrator
+other than Euler's evaluates the same f at several stages of the sub-step.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from macaron.errors import MacaronError
+from macaron.nn.attention import Context, CrossAttention, SelfAttention
+from macaron.nn.budget import LayerShape, full_width, layer_widths
+from macaron.nn.feedforward import Activation, FeedForward
+from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
+
+TYINGS = ("none", "layer", "depth")
+NORMS = ("pre", "post")
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """Everything about a layer that is not its scheme."""
+
+    shape: LayerShape
+    norm: str = "pre"
+    norm_eps: float = 1e-5
+    activation: str | Activation | Sequence[str] = "relu"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    integrator: str = "euler"
+    tying: str = "none"
+    init: str = "xavier"
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise MacaronError(f"norm must be one of {', '.join(NORMS)}, not {self.norm!r}")
+        if self.tying not in TYINGS:
+            raise MacaronError(f"tying must be one of {', '.join(TYINGS)}, not {self.tying!r}")
+
+    def activation_of(self, application: int) -> str | Activation:
+        """The activation of the n-th feed-forward network of a layer: one for all, or one for each."""
+        if isinstance(self.activation, str) or callable(self.activation):
+            return self.activation
+        if application >= len(self.activation):
+            raise MacaronError(
+                f"the scheme applies G {application + 1} times or more, with {len(self.activation)} activations given"
+            )
+        return self.activation[application]
+
+
+class SubLayer(nn.Module):
+    """One operator with its norm and dropout: the vector field of a sub-step."""
+
+    def __init__(self, operator: str, width: int, application: int, settings: LayerSettings) -> None:
+        super().__init__()
+        shape = settings.shape
+        self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
+        # A stage of F sees other states than the last one and needs keys and values of its own.
+        self.slot_per_stage = operator == "F"
+        self.norm = nn.LayerNorm(
+            shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
+        )
+        self.operator: nn.Module
+        if operator == "G":
+            self.operator = FeedForward(
+                shape.hidden_size,
+                width,
+                settings.activation_of(application),
+                settings.activation_dropout,
+                settings.init,
+                shape.bias,
+            )
+        else:
+            attention = {"F": SelfAttention, "H": CrossAttention}[operator]
+            self.operator = attention(
+                shape.hidden_size,
+                shape.num_heads,
+                width,
+                settings.attention_dropout,
+                settings.init,
+                shape.bias,
+            )
+
+    def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
+        """The direction in which (B, T, D) moves."""
+        moved = self.operator(self.norm(x) if self.pre_norm else x, context, slot)
+        return F.dropout(moved, self.dropout, self.training)
+
+    def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
+        """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""
+        stages: list[Tensor] = []
+        for row in tableau.a:
+            at = x
+            for weight, stage in zip(row, stages, strict=False):
+                if weight:
+                    at = torch.add(at, stage, alpha=coefficient * weight)
+            stages.append(self.field(at, context, slot + len(stages) * self.slot_per_stage))
+        for weight, stage in zip(tableau.b, stages, strict=True):
+            if weight:
+                x = torch.add(x, stage, alpha=coefficient * weight)
+        return x if self.pre_norm else self.norm(x)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A sub-step of the walk: which sub-layer, how far, and its first slot in the cache."""
+
+    sublayer: str
+    coefficient: float
+    slot: int
+
+
+class SchemeLayer(nn.Module):
+    """A layer (or the ends of a stack) built from branches of sub-steps.
+
+    Sub-layers are named by operator and application: ``G1``, ``F1``, ``G2`` for Macaron.
+
+    :param branches: a scheme's branches
+    :param widths: for each operator the widths of its sub-layers; a single one is shared by all its applications
+    :param sublayers: take these instead of making new ones (ends of a stack that is tied across depth)
+    """
+
+    def __init__(
+        self,
+        branches: tuple[Branch, ...],
+        widths: dict[str, tuple[int, ...]],
+        settings: LayerSettings,
+        sublayers: nn.ModuleDict | None = None,
+    ) -> None:
+        super().__init__()
+        self.tableau = integrator(settings.integrator)
+        stages = len(self.tableau.b)
+        modules = nn.ModuleDict()
+        applied: dict[str, int] = {}
+        walk: list[tuple[float, tuple[_Move, ...]]] = []
+        self.self_slots = 0
+        memory_slots: dict[str, int] = {}
+        for weight, steps in branches:
+            moves: list[_Move] = []
+            for operator, coefficient in steps:
+                number = applied.get(operator, 0)
+                applied[operator] = number + 1
+                index = min(number, len(widths[operator]) - 1)
+                name = f"{operator}{index + 1}"
+                if sublayers is None and name not in modules:
+                    modules[name] = SubLayer(operator, widths[operator][index], index, settings)
+                slot = 0
+                if operator == "F":
+                    slot, self.self_slots = self.self_slots, self.self_slots + stages
+                elif operator == "H":
+                    # These depend on the encoder's output alone: one slot per sub-layer, whatever the evaluation.
+                    slot = memory_slots.setdefault(name, len(memory_slots))
+                moves.append(_Move(name, coefficient, slot))
+            walk.append((weight, tuple(moves)))
+        self.walk = tuple(walk)
+        self.memory_slots = len(memory_slots)
+        if sublayers is None:
+            self.sublayers = modules
+        else:
+            # Borrowed, not owned: their parameters are listed once, where they were made.
+            object.__setattr__(self, "sublayers", sublayers)
+
+    def forward(self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0) -> Tensor:
+        """One step of the scheme from (B, T, D) to (B, T, D).
+
+        :param self_slot: first slot of this layer's self-attentions in the cache
+        :param memory_slot: first slot of its cross-attentions
+        """
+        if len(self.walk) == 1:
+            return self._follow(self.walk[0][1], x, context, self_slot, memory_slot)
+        total: Tensor | None = None
+        for weight, moves in self.walk:
+            end = self._follow(moves, x, context, self_slot, memory_slot)
+            total = weight * end if total is None else torch.add(total, end, alpha=weight)
+        assert total is not None  # a scheme has at least one branch
+        return total
+
+    def _follow(
+        self, moves: tuple[_Move, ...], x: Tensor, context: Context, self_slot: int, memory_slot: int
+    ) -> Tensor:
+        for move in moves:
+            first = memory_slot if move.sublayer[0] == "H" else self_slot
+            x = self.sublayers[move.sublayer](x, move.coefficient, self.tableau, context, first + move.slot)
+        return x
+
+
+def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
+    """A layer for a scheme, its widths taken from the parameter budget."""
+    check_operators(scheme.operators, scheme.name)
+    tied = settings.tying != "none"
+    return SchemeLayer(scheme.branches, layer_widths(scheme, settings.shape, tied), settings)
+
+
+def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.ModuleDict | None = None) -> SchemeLayer:
+    """Sub-steps before the first or after the last layer of a stack.
+
+    A sub-step of coefficient c gets |c| of the full width: half a G is half as wide. Tied across depth, it is the
+    stack's own field and ``borrowed`` holds it.
+    """
+    steps = tuple(Step(str(operator), float(coefficient)) for operator, coefficient in steps)
+    check_operators([step.operator for step in steps], "prologue or epilogue")
+    widths: dict[str, tuple[int, ...]] = {}
+    for operator, coefficient in steps:
+        share = max(1, round(abs(coefficient) * full_width(settings.shape, operator)))
+        widths[operator] = (*widths.get(operator, ()), share)
+    if borrowed is not None:
+        widths = {operator: each[:1] for operator, each in widths.items()}
+    return SchemeLayer((Branch(1.0, steps),), widths, settings, borrowed)
+
+
+def check_operators(operators: Sequence[str], name: str) -> None:
+    """Refuse operators that have no sub-layer."""
+    unknown = [operator for operator in operators if operator not in ("F", "G", "H")]
+    if unknown:
+        raise MacaronError(
+            f"{name!r} uses the operator {unknown[0]!r}; a network has F (self-attention), G (feed-forward) and "
+            "H (cross-attention)"
+        )

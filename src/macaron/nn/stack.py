@@ -1,0 +1,75 @@
+"""A stack of layers: the integration over depth, with sub-steps of its own at both ends if asked."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from macaron.errors import MacaronError
+from macaron.nn.attention import Context
+from macaron.nn.layer import LayerSettings, SchemeLayer, build_ends, build_layer
+from macaron.ode import Scheme, Step
+
+
+class Stack(nn.Module):
+    """``num_layers`` steps of a scheme, then the final norm of a pre-norm network.
+
+    :param prologue: sub-steps before the first layer, such as ``[("G", 0.5)]``
+    :param epilogue: sub-steps after the last layer
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        num_layers: int,
+        settings: LayerSettings,
+        prologue: Sequence[Step] = (),
+        epilogue: Sequence[Step] = (),
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise MacaronError(f"a stack needs at least one layer, not {num_layers}")
+        shape = settings.shape
+        self.num_layers = num_layers
+        # Tied across depth there is one layer, applied num_layers times.
+        distinct = 1 if settings.tying == "depth" else num_layers
+        self.layers = nn.ModuleList(build_layer(scheme, settings) for _ in range(distinct))
+        borrowed = self._layer(0).sublayers if settings.tying == "depth" else None
+        self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
+        self.epilogue = build_ends(epilogue, settings, borrowed) if epilogue else None
+        self.norm: nn.LayerNorm | None = None
+        if settings.norm == "pre":
+            self.norm = nn.LayerNorm(
+                shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
+            )
+        # transformers sets these when a user enables gradient checkpointing.
+        self.gradient_checkpointing = False
+        self._gradient_checkpointing_func: Callable[..., Any] | None = None
+
+    def _layer(self, depth: int) -> SchemeLayer:
+        layer = self.layers[depth % len(self.layers)]
+        assert isinstance(layer, SchemeLayer)
+        return layer
+
+    def steps(self) -> list[SchemeLayer]:
+        """All steps of the stack in order of application, the ends included."""
+        middle = [self._layer(depth) for depth in range(self.num_layers)]
+        ends = [[end] if end is not None else [] for end in (self.prologue, self.epilogue)]
+        return [*ends[0], *middle, *ends[1]]
+
+    def forward(self, x: Tensor, context: Context, states: list[Tensor] | None = None) -> Tensor:
+        """Carry (B, T, D) through all layers.
+
+        :param states: if a list, receives the state before each step; the caller has the last one
+        """
+        self_slot = memory_slot = 0
+        for step in self.steps():
+            if states is not None:
+                states.append(x)
+            if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
+                x = self._gradient_checkpointing_func(step.__call__, x, context, self_slot, memory_slot)
+            else:
+                x = step(x, context, self_slot, memory_slot)
+            self_slot += step.self_slots
+            memory_slot += step.memory_slots
+        return x if self.norm is None else self.norm(x)
