@@ -1,0 +1,76 @@
+"""Settings are strict, and their messages name the key."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from macaron.errors import MacaronError
+from macaron.settings import build, override, read_toml, to_data
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.5
+    kind: Literal["a", "b"] = "a"
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    inner: Inner = Inner()
+    sizes: tuple[int, ...] = ()
+    path: Path | None = None
+    free: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name == "bad":
+            raise MacaronError("name is bad")
+
+
+def test_round_trip():
+    data = {"name": "x", "inner": {"rate": 1, "kind": "b"}, "sizes": [1, 2], "path": "a/b", "free": {"k": 3}}
+    made = build(Outer, data)
+    assert made == Outer("x", Inner(1.0, "b"), (1, 2), Path("a/b"), {"k": 3})
+    assert build(Outer, to_data(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "missing key 'name'"),
+        ({"name": "x", "iner": {}}, "unknown key 'iner'; did you mean 'inner'"),
+        ({"name": "x", "inner": {"rat": 1}}, "unknown key 'inner.rat'; did you mean 'rate'"),
+        ({"name": "x", "inner": {"rate": "fast"}}, "inner.rate must be a number, not 'fast'"),
+        ({"name": "x", "inner": {"kind": "c"}}, "inner.kind must be one of 'a', 'b', not 'c'"),
+        ({"name": "x", "sizes": [1, "b"]}, r"sizes\[1\] must be a whole number, not 'b'"),
+        ({"name": "x", "sizes": True}, "sizes must be a list"),
+        ({"name": 3}, "name must be a string, not 3"),
+        ({"name": "x", "inner": 3}, r"\[inner\] must be a section"),
+        ({"name": "bad"}, "f.toml: name is bad"),
+    ],
+)
+def test_mistakes_are_named(data: dict[str, Any], message: str):
+    with pytest.raises(MacaronError, match=message):
+        build(Outer, data, "f.toml")
+
+
+def test_overrides():
+    data = {"inner": {"rate": 1.0}}
+    changed = override(data, ["inner.rate=2e-3", "name=plain words", "sizes=[1, 2]", "free.k='3'"])
+    assert changed == {"inner": {"rate": 0.002}, "name": "plain words", "sizes": [1, 2], "free": {"k": "3"}}
+    assert data == {"inner": {"rate": 1.0}}
+    for bad in ("rate", "=3", "inner.rate.x=1"):
+        with pytest.raises(MacaronError):
+            override(data, [bad])
+
+
+def test_files(tmp_path: Path):
+    file = tmp_path / "r.toml"
+    file.write_text("a = \n")
+    with pytest.raises(MacaronError, match=r"r\.toml: not valid TOML.*line 1"):
+        read_toml(file)
+    file.write_bytes(b"a = '\xff'")
+    with pytest.raises(MacaronError, match="not UTF-8"):
+        read_toml(file)
