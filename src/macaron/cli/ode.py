@@ -1,0 +1,122 @@
+"""``macaron ode``: the splitting schemes, their equations, and their orders, computed and measured."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from macaron.ode import Scheme
+
+app = typer.Typer(help="Splitting schemes: list, show, measure and plot them.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command("list")
+def list_schemes(as_json: Json = False) -> None:
+    """List the named schemes with their computed order and their sub-steps."""
+    from macaron.ode import ALIASES, names, scheme
+    from macaron.ode.describe import steps_text, summary
+
+    schemes = [scheme(name) for name in names()]
+    if as_json:
+        _print_json({"schemes": [summary(entry) for entry in schemes]})
+        return
+    alias = {name: short for short, name in ALIASES.items()}
+    table = _table("scheme", "alias", "order", "error", "sub-steps")
+    for entry in schemes:
+        row = (entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}")
+        # One line for each scheme: `show` has all of a long one.
+        table.add_row(*row, shorten(steps_text(entry), 56, placeholder=" ..."))
+    _print_table(table)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False
+) -> None:
+    """Show a scheme: the equations of its layer, its order, its sub-layers."""
+    from macaron.ode import scheme
+    from macaron.ode.describe import report, summary
+
+    chosen = scheme(name)
+    if as_json:
+        _print_json(summary(chosen))
+    else:
+        typer.echo(report(chosen))
+
+
+@app.command()
+def orders(
+    names: Annotated[list[str] | None, typer.Argument(help="Schemes; all of two operators if none is named.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the local order of every scheme with every integrator of its sub-flows."""
+    from macaron.ode import order_table, scheme
+    from macaron.ode.measure import methods
+
+    data = order_table([scheme(name) for name in names] if names else None, progress=_progress)
+    if as_json:
+        _print_json(data)
+        return
+    table = _table("scheme", "order", *methods())
+    for row in data["schemes"]:
+        measured = [f"{row['local_order'][method]:.2f}" for method in methods()]
+        table.add_row(row["name"], str(row["order"]), *measured)
+    _print_table(table)
+    typer.echo("order: computed from the scheme. Columns: local order, measured, by how sub-flows are followed.")
+    typer.echo("Theory says min(order of the scheme, order of the integrator) + 1.")
+
+
+@app.command()
+def plot(
+    out: Annotated[Path, typer.Option(help="The figure to write: FILE.svg or FILE.png.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; a selection if none is named.")
+    ] = None,
+) -> None:
+    """Plot the local error against the step, with the measured slopes in the legend."""
+    from macaron.ode.plot import SELECTION, check_path, curves, write_figure
+
+    check_path(out)
+    write_figure(out, curves(names or SELECTION))
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
+    # Only a person at a terminal wants to see progress; it never mixes with the output.
+    if not sys.stderr.isatty():
+        return schemes
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(schemes, description="measuring", console=Console(stderr=True), transient=True)
+
+
+def _print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def _table(first: str, *columns: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("alias", "sub-steps") else "right")
+    return table
+
+
+def _print_table(table: "Table") -> None:
+    from rich.console import Console
+
+    # Without a terminal there is no width to keep to.
+    Console(width=None if sys.stdout.isatty() else 110).print(table)

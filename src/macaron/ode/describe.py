@@ -1,0 +1,114 @@
+"""A scheme in words: the equations of its layer, its order, its sub-layers."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from macaron.ode.measure import expected_local_order, methods
+from macaron.ode.scheme import Branch, Scheme
+
+# Branches are called a, b, c, ...; x is the input and t the time.
+LETTERS = "abcdefghijklmnopqrsuvwyz"
+# What the letters stand for in a network.
+MEANING = {"F": "self-attention", "G": "feed-forward", "H": "cross-attention"}
+
+
+def summary(scheme: Scheme) -> dict[str, Any]:
+    """What is known about a scheme without measuring anything, as plain data."""
+    return {
+        **scheme.to_dict(),
+        "order": scheme.order,
+        "leading_error": scheme.leading_error,
+        "euler_error": scheme.euler_error,
+        "symmetric": scheme.is_symmetric,
+        "positive": scheme.is_positive,
+        "applications": {operator: scheme.applications(operator) for operator in scheme.operators},
+        "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
+        "equations": equations(scheme),
+    }
+
+
+def report(scheme: Scheme) -> str:
+    """What ``summary`` holds, for people."""
+    layers = ", ".join(f"{scheme.applications(op)} {op}" + _meaning(op) for op in scheme.operators)
+    kind = [
+        word for word, holds in (("symmetric", scheme.is_symmetric), ("no step backwards", scheme.is_positive)) if holds
+    ]
+    euler = _sum((c, f"{pair}") for pair, c in scheme.euler_error.items() if abs(c) > 1e-12)
+    local = ", ".join(f"{method} {expected_local_order(scheme, method)}" for method in methods())
+    error = f"{scheme.leading_error:.3g}"
+    return "\n".join(
+        [
+            f"{scheme.name}: {steps_text(scheme)}",
+            "",
+            "layer, with Euler sub-steps, from x at time t over a step γ:",
+            *(f"    {line}" for line in equations(scheme)),
+            "",
+            f"sub-layers     {layers}",
+            f"order          {scheme.order}" + (f" ({', '.join(kind)})" if kind else ""),
+            f"leading error  {error} γ^{scheme.order + 1} with exact flows (norm over words)",
+            f"Euler error    γ²/2 ({euler}), with Euler sub-steps",
+            f"local order    by sub-flow: {local}",
+            "",
+            "A plain residual layer takes Euler sub-steps. They are of first order, so its local order is 2.",
+        ]
+    )
+
+
+def steps_text(scheme: Scheme) -> str:
+    """The sub-steps on one line, in order of application: ``G 1/2, F 1, G 1/2``."""
+
+    def branch_text(branch: Branch) -> str:
+        return ", ".join(f"{op} {number(c)}" for op, c in branch.steps) or "identity"
+
+    if scheme.is_sequential:
+        return branch_text(scheme.branches[0])
+    return _sum((branch.weight, f"({branch_text(branch)})") for branch in scheme.branches)
+
+
+def equations(scheme: Scheme) -> list[str]:
+    """The layer with Euler sub-steps, one equation for each; γ is the step, t the time at its start."""
+    if scheme.is_sequential:
+        return _chain(scheme.branches[0], "x", "x'")
+    lines: list[str] = []
+    parts: list[tuple[float, str]] = []
+    for i, branch in enumerate(scheme.branches):
+        letter = LETTERS[i] if i < len(LETTERS) else f"z{i}_"
+        lines += _chain(branch, letter, letter)
+        parts.append((branch.weight, letter if branch.steps else "x"))
+    return [*lines, f"x' = {_sum(parts)}"]
+
+
+def number(value: float) -> str:
+    """A coefficient as a small fraction if it is one, otherwise with six decimals."""
+    fraction = Fraction(value).limit_denominator(120)
+    return str(fraction) if abs(value - fraction) < 1e-15 else f"{value:.6f}"
+
+
+def _chain(branch: Branch, letter: str, result: str) -> list[str]:
+    clocks = dict.fromkeys((step.operator for step in branch.steps), 0.0)
+    names = ["x", *(f"{letter}{i}" for i in range(1, len(branch.steps))), result]
+    width = max(map(len, names))
+    lines = []
+    for i, (operator, coefficient) in enumerate(branch.steps):
+        before, after = names[i], names[i + 1]
+        time = f"t{_term(clocks[operator], 'γ')}"
+        lines.append(f"{after:{width}} = {before}{_term(coefficient, f'γ {operator}({before}, {time})')}")
+        clocks[operator] += coefficient
+    return lines
+
+
+def _meaning(operator: str) -> str:
+    return f" ({MEANING[operator]})" if operator in MEANING else ""
+
+
+def _sum(parts: Iterable[tuple[float, str]]) -> str:
+    return "".join(_term(weight, what) for weight, what in parts).removeprefix(" + ").strip()
+
+
+def _term(value: float, factor: str) -> str:
+    # A clock that has gone there and back may be off zero by rounding.
+    if abs(value) < 1e-15:
+        return ""
+    size = number(abs(value))
+    return f" {'-' if value < 0 else '+'} {'' if size == '1' else size + ' '}{factor}"

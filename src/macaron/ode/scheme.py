@@ -1,0 +1,257 @@
+"""A splitting scheme: which operators act, in which order, for how long. A layer's architecture, as data."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from math import fsum, isfinite
+from typing import Any, NamedTuple, TypeAlias
+
+from macaron.errors import MacaronError
+from macaron.ode import words
+
+# Sums of coefficients may be off by rounding, and by nothing more.
+SUM_TOLERANCE = 1e-12
+# Palindromes whose halves were computed by different formulas differ in the last bits.
+SYMMETRY_TOLERANCE = 1e-14
+
+
+class SchemeError(MacaronError):
+    """The data of a scheme is not a consistent splitting."""
+
+
+class Step(NamedTuple):
+    """One sub-step: follow ``operator`` for ``coefficient`` times the step of the whole scheme."""
+
+    operator: str
+    coefficient: float
+
+
+class Branch(NamedTuple):
+    """One sequence of sub-steps, in order of application, and its weight in the sum of all branches."""
+
+    weight: float
+    steps: tuple[Step, ...]
+
+
+BranchLike: TypeAlias = tuple[float, Iterable[tuple[str, float]]]
+
+
+@dataclass(frozen=True, init=False)
+class Scheme:
+    """A splitting scheme: a weighted sum of sequences of sub-steps, nearly always a single one of weight 1.
+
+    Branches may be given as nested tuples or lists, ``[(weight, [(operator, coefficient), ...]), ...]``. They
+    are checked: weights sum to 1, and so do each operator's coefficients in the weighted sum. Neighbours of
+    one operator are merged and sub-steps of length 0 left out, so that equal schemes have equal data.
+    """
+
+    name: str
+    branches: tuple[Branch, ...]
+
+    def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise SchemeError(f"a scheme needs a name, not {name!r}")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "branches", _branches(name, branches))
+        self._check_sums()
+
+    @classmethod
+    def sequence(cls, name: str, *steps: tuple[str, float]) -> "Scheme":
+        """A scheme of one branch: ``Scheme.sequence("mine", ("G", 0.5), ("F", 1), ("G", 0.5))``."""
+        return cls(name, [(1.0, steps)])
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators, in order of first application."""
+        return tuple(dict.fromkeys(step.operator for branch in self.branches for step in branch.steps))
+
+    def applications(self, operator: str) -> int:
+        """How often a layer applies ``operator``, over all branches."""
+        return sum(step.operator == operator for branch in self.branches for step in branch.steps)
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether there is one branch only."""
+        return len(self.branches) == 1
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether the scheme is its own adjoint: one branch that reads the same backwards."""
+        if not self.is_sequential:
+            return False
+        steps = self.branches[0].steps
+        return all(
+            first.operator == last.operator
+            and abs(first.coefficient - last.coefficient) <= SYMMETRY_TOLERANCE * max(1, abs(first.coefficient))
+            for first, last in zip(steps, reversed(steps), strict=True)
+        )
+
+    @property
+    def is_positive(self) -> bool:
+        """Whether no operator runs backwards and no branch is subtracted."""
+        return all(b.weight > 0 and all(s.coefficient > 0 for s in b.steps) for b in self.branches)
+
+    @cached_property
+    def _order_and_error(self) -> tuple[int, float]:
+        return words.order_and_error(self.branches, self.operators)
+
+    @property
+    def order(self) -> int:
+        """The order with exact sub-flows (local error: one more), computed from the data by word series."""
+        return self._order_and_error[0]
+
+    @property
+    def leading_error(self) -> float:
+        """The norm of the first word coefficients that differ from the flow's: how good the order is."""
+        return self._order_and_error[1]
+
+    @cached_property
+    def euler_error(self) -> dict[str, float]:
+        """The error of a step h with Euler sub-steps is h²/2 Σ c·Y'X; this has c under the key ``"Y'X"``."""
+        operators = self.operators
+        second = words.word_series(self.branches, operators, 2, stability=(1.0, 1.0))[2]
+        # Adding 0.0 turns a negative zero into a plain one.
+        return {
+            f"{y}'{x}": 1.0 - 2.0 * float(second[i, j]) + 0.0
+            for i, x in enumerate(operators)
+            for j, y in enumerate(operators)
+        }
+
+    def adjoint(self) -> "Scheme":
+        """The scheme that undoes this one when run backwards in time: the sub-steps in reverse order."""
+        if not self.is_sequential:
+            raise SchemeError(
+                f"{self.name}: a weighted sum of sequences has no adjoint among the schemes, "
+                "because the inverse of a sum is not a sum"
+            )
+        if self.is_symmetric:
+            return self
+        return Scheme.sequence(_toggled(self.name, "-adjoint"), *reversed(self.branches[0].steps))
+
+    def swap(self, a: str = "F", b: str = "G") -> "Scheme":
+        """The same scheme with the roles of two operators exchanged."""
+        for operator in (a, b):
+            if operator not in self.operators:
+                raise SchemeError(f"{self.name} has no operator {operator!r}, only {', '.join(self.operators)}")
+        role = {a: b, b: a}
+        return Scheme(
+            _toggled(self.name, "-swapped"),
+            [(w, [(role.get(op, op), c) for op, c in steps]) for w, steps in self.branches],
+        )
+
+    def renamed(self, name: str) -> "Scheme":
+        """The same data under another name."""
+        return Scheme(name, self.branches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scheme as plain data, ready for JSON."""
+        return {
+            "name": self.name,
+            "branches": [
+                {
+                    "weight": branch.weight,
+                    "steps": [[step.operator, step.coefficient] for step in branch.steps],
+                }
+                for branch in self.branches
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
+        """Read what ``to_dict`` writes."""
+        if set(data) != {"name", "branches"}:
+            raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {sorted(map(str, data))}")
+        name, branches = data["name"], data["branches"]
+        if not isinstance(branches, Iterable):
+            raise SchemeError(f"{name}: 'branches' must be a list, not {branches!r}")
+        pairs = []
+        for branch in branches:
+            if not isinstance(branch, Mapping) or set(branch) != {"weight", "steps"}:
+                raise SchemeError(f"{name}: a branch has the keys 'weight' and 'steps', not {branch!r}")
+            pairs.append((branch["weight"], branch["steps"]))
+        return cls(name, pairs)
+
+    def to_json(self) -> str:
+        """The scheme as one line of JSON. Reading it back gives the same bits."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text: str) -> "Scheme":
+        """Read what ``to_json`` writes."""
+        try:
+            data = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise SchemeError(f"a scheme was expected as JSON, but {error}") from error
+        if not isinstance(data, dict):
+            raise SchemeError(f"a scheme was expected as a JSON object, not {text!r}")
+        return cls.from_dict(data)
+
+    def _check_sums(self) -> None:
+        weights = fsum(branch.weight for branch in self.branches)
+        if abs(weights - 1) > SUM_TOLERANCE:
+            raise SchemeError(f"{self.name}: the weights of the branches sum to {weights!r}; they must sum to 1")
+        if not self.operators:
+            raise SchemeError(f"{self.name}: there is no sub-step; give at least one (operator, coefficient)")
+        for operator in self.operators:
+            total = fsum(b.weight * s.coefficient for b in self.branches for s in b.steps if s.operator == operator)
+            if abs(total - 1) > SUM_TOLERANCE:
+                raise SchemeError(
+                    f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
+                    + (" in the sum of the branches by weight" if not self.is_sequential else "")
+                )
+
+
+def _branches(scheme: str, branches: Iterable[BranchLike]) -> tuple[Branch, ...]:
+    made = []
+    for branch in branches:
+        weight, steps = _pair(scheme, branch, "(weight, steps)")
+        number = _number(scheme, weight, "weight")
+        if number == 0:
+            raise SchemeError(f"{scheme}: a branch has weight 0; leave it out")
+        if isinstance(steps, str) or not isinstance(steps, Iterable):
+            raise SchemeError(
+                f"{scheme}: the steps of a branch must be a list of (operator, coefficient), not {steps!r}"
+            )
+        made.append(Branch(number, _merged([_step(scheme, step) for step in steps])))
+    return tuple(made)
+
+
+def _step(scheme: str, step: Any) -> Step:
+    operator, coefficient = _pair(scheme, step, "(operator, coefficient)")
+    if not isinstance(operator, str) or not operator.isidentifier():
+        raise SchemeError(f"{scheme}: {operator!r} cannot name an operator; use a word such as F or G")
+    return Step(operator, _number(scheme, coefficient, f"coefficient of {operator}"))
+
+
+def _merged(steps: list[Step]) -> tuple[Step, ...]:
+    while True:
+        runs = [(op, [s.coefficient for s in run]) for op, run in groupby(steps, key=lambda s: s.operator)]
+        # A sum over one coefficient keeps its bits; a run that cancels may make two further neighbours meet.
+        merged = [Step(op, fsum(coefficients)) for op, coefficients in runs]
+        merged = [step for step in merged if step.coefficient != 0]
+        if len(merged) == len(steps):
+            return tuple(merged)
+        steps = merged
+
+
+def _pair(scheme: str, value: Any, what: str) -> tuple[Any, Any]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise SchemeError(f"{scheme}: expected {what}, got {value!r}")
+    return value[0], value[1]
+
+
+def _number(scheme: str, value: Any, what: str) -> float:
+    try:
+        number = float("nan" if isinstance(value, bool | str) else value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not isfinite(number):
+        raise SchemeError(f"{scheme}: the {what} must be a finite number, not {value!r}")
+    return number
+
+
+def _toggled(name: str, suffix: str) -> str:
+    # Adjoint and swap are their own inverses, and so are their marks on the name.
+    return name.removesuffix(suffix) if name.endswith(suffix) and name != suffix else name + suffix

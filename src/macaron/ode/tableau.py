@@ -1,0 +1,136 @@
+"""Integrators of a sub-flow: explicit Runge-Kutta methods as Butcher tableaus, their order computed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations_with_replacement
+from math import fsum, isfinite, prod
+from typing import TypeAlias
+
+from macaron.errors import MacaronError
+from macaron.ode.lookup import unknown
+
+SUM_TOLERANCE = 1e-12
+# Enough for any tableau of up to seven stages; the number of rooted trees grows fast: 1, 1, 2, 4, 9, 20.
+ORDER_LIMIT = 6
+
+# A rooted tree is the tuple of the trees that hang from its root; () is the single node.
+Tree: TypeAlias = tuple["Tree", ...]
+
+
+@dataclass(frozen=True)
+class ButcherTableau:
+    """An explicit Runge-Kutta method, k_i = f(t + c_i h, x + h Σ_j a_ij k_j) and x + h Σ_i b_i k_i.
+
+    Row i of ``a`` has the i entries below the diagonal, so the first row is empty.
+    """
+
+    name: str
+    c: tuple[float, ...]
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "c", tuple(map(float, self.c)))
+        object.__setattr__(self, "a", tuple(tuple(map(float, row)) for row in self.a))
+        object.__setattr__(self, "b", tuple(map(float, self.b)))
+        stages = len(self.b)
+        if not self.name or not stages:
+            raise MacaronError(f"a Butcher tableau needs a name and at least one stage, not {self!r}")
+        if len(self.c) != stages or [len(row) for row in self.a] != list(range(stages)):
+            raise MacaronError(
+                f"{self.name}: {stages} weights b need {stages} nodes c and rows a of 0, 1, ... {stages - 1} entries"
+            )
+        if not all(map(isfinite, (*self.c, *self.b, *(entry for row in self.a for entry in row)))):
+            raise MacaronError(f"{self.name}: the tableau has an entry that is not a finite number")
+        for i, row in enumerate(self.a):
+            if abs(fsum(row) - self.c[i]) > SUM_TOLERANCE:
+                raise MacaronError(
+                    f"{self.name}: row {i} of a sums to {fsum(row)!r}, which is not its node {self.c[i]!r}"
+                )
+        if abs(fsum(self.b) - 1) > SUM_TOLERANCE:
+            raise MacaronError(f"{self.name}: the weights b sum to {fsum(self.b)!r}; they must sum to 1")
+
+    @property
+    def stages(self) -> int:
+        """How often a step evaluates the field."""
+        return len(self.b)
+
+    @cached_property
+    def order(self) -> int:
+        """The order, computed from the conditions of all rooted trees (looked for up to 6)."""
+        for order in range(1, ORDER_LIMIT + 1):
+            if any(abs(self._weight(tree) - 1 / _density(tree)) > SUM_TOLERANCE for tree in _trees(order)):
+                return order - 1
+        return ORDER_LIMIT
+
+    def _weight(self, tree: Tree) -> float:
+        return fsum(b * s for b, s in zip(self.b, self._stage_weights(tree), strict=True))
+
+    def _stage_weights(self, tree: Tree) -> list[float]:
+        below = [self._stage_weights(child) for child in tree]
+        return [prod(fsum(a * w for a, w in zip(row, weights, strict=False)) for weights in below) for row in self.a]
+
+
+def integrator(name: str | ButcherTableau) -> ButcherTableau:
+    """An integrator by name: euler, midpoint, heun, rk3, rk4. A tableau is returned as it is."""
+    if isinstance(name, ButcherTableau):
+        return name
+    if name not in INTEGRATORS:
+        raise unknown("integrator", str(name), INTEGRATORS)
+    return INTEGRATORS[name]
+
+
+def integrator_names() -> tuple[str, ...]:
+    """The names that ``integrator`` knows."""
+    return tuple(INTEGRATORS)
+
+
+def _size(tree: Tree) -> int:
+    return 1 + sum(map(_size, tree))
+
+
+def _density(tree: Tree) -> int:
+    return _size(tree) * prod(map(_density, tree))
+
+
+def _trees(size: int) -> Iterator[Tree]:
+    """All rooted trees with ``size`` nodes."""
+    for sizes in _partitions(size - 1, size - 1):
+        yield from _forests(sizes)
+
+
+def _partitions(total: int, largest: int) -> Iterator[tuple[int, ...]]:
+    if total == 0:
+        yield ()
+    for first in range(min(total, largest), 0, -1):
+        for rest in _partitions(total - first, first):
+            yield (first, *rest)
+
+
+def _forests(sizes: tuple[int, ...]) -> Iterator[Tree]:
+    if not sizes:
+        yield ()
+        return
+    first = sizes[0]
+    count = sizes.count(first)
+    for group in combinations_with_replacement(list(_trees(first)), count):
+        for rest in _forests(sizes[count:]):
+            yield (*group, *rest)
+
+
+INTEGRATORS = {
+    tableau.name: tableau
+    for tableau in (
+        ButcherTableau("euler", c=(0,), a=((),), b=(1,)),
+        ButcherTableau("midpoint", c=(0, 1 / 2), a=((), (1 / 2,)), b=(0, 1)),
+        ButcherTableau("heun", c=(0, 1), a=((), (1,)), b=(1 / 2, 1 / 2)),
+        ButcherTableau("rk3", c=(0, 1 / 2, 1), a=((), (1 / 2,), (-1, 2)), b=(1 / 6, 2 / 3, 1 / 6)),
+        ButcherTableau(
+            "rk4",
+            c=(0, 1 / 2, 1 / 2, 1),
+            a=((), (1 / 2,), (0, 1 / 2), (0, 0, 1)),
+            b=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        ),
+    )
+}

@@ -1,0 +1,91 @@
+"""The named schemes and their coefficients."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from macaron.errors import MacaronError
+from macaron.ode import ALIASES, Scheme, names, scheme, two_operator_names
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "theory" / "coefficients.json"
+
+
+def coefficients(name: str, operator: str) -> list[float]:
+    return [c for branch in scheme(name).branches for op, c in branch.steps if op == operator]
+
+
+def test_names_and_aliases():
+    assert len(two_operator_names()) == 24
+    assert names() == (*two_operator_names(), "strang-gfhg", "strang3-gfhfg")
+    assert all(scheme(name).name == name for name in names())
+    assert ALIASES == {"transformer": "lie-fg", "macaron": "strang-gfg"}
+    assert scheme("transformer") is scheme("lie-fg")
+    assert scheme("macaron") is scheme("strang-gfg")
+    mine = Scheme.sequence("mine", ("F", 1))
+    assert scheme(mine) is mine
+
+
+@pytest.mark.parametrize(("wrong", "near"), [("strang", "strang-gfg"), ("Yoshida4", "yoshida4-gfg"), ("ruth", "ruth3")])
+def test_an_unknown_name_is_answered_with_the_nearest(wrong, near):
+    with pytest.raises(MacaronError, match=near):
+        scheme(wrong)
+
+
+def test_a_hopeless_name_is_answered_with_all():
+    with pytest.raises(MacaronError, match=r"choose one of lie-fg.*macaron"):
+        scheme("?")
+    with pytest.raises(MacaronError, match="not 3"):
+        scheme(3)
+
+
+def test_closed_forms():
+    assert coefficients("best22-fgfg", "F") == pytest.approx([1 - math.sqrt(0.5), math.sqrt(0.5)], abs=1e-15)
+    gamma = 1 / (2 - 2 ** (1 / 3))
+    assert coefficients("yoshida4-gfg", "F") == pytest.approx([gamma, 1 - 2 * gamma, gamma], abs=1e-15)
+    gamma = 1 / (4 - 4 ** (1 / 3))
+    assert coefficients("suzuki4-gfg", "F") == pytest.approx([gamma] * 2 + [1 - 4 * gamma] + [gamma] * 2, abs=1e-15)
+    assert coefficients("ruth3-gf", "F") == pytest.approx([2 / 3, -2 / 3, 1], abs=1e-15)
+    assert coefficients("mclachlan4", "F") == pytest.approx([0.4, -0.1, 0.4, -0.1, 0.4], abs=1e-15)
+
+
+def test_published_digits():
+    assert coefficients("mclachlan2-gfgfg", "G")[0] == pytest.approx(0.1931833275037836, abs=1e-15)
+    assert coefficients("suzuki3", "F") == pytest.approx(
+        [0.2683300957817599, -0.18799161879915982, 0.9196615230173999], abs=1e-15
+    )
+    assert coefficients("mclachlan4", "G")[0] == pytest.approx((14 - math.sqrt(19)) / 108, abs=1e-15)
+    assert coefficients("blanes-moan4-g", "G")[:3] == [0.0792036964311957, 0.353172906049774, -0.0420650803577195]
+    assert coefficients("pefrl4-g", "F")[1] == pytest.approx(-0.2123418310626054, abs=1e-15)
+
+
+def test_the_optimal_second_order_schemes_are_optimal():
+    # Each of these two families has one free coefficient; the named one must beat its neighbours.
+    from macaron.ode import symmetric
+
+    best = scheme("mclachlan2-gfgfg")
+    first = best.branches[0].steps[0].coefficient
+    for shift in (-1e-3, 1e-3):
+        assert symmetric("near", ("G", "F"), [first + shift]).leading_error > best.leading_error
+
+
+@pytest.mark.parametrize("name", two_operator_names())
+def test_beyond_second_order_every_scheme_steps_backwards_in_both_operators(name):
+    entry = scheme(name)
+    if entry.order > 2:
+        assert min(coefficients(name, "F")) < 0
+        assert min(coefficients(name, "G")) < 0
+    else:
+        assert entry.is_positive == (name != "parallel")
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="the reference coefficients are not beside this checkout")
+def test_all_coefficients_equal_the_reference():
+    reference = json.loads(REFERENCE.read_text())
+    assert set(reference) == set(names())
+    for name, data in reference.items():
+        for branch, expected in zip(scheme(name).branches, data["branches"], strict=True):
+            assert branch.weight == expected["weight"]
+            assert [op for op, _ in branch.steps] == [op for op, _ in expected["steps"]]
+            assert [c for _, c in branch.steps] == pytest.approx([c for _, c in expected["steps"]], abs=1e-15, rel=0)

@@ -1,0 +1,49 @@
+"""The figure of orders."""
+
+import pytest
+
+from macaron.errors import MacaronError, UsageError
+from macaron.ode.plot import SELECTION, check_path, curves, parse, write_figure
+
+
+@pytest.fixture(scope="module")
+def lines():
+    return curves(["strang-gfg:euler", "ruth3-fg"])
+
+
+def test_curves_carry_measured_slopes(lines):
+    assert [(line.name, line.method) for line in lines] == [("strang-gfg", "euler"), ("ruth3-fg", "exact")]
+    assert [line.slope for line in lines] == pytest.approx([2, 4], abs=0.15)
+    assert all((line.errors > 0).all() for line in lines)
+
+
+def test_svg_has_the_slopes_in_its_legend_and_is_the_same_each_time(lines, tmp_path):
+    first, second = tmp_path / "deep" / "er" / "a.svg", tmp_path / "b.svg"
+    write_figure(first, lines)
+    write_figure(second, lines)
+    assert first.read_bytes() == second.read_bytes()
+    text = first.read_text()
+    assert "strang-gfg (Macaron), euler" in text
+    assert "slope 2.00" in text
+
+
+def test_png(lines, tmp_path):
+    write_figure(tmp_path / "a.PNG", lines)
+    assert (tmp_path / "a.PNG").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_default_selection_is_known():
+    assert len(parse(SELECTION)) == len(SELECTION)
+
+
+def test_schemes_as_json_are_drawn_with_exact_flows():
+    text = '{"name": "mine", "branches": [{"weight": 1, "steps": [["F", 1], ["G", 1]]}]}'
+    [(entry, method)] = parse([text])
+    assert (entry.name, method) == ("mine", "exact")
+
+
+def test_wrong_requests(tmp_path):
+    with pytest.raises(MacaronError, match="did you mean euler"):
+        parse(["strang-gfg:euller"])
+    with pytest.raises(UsageError, match=r"\.svg or \.png"):
+        check_path(tmp_path / "a.pdf")
