@@ -1,0 +1,202 @@
+"""Subword models as `tokenizers.Tokenizer` values: trained, or read from a fairseq dictionary and BPE codes.
+
+They split *prepared* text (see `macaron.text.pipeline`); special tokens hold the first ids. Nothing is added
+around a sentence here: the tokenizer class does that.
+"""
+
+import json
+import warnings
+from collections.abc import Iterable, Sequence
+
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.decoders import BPEDecoder
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel, CharDelimiterSplit, Split
+from tokenizers.pre_tokenizers import Sequence as Steps
+from tokenizers.trainers import BpeTrainer
+
+from macaron.errors import MacaronError
+from macaron.text.vocabulary import CONTINUED, UNK, WORD_END, Kind, fillers, specials
+
+#: Byte-level BPE merges inside these matches only. A word takes the space before it, its accents and inner
+#: apostrophes along; digits stand alone, so that an unseen number is not an unseen word.
+RAW_PATTERN = (
+    r" ?[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*"  # words: " don't"
+    r"| ?\p{N}"  # one digit
+    r"| ?[^\s\p{L}\p{M}\p{N}]+"  # punctuation and symbols
+    r"|\s+(?!\S)|\s+"  # white space, leaving its last character to the word that follows
+)
+
+BYTES = 256
+
+
+def train_byte_bpe(
+    lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
+) -> Tokenizer:
+    """Train a byte-level BPE on prepared lines of the ``raw`` pipeline: no text is unknown to it.
+
+    `vocab_size` counts the special tokens. A small corpus may hold fewer merges than asked for.
+    """
+    smallest = len(specials(kind)) + BYTES
+    if vocab_size < smallest:
+        raise MacaronError(
+            f"a byte-level vocabulary needs at least {smallest} entries ({BYTES} bytes and the special "
+            f"tokens), not {vocab_size}"
+        )
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = Steps(
+        [Split(Regex(RAW_PATTERN), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = ByteLevelDecoder()
+    trainer = BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=_added(kind),
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    return _padded(tokenizer, pad_to_multiple)
+
+
+def train_word_bpe(
+    lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
+) -> Tokenizer:
+    """Train a BPE inside words on prepared lines of space-separated words; unseen characters are ``<unk>``.
+
+    The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
+    merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
+    """
+    smallest = len(specials(kind)) + 2
+    if vocab_size < smallest:
+        raise MacaronError(f"a vocabulary needs at least {smallest} entries, not {vocab_size}")
+    trained = Tokenizer(BPE())
+    trained.pre_tokenizer = CharDelimiterSplit(" ")
+    trainer = BpeTrainer(
+        vocab_size=vocab_size, min_frequency=2, special_tokens=list(specials(kind)), show_progress=False
+    )
+    trained.train_from_iterator(map(_mark_word_ends, lines), trainer)
+    content = json.loads(trained.to_str())["model"]
+    model = BPE(
+        vocab={_unmark(symbol): index for symbol, index in content["vocab"].items()},
+        merges=[(_unmark(left), _unmark(right)) for left, right in content["merges"]],
+        unk_token=specials(kind)[UNK],
+        end_of_word_suffix=WORD_END,
+    )
+    return _padded(_word_tokenizer(model, kind), pad_to_multiple)
+
+
+def dictionary_lookup(tokens: Sequence[str], kind: Kind = "translation") -> Tokenizer:
+    """Look words up in a dictionary as they are; all others are ``<unk>``."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]))
+    tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
+    tokenizer.add_special_tokens(_added(kind))
+    return tokenizer
+
+
+def dictionary_bpe(tokens: Sequence[str], merges: Sequence[tuple[str, str]], kind: Kind = "translation") -> Tokenizer:
+    """Build the BPE that equals subword-nmt's ``apply-bpe`` followed by a look-up in a fairseq dictionary.
+
+    A dictionary's ``foo@@`` is the BPE's ``foo``, its ``foo`` is ``foo</w>``. Symbols that the merges pass
+    through but the dictionary lacks must exist in the BPE all the same: these *ghosts* get ids from
+    ``len(tokens)`` on, and `ghost_ids` says what the dictionary makes of each.
+    """
+    symbols: dict[str, int] = {}
+    for index, token in enumerate(tokens):
+        symbol = token if index < len(specials(kind)) else bpe_symbol(token)
+        if symbol in symbols:
+            raise MacaronError(f"dictionary entries {tokens[symbols[symbol]]!r} and {token!r} mean the same piece")
+        symbols[symbol] = index
+    for left, right in merges:
+        if left + right in specials(kind):
+            raise MacaronError(f"the codes merge {left!r} and {right!r} to the name of a special token")
+        for symbol in (left, right, left + right):
+            symbols.setdefault(symbol, len(symbols))
+    _warn_of_inversions(merges)
+    model = BPE(vocab=symbols, merges=list(merges), unk_token=specials(kind)[UNK], end_of_word_suffix=WORD_END)
+    return _word_tokenizer(model, kind)
+
+
+def bpe_symbol(token: str) -> str:
+    """Return the BPE's name of a dictionary entry: ``foo@@`` is ``foo``, ``foo`` is ``foo</w>``."""
+    return token[: -len(CONTINUED)] if token.endswith(CONTINUED) and token != CONTINUED else token + WORD_END
+
+
+def ghost_ids(tokenizer: Tokenizer, size: int) -> dict[int, int]:
+    """Map every id from `size` on to the id a dictionary look-up gives for its piece, mostly ``<unk>``."""
+    by_id = {index: symbol for symbol, index in tokenizer.get_vocab().items()}
+    ghosts = {}
+    for index in range(size, len(by_id)):
+        symbol = by_id[index]
+        # A word that itself ends in "@@" reads like a continued piece in the dictionary: the same entry.
+        word = symbol.removesuffix(WORD_END) if symbol.endswith(WORD_END) else symbol + CONTINUED
+        twin = tokenizer.token_to_id(bpe_symbol(word))
+        ghosts[index] = twin if twin is not None and twin < size else UNK
+    return ghosts
+
+
+def _word_tokenizer(model: BPE, kind: Kind) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
+    tokenizer.decoder = BPEDecoder(suffix=WORD_END)
+    tokenizer.add_special_tokens(_added(kind))
+    return tokenizer
+
+
+#: Unicode's first two planes hold every living script; its last two are for private use and take their copy.
+_COPIED, _COPY = 0x20000, 0xF0000
+#: What a merge may not make: these names mean something else.
+_RESERVED = (*specials("encoder"), WORD_END)
+
+
+def _mark_word_ends(line: str) -> str:
+    """Replace the last letter of every word by its private copy; words that cannot be learned are left out."""
+    words = line.split(" ")
+    if max(line, default="") >= chr(_COPIED):
+        words = [word for word in words if max(word, default="") < chr(_COPIED)]
+    if "<" in line:
+        words = [word for word in words if not any(name in word for name in _RESERVED)]
+    return " ".join([word[:-1] + chr(ord(word[-1]) + _COPY) for word in words if word])
+
+
+def _unmark(symbol: str) -> str:
+    last = ord(symbol[-1])
+    return symbol[:-1] + chr(last - _COPY) + WORD_END if last >= _COPY else symbol
+
+
+def _added(kind: Kind) -> list[AddedToken]:
+    # <mask> takes the space before it along, as the word it stands for would.
+    return [AddedToken(token, special=True, normalized=False, lstrip=token == "<mask>") for token in specials(kind)]
+
+
+def _padded(tokenizer: Tokenizer, multiple: int) -> Tokenizer:
+    """Pad the vocabulary with entries that no text and no merge can reach."""
+    extra = fillers(tokenizer.get_vocab_size(), multiple)
+    if not extra:
+        return tokenizer
+    content = json.loads(tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    for name in extra:
+        vocabulary[name] = len(vocabulary)
+    return Tokenizer.from_str(json.dumps(content))
+
+
+def _warn_of_inversions(merges: Sequence[tuple[str, str]]) -> None:
+    """Warn where the order of merges could differ from subword-nmt's.
+
+    subword-nmt applies a merge everywhere in a word before it looks for the next one; `tokenizers` goes on
+    with the best pair at once. The two agree if no merge uses a symbol that a later merge can still make.
+    That holds for codes as they are learned, except for odd ones with long runs of one character.
+    """
+    last_made = {left + right: rank for rank, (left, right) in enumerate(merges)}
+    for rank, pair in enumerate(merges):
+        for symbol in pair:
+            if last_made.get(symbol, -1) > rank:
+                warnings.warn(
+                    f"the codes make {symbol!r} after merge {rank + 1} ({' '.join(pair)}) has used it: words "
+                    f"with several {symbol!r} may be split differently from subword-nmt",
+                    stacklevel=3,
+                )
+                return

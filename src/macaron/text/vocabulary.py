@@ -1,0 +1,89 @@
+"""Special tokens and their ids; fairseq's ``dict.txt`` and subword-nmt's codes files."""
+
+from pathlib import Path
+from typing import Literal
+
+from macaron.errors import MacaronError
+from macaron.text.files import read_lines
+
+Kind = Literal["translation", "encoder"]
+
+#: Index 0 is an ordinary class that no text produces: fairseq's dictionaries have one there, and so the ids
+#: agree. There is no begin-of-sentence token; a decoder starts with ``</s>``.
+SPECIALS: dict[Kind, tuple[str, ...]] = {
+    "translation": ("<s>", "<pad>", "</s>", "<unk>"),
+    "encoder": ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<cls>"),
+}
+PAD, EOS, UNK, MASK, CLS = 1, 2, 3, 4, 5
+
+#: subword-nmt writes a piece that does not end its word with this suffix.
+CONTINUED = "@@"
+#: Inside a BPE the mark is on the other pieces: those that end a word.
+WORD_END = "</w>"
+
+CODES_HEADER = "#version: 0.2"
+
+
+def specials(kind: Kind) -> tuple[str, ...]:
+    """Return the special tokens of a kind of model, in the order of their ids."""
+    if kind not in SPECIALS:
+        raise MacaronError(f"unknown kind of tokenizer {kind!r}: choose one of {', '.join(SPECIALS)}")
+    return SPECIALS[kind]
+
+
+def fillers(size: int, multiple: int) -> list[str]:
+    """Return the names that pad a vocabulary of ``size`` to a multiple, as fairseq calls them."""
+    return [f"madeupword{i:04d}" for i in range(-size % multiple)]
+
+
+def read_dictionary(path: str | Path, kind: Kind = "translation", pad_to_multiple: int = 1) -> list[str]:
+    """Read a fairseq ``dict.txt`` (lines ``token count``) and return all tokens, specials first, by id.
+
+    fairseq pads a dictionary when it *writes* it (the file then has ``madeupword0000`` lines), not when it
+    reads it; hence the default of no padding, which gives the size a checkpoint was trained with.
+    """
+    tokens = list(specials(kind))
+    first_line = dict.fromkeys(tokens, 0)
+    for number, line in enumerate(read_lines(path), start=1):
+        token, _, count = line.rpartition(" ")
+        where = f"{path}, line {number}"
+        if not count.strip().isdecimal():
+            raise MacaronError(f"{where}: expected 'token count', found {line!r}. Is this a fairseq dict.txt?")
+        if not token or " " in token:
+            raise MacaronError(f"{where}: {token!r} is not one token: expected 'token count'")
+        if token in first_line:
+            seen = f"line {first_line[token]}" if first_line[token] else "the special tokens, which are implicit"
+            raise MacaronError(f"{where}: {token!r} is there twice (see {seen}). Remove one of the two.")
+        first_line[token] = number
+        tokens.append(token)
+    if len(tokens) == len(specials(kind)):
+        raise MacaronError(f"{path}: no tokens in this dictionary. Expected lines 'token count'.")
+    return tokens + fillers(len(tokens), pad_to_multiple)
+
+
+def read_codes(path: str | Path) -> list[tuple[str, str]]:
+    """Read a subword-nmt codes file (version 0.2) and return its merges by rank.
+
+    Files without the version line come from subword-nmt 0.1, where the end of a word is a symbol of its own:
+    the same merges mean other segmentations, so they are refused rather than read wrongly.
+    """
+    lines = read_lines(path)
+    header = next(lines, None)
+    if header is None:
+        raise MacaronError(f"{path}: this codes file is empty")
+    if header.split() != CODES_HEADER.split():
+        raise MacaronError(
+            f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}. Codes of other versions "
+            "segment words differently; learn them again with a current subword-nmt (learn-bpe)."
+        )
+    merges: dict[tuple[str, str], None] = {}
+    for number, line in enumerate(lines, start=2):
+        left, _, right = line.strip("\r ").partition(" ")
+        if not left or not right or " " in right:
+            raise MacaronError(f"{path}, line {number}: expected two symbols, found {line!r}")
+        if WORD_END in left or WORD_END in right.removesuffix(WORD_END):
+            raise MacaronError(f"{path}, line {number}: {WORD_END} may only end a merge, found {line!r}")
+        merges.setdefault((left, right))  # of a repeated merge the first counts
+    if not merges:
+        raise MacaronError(f"{path}: no merges after the version line")
+    return list(merges)
