@@ -5,8 +5,10 @@ import sys
 
 import typer
 
+from macaron.cli.convert import app as convert_app
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
+from macaron.cli.train import train
 from macaron.errors import MacaronError, UsageError
 
 app = typer.Typer(
@@ -16,7 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ode_app, name="ode")
+app.add_typer(convert_app, name="convert")
 app.command()(models)
+app.command()(train)
 
 
 def version(show: bool) -> None:

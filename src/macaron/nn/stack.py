@@ -66,10 +66,12 @@ class Stack(nn.Module):
         for step in self.steps():
             if states is not None:
                 states.append(x)
+            # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.
+            slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
-                x = self._gradient_checkpointing_func(step.__call__, x, context, self_slot, memory_slot)
+                x = self._gradient_checkpointing_func(step.__call__, x, context, *slots)
             else:
-                x = step(x, context, self_slot, memory_slot)
+                x = step(x, context, *slots)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
         return x if self.norm is None else self.norm(x)

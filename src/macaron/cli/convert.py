@@ -1,0 +1,65 @@
+"""``macaron convert``: foreign checkpoints to model folders."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(help="Turn foreign checkpoints into model folders.", no_args_is_help=True)
+
+
+@app.callback()
+def convert() -> None:
+    """Turn foreign checkpoints into model folders."""
+
+
+@app.command()
+def fairseq(
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")
+    ],
+    *,
+    dictionary: Annotated[Path, typer.Option("--dict", help="The dict.txt that the model was trained with.")],
+    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
+    bpe: Annotated[Path | None, typer.Option("--bpe", help="Its BPE codes (subword-nmt), to split words.")] = None,
+    pipeline: Annotated[
+        Literal["spaces", "moses"],
+        typer.Option("--pipeline", help="What the folder takes: words separated by spaces, or plain text (moses)."),
+    ] = "spaces",
+    source_lang: Annotated[
+        str | None, typer.Option("--source-lang", help="For moses; by default the checkpoint's.")
+    ] = None,
+    target_lang: Annotated[
+        str | None, typer.Option("--target-lang", help="For moses; by default the checkpoint's.")
+    ] = None,
+    cased: Annotated[
+        bool, typer.Option("--cased", help="For moses: do not lower-case (IWSLT14 is lower-cased).")
+    ] = False,
+    normalize: Annotated[
+        bool, typer.Option("--normalize", help="For moses: normalise punctuation (IWSLT14 is not).")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an older model folder.")] = False,
+) -> None:
+    """Convert a checkpoint of the authors' fairseq code. Nothing that is pickled in it is run.
+
+    Without --bpe and --pipeline the folder's tokenizer splits at spaces and joins "@@ ".
+    """
+    from transformers.utils import logging
+
+    from macaron.convert import convert_fairseq
+
+    logging.disable_progress_bar()
+    conversion = convert_fairseq(
+        checkpoint,
+        dictionary,
+        out,
+        codes=bpe,
+        pipeline=pipeline,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        lower=not cased,
+        normalize=normalize,
+        force=force,
+    )
+    for line in conversion.lines():
+        typer.echo(line)

@@ -1,0 +1,24 @@
+"""``macaron train``: a recipe in, a run folder out."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); see recipes/.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+) -> None:
+    """Train a model. Stop it with Ctrl-C at any time; --resume goes on exactly where it was."""
+    from macaron.tasks.recipe import load_recipe
+    from macaron.tasks.run import run
+
+    run(load_recipe(recipe, settings or []), out, resume, STARTED)

@@ -1,0 +1,183 @@
+"""Reading a checkpoint of fairseq's without running what is pickled in it.
+
+A checkpoint is a pickle, and a pickle is a program. PyTorch's restricted unpickler (``weights_only=True``)
+calls nothing that is not on a list; it also refuses the meters and settings that a training checkpoint
+holds beside the weights. So the pickle is first *scanned*, opcode by opcode, for the classes it names. Those
+of fairseq become inert stand-ins, the rest is left to PyTorch to refuse. A mistake in the scan can therefore
+only lead to a refusal.
+"""
+
+import argparse
+import pickletools
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+
+from macaron.errors import MacaronError
+
+#: How the two containers begin.
+_ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
+
+#: A checkpoint also keeps numbers (best loss, learning rates) that may be NumPy's. We need none of them.
+_NUMPY = {
+    f"numpy{core}.{name}"
+    for core, names in (
+        ("", ("dtype", "ndarray")),
+        (".core.multiarray", ("scalar", "_reconstruct")),
+        ("._core.multiarray", ("scalar", "_reconstruct")),
+    )
+    for name in names
+}
+#: What a checkpoint may name; only used to say which name a refused one should not have had.
+_EXPECTED = ("torch.", "collections.", "fairseq.", "_codecs.encode", "argparse.Namespace", "__builtin__.set")
+
+
+@dataclass
+class Checkpoint:
+    """The two parts of a checkpoint that make a model."""
+
+    path: Path
+    args: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+    def error(self, what: str) -> MacaronError:
+        """A complaint about this file."""
+        return MacaronError(f"{self.path}: {what}")
+
+    def weight(self, name: str) -> Tensor:
+        """A weight that must be there and be finite."""
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            raise self.error(f"{name!r} is missing from 'model'; the checkpoint is not complete")
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise self.error(f"{name!r} holds values that are no finite numbers; the training has failed")
+        return tensor
+
+    def matrix(self, name: str) -> Tensor:
+        """A weight with rows and columns."""
+        tensor = self.weight(name)
+        if tensor.dim() != 2:
+            raise self.error(f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
+        return tensor
+
+
+class _Inert:
+    """Stands for an object we have no use for: takes any arguments and any state, and keeps none."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "_Inert":
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint, full or minimal, from the zip container or the one that PyTorch wrote before 1.6."""
+    path = Path(path)
+    if path.is_dir():
+        raise MacaronError(f"{path}: a folder; give the checkpoint file itself, such as {path}/checkpoint_best.pt")
+    try:
+        with path.open("rb") as file:
+            start = file.read(9)
+    except OSError as error:
+        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    if not start:
+        raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
+    if start[8:] == b"{":
+        raise MacaronError(f"{path}: a safetensors file; this command reads fairseq's own checkpoints (.pt)")
+    named = _names_in(path, start[:4])
+    content = _load(path, start[:4], named)
+    return Checkpoint(path, _args_of(path, content), _tensors_of(path, content))
+
+
+def _load(path: Path, start: bytes, named: set[str]) -> Any:
+    allowed: list[Any] = [argparse.Namespace]
+    for name in sorted(named):
+        if name.startswith("fairseq.") or name in _NUMPY:
+            allowed.append((type(name.rpartition(".")[2], (_Inert,), {}), name))
+    try:
+        with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what PyTorch finds odd, it also refuses
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged or foreign file makes PyTorch raise nearly anything
+        foreign = sorted(name for name in named - _NUMPY if not name.startswith(_EXPECTED))
+        if foreign:
+            raise MacaronError(
+                f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
+                "fairseq checkpoint has no reason to. Get the file from a source you trust."
+            ) from error
+        # PyTorch's own words are left out: they advise to switch the protection off.
+        if start in (_ZIP, _LEGACY):
+            raise MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again") from error
+        raise MacaronError(f"{path}: not a checkpoint of PyTorch's; give the .pt file that fairseq wrote") from error
+
+
+def _names_in(path: Path, start: bytes) -> set[str]:
+    """Every class and function that the file's pickles name. Nothing is looked up or called."""
+    found: set[str] = set()
+    try:
+        if start == _ZIP:
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.namelist():
+                    if entry.endswith("data.pkl"):
+                        with archive.open(entry) as file:
+                            found.update(_names(file))
+        else:
+            with path.open("rb") as file:
+                # Magic number, version, machine, content: one pickle after the other. Raw storages follow.
+                for _ in range(4):
+                    found.update(_names(file))
+    except Exception:
+        return found  # damaged; loading says how
+    return found
+
+
+def _names(file: IO[bytes]) -> Iterator[str]:
+    strings: list[str] = []
+    for opcode, argument, _ in pickletools.genops(file):
+        if opcode.name in ("GLOBAL", "INST"):
+            yield str(argument).replace(" ", ".")
+        elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
+            yield ".".join(strings[-2:])  # protocol 4, which PyTorch refuses; for the message alone
+        elif isinstance(argument, str):
+            strings.append(argument)
+
+
+def _args_of(path: Path, content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict) or "args" not in content or "model" not in content:
+        keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
+        raise MacaronError(
+            f"{path}: no fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
+        )
+    args = content["args"]
+    if not isinstance(args, argparse.Namespace):
+        raise MacaronError(f"{path}: 'args' should hold the settings (argparse.Namespace), not {type(args).__name__}")
+    return dict(vars(args))
+
+
+def _tensors_of(path: Path, content: dict[str, Any]) -> dict[str, Tensor]:
+    model = content["model"]
+    if not isinstance(model, dict) or not model:
+        raise MacaronError(f"{path}: 'model' should hold the weights by name, not {type(model).__name__}")
+    for name, tensor in model.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
+            raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
+    return dict(model)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    # A few bytes can claim to be a tensor of any size (by strides of zero): looking at its values would fill memory.
+    return (
+        tensor.layout == torch.strided
+        and not tensor.is_meta
+        and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+    )

@@ -1,0 +1,190 @@
+"""Checkpoints of the authors' code (two forks of fairseq 0.6) to model folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.generation.configuration_utils import GenerationConfig
+from transformers.modeling_utils import PreTrainedModel
+
+from macaron.convert.checkpoint import Checkpoint, read_checkpoint
+from macaron.convert.folder import check_free, new_folder
+from macaron.convert.names import TABLES, Names, head_names, stack_names, translate, upgrade
+from macaron.convert.settings import Kind, encoder_config, kind_of, translation_config
+from macaron.errors import MacaronError
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
+from macaron.models.translation import TranslationModel
+from macaron.text.pipeline import PipelineName
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import SPECIALS, read_dictionary
+from macaron.text.vocabulary import Kind as TokenizerKind
+
+_TITLES = {
+    "translation": "translation",
+    "bert": "encoder with pre-training heads",
+    "classifier": "classifier",
+}
+_LONGEST = 200  # tokens of a translation, without its end; the authors' limit
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was converted, for people to read."""
+
+    kind: str
+    scheme: str
+    layers: str
+    widths: str
+    norm: str
+    vocabulary: int
+    parameters: int
+    folder: Path
+
+    def lines(self) -> list[str]:
+        """A short summary."""
+        return [
+            f"{self.kind}: {self.scheme}, {self.norm}-norm, {self.layers} layers, {self.widths}",
+            f"{self.parameters:,} parameters, vocabulary {self.vocabulary:,}",
+            f"written to {self.folder}",
+        ]
+
+
+def convert_fairseq(
+    checkpoint: str | Path,
+    dictionary: str | Path,
+    out: str | Path,
+    *,
+    codes: str | Path | None = None,
+    pipeline: PipelineName = "spaces",
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    lower: bool = True,
+    normalize: bool = False,
+    force: bool = False,
+) -> Conversion:
+    """Turn a checkpoint and its dictionary into a model folder that the Auto classes of transformers read.
+
+    :param codes: BPE codes of subword-nmt; without them words are looked up as they stand (``foo@@ bar``)
+    :param pipeline: ``spaces`` for text that is tokenised already, ``moses`` for plain text
+    :param source_lang: language codes for ``moses``; by default those of the checkpoint's settings
+    :param lower: lower-case (``moses``), as the usual IWSLT14 data is
+    :param normalize: normalise punctuation (``moses``), where the training data was; the usual IWSLT14 data was not
+    :param force: replace an older model folder
+    """
+    out = Path(out)
+    check_free(out, force)
+    read = read_checkpoint(checkpoint)
+    read.tensors = upgrade(read.tensors)
+    kind = kind_of(read)
+    model = build_model(read, kind)
+    tokenizer = _tokenizer(
+        read,
+        dictionary,
+        kind,
+        {
+            "codes": codes,
+            "pipeline": pipeline,
+            "source_lang": source_lang or read.args.get("source_lang"),
+            "target_lang": target_lang or read.args.get("target_lang"),
+            "lower": lower,
+            "normalize": normalize,
+        },
+    )
+    model.config.tokenizer_fingerprint = tokenizer.fingerprint()
+    with new_folder(out, force) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    return _summary(kind, model, out)
+
+
+def build_model(checkpoint: Checkpoint, kind: Kind) -> PreTrainedModel:
+    """The model of a checkpoint, in evaluation mode."""
+    model: PreTrainedModel
+    config: TranslationConfig | EncoderConfig
+    if kind == "translation":
+        config = translation_config(checkpoint)
+        with torch.device("meta"):
+            model = TranslationModel(config)
+        model.generation_config = _generation(config)
+    else:
+        config = encoder_config(checkpoint, kind)
+        with torch.device("meta"):
+            model = (EncoderForPreTraining if kind == "bert" else EncoderForSequenceClassification)(config)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+    model.load_state_dict(translate(checkpoint, weight_names(config, kind), shapes), strict=True, assign=True)
+    model.train(False)
+    return model
+
+
+def _generation(config: TranslationConfig) -> GenerationConfig:
+    # As the authors' search: no padding inside, never empty, and as long at most (ours counts start and end).
+    return GenerationConfig(
+        decoder_start_token_id=config.decoder_start_token_id,
+        eos_token_id=config.eos_token_id,
+        pad_token_id=config.pad_token_id,
+        max_length=_LONGEST + 2,
+        min_new_tokens=1,
+        suppress_tokens=[config.pad_token_id],
+    )
+
+
+def weight_names(config: TranslationConfig | EncoderConfig, kind: Kind) -> Names:
+    """fairseq's name of every weight of a model, and ours."""
+    shared: dict[str, Any] = {
+        "macaron": config.scheme == "strang-gfg",
+        "norm": config.norm,
+        "affine": config.norm_affine,
+    }
+    if isinstance(config, TranslationConfig):
+        return {
+            TABLES[0]: ("embedding.tokens.weight",),
+            **stack_names("encoder", config.encoder_layers, **shared),
+            **stack_names("decoder", config.decoder_layers, cross=True, **shared),
+        }
+    return {
+        TABLES[0]: ("model.embedding.tokens.weight",),
+        "encoder.embed_segment.weight": ("model.embedding.segments.weight",),
+        **stack_names("encoder", config.num_hidden_layers, prefix="model.", **shared),
+        **head_names(kind),
+    }
+
+
+def _tokenizer(
+    checkpoint: Checkpoint, dictionary: str | Path, kind: Kind, settings: dict[str, Any]
+) -> MacaronTokenizer:
+    tokenizer_kind: TokenizerKind = "translation" if kind == "translation" else "encoder"
+    size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[TABLES[0]])
+    if size != rows:
+        raise MacaronError(
+            f"{dictionary} has {size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens), but the "
+            f"embedding in {checkpoint.path} has {rows} rows. Give the dict.txt that the model was trained "
+            "with, complete with the 'madeupword' lines that pad it to a multiple of 8."
+        )
+    return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
+
+
+def _summary(kind: Kind, model: PreTrainedModel, out: Path) -> Conversion:
+    config: Any = model.config
+    title = _TITLES[kind]
+    layers = str(config.num_hidden_layers)
+    if kind == "translation":
+        layers = f"{config.encoder_layers}+{config.decoder_layers}"
+    elif kind == "classifier":
+        title += {
+            "single_label_classification": f" of {config.num_labels} classes",
+            "multi_label_classification": " by one yes/no output",
+            "regression": ", regression",
+        }[config.problem_type]
+    inner = "+".join(map(str, config.inner_sizes or [config.intermediate_size]))
+    return Conversion(
+        kind=title,
+        scheme=config.scheme,
+        layers=layers,
+        widths=f"hidden {config.hidden_size}, {config.num_attention_heads} heads, inner {inner}",
+        norm=config.norm,
+        vocabulary=config.vocab_size,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        folder=out,
+    )

@@ -1,0 +1,1 @@
+"""What is trained: translation, pre-training, classification."""

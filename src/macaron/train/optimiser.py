@@ -1,0 +1,107 @@
+"""Adam with decoupled decay, a running mean of the weights, and both as named tensors for a checkpoint."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from macaron.errors import MacaronError
+from macaron.train.settings import TrainSettings
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+class Optimiser:
+    """AdamW over all parameters of a module (the authors decay biases and norms too), with clipping and an EMA."""
+
+    def __init__(self, module: nn.Module, settings: TrainSettings) -> None:
+        self.settings = settings
+        # Tied parameters appear once; the names are the model's, without the wrappers of DDP or compile.
+        self.named = {clean(name): parameter for name, parameter in module.named_parameters()}
+        on_gpu = any(parameter.is_cuda for parameter in self.named.values())
+        self.adam = torch.optim.AdamW(
+            self.named.values(),
+            lr=settings.learning_rate,
+            betas=(settings.betas[0], settings.betas[1]),
+            eps=settings.epsilon,
+            weight_decay=settings.weight_decay,
+            fused=on_gpu,
+            foreach=None if on_gpu else True,
+        )
+        self.mean: dict[str, Tensor] = {}
+        if settings.ema:
+            self.mean = {name: parameter.detach().clone() for name, parameter in self.named.items()}
+
+    def step(self, rate: float, update: int) -> Tensor | None:
+        """One update at this rate. The norm of the gradient comes back if it is clipped."""
+        norm: Tensor | None = None
+        if self.settings.clip_norm:
+            norm = torch.nn.utils.clip_grad_norm_(self.named.values(), self.settings.clip_norm)
+        # The authors' Adam adds epsilon to the second moment before its bias is corrected, torch's after it.
+        epsilon = self.settings.epsilon / (1 - self.settings.betas[1] ** (update + 1)) ** 0.5
+        for group in self.adam.param_groups:
+            group["lr"], group["eps"] = rate, epsilon
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        if self.mean:
+            # A short memory at first, or the mean would remember the random start for long.
+            decay = min(self.settings.ema, (1 + update) / (10 + update))
+            with torch.no_grad():
+                torch._foreach_lerp_(list(self.mean.values()), list(self.named.values()), 1 - decay)
+        return norm
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Moments and mean by name, whole (gathered from all processes if sharded), on the CPU."""
+        found: dict[str, Tensor] = {}
+        for name, parameter in self.named.items():
+            for moment in MOMENTS:
+                value = self.adam.state[parameter].get(moment) if parameter in self.adam.state else None
+                if value is not None:
+                    found[f"{name}|{moment}"] = whole(torch.as_tensor(value))
+        for name, value in self.mean.items():
+            found[f"{name}|mean"] = whole(value)
+        return found
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what ``tensors`` gave."""
+        for name, parameter in self.named.items():
+            if f"{name}|exp_avg" not in tensors:
+                raise MacaronError(f"the checkpoint has no optimiser state for {name!r}: it belongs to another model")
+            state = self.adam.state[parameter]
+            for moment in MOMENTS:
+                value = tensors[f"{name}|{moment}"]
+                if moment == "step":
+                    device = parameter.device if self.adam.defaults["fused"] else torch.device("cpu")
+                    state[moment] = value.to(device)
+                else:
+                    state[moment] = place(value, parameter)
+            if self.mean:
+                self.mean[name] = place(tensors.get(f"{name}|mean", tensors[f"{name}|exp_avg"]), parameter)
+
+
+def clean(name: str) -> str:
+    """A parameter's name without what wrappers put before it."""
+    return name.removeprefix("module.").replace("_orig_mod.", "")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor gathered from all processes if it is sharded, on the CPU."""
+    if isinstance(tensor, DTensor):
+        tensor = tensor.full_tensor()
+    return tensor.detach().cpu().clone()
+
+
+def place(value: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor, laid out like another: same device, dtype and sharding."""
+    value = value.to(device=like.device, dtype=like.dtype)
+    if isinstance(like, DTensor):
+        return distribute_tensor(value, like.device_mesh, like.placements)
+    return value.clone()
+
+
+def copy_weights(source: dict[str, Tensor], target: Iterable[tuple[str, Tensor]]) -> None:
+    """Fill parameters with weights of the same names."""
+    with torch.no_grad():
+        for name, parameter in target:
+            parameter.copy_(place(source[clean(name)], parameter))

@@ -1,0 +1,85 @@
+"""The ``[train]`` section of a recipe."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from macaron.errors import MacaronError
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How to train. Every update sees the same global batch whatever the number of processes.
+
+    Batches
+        batch_tokens: positions in a micro-batch (padding counts, the longer side counts)
+        accumulate: micro-batches in an update, shared among the processes
+        batching: bucket (pairs of like length), pack (rows of several pairs, one fixed shape), auto (pack on a GPU)
+        row_tokens: length of a packed row; longer pairs are left out
+        max_length: pairs with a longer side are left out
+    Length of the run (at least one)
+        max_updates, max_epochs, max_minutes
+    Optimiser
+        learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
+        schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at the
+        end of the run
+        warmup: updates of linear warm-up from warmup_rate
+    Model
+        dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
+        (0: off). The final model is the candidate with the lowest validation loss.
+    Watching
+        log_every, validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: how many validation
+        sentences are translated at each validation (0: none); patience: stop after so many validations without gain
+        (0: never); keep: how many checkpoints stay on disk
+    Machine
+        device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
+        distributed: ddp or fsdp (for models that do not fit one GPU); tensorboard: write event files
+    """
+
+    batch_tokens: int = 4096
+    accumulate: int = 1
+    batching: Literal["auto", "bucket", "pack"] = "auto"
+    row_tokens: int = 192
+    max_length: int = 1024
+    max_updates: int | None = None
+    max_epochs: int | None = None
+    max_minutes: float | None = None
+    learning_rate: float = 1e-3
+    betas: tuple[float, ...] = (0.9, 0.98)
+    epsilon: float = 1e-8
+    weight_decay: float = 1e-4
+    clip_norm: float = 0.0
+    label_smoothing: float = 0.1
+    schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = "inverse-sqrt"
+    warmup: int = 4000
+    warmup_rate: float = 1e-7
+    final_rate: float = 0.0
+    average: int = 0
+    ema: float = 0.0
+    seed: int = 1
+    log_every: int = 100
+    validate_every: int = 0
+    checkpoint_every: int = 0
+    bleu_sentences: int = 0
+    patience: int = 0
+    keep: int = 2
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+    distributed: Literal["ddp", "fsdp"] = "ddp"
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"):
+            if getattr(self, name) < 1:
+                raise MacaronError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+        if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
+            raise MacaronError("give the run an end: train.max_updates, train.max_epochs or train.max_minutes")
+        if len(self.betas) != 2:
+            raise MacaronError(f"train.betas must be two numbers, not {list(self.betas)}")
+        for name in ("label_smoothing", "ema", "final_rate"):
+            if not 0 <= getattr(self, name) < 1:
+                raise MacaronError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.average == 1:
+            raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
+        if self.learning_rate <= 0:
+            raise MacaronError(f"train.learning_rate must be positive, not {self.learning_rate}")
