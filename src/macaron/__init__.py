@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING, Any
 from macaron._registration import register_when_imported
 
 if TYPE_CHECKING:
-    from macaron.nn.compat import MacaronDecoderLayer as MacaronDecoderLayer
-    from macaron.nn.compat import MacaronEncoderLayer as MacaronEncoderLayer
+    from macaron.decode import Translator as Translator
+    from macaron.models import preset as preset
     from macaron.ode import Scheme as Scheme
     from macaron.ode import scheme as scheme
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Scheme": "macaron.ode",
-    "scheme": "macaron.ode",
-    "MacaronEncoderLayer": "macaron.nn.compat",
-    "MacaronDecoderLayer": "macaron.nn.compat",
-}
-__all__ = ["MacaronDecoderLayer", "MacaronEncoderLayer", "Scheme", "__version__", "scheme"]
+_HOME = {"Scheme": "macaron.ode", "Translator": "macaron.decode", "preset": "macaron.models", "scheme": "macaron.ode"}
+_ROOMS = ("convert", "data", "decode", "evaluate", "models", "nn", "ode", "tasks", "text", "train")
+__all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'macaron' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return import_module(f"macaron.{name}")
+    raise AttributeError(f"module 'macaron' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_ROOMS])
 
 
 register_when_imported()

@@ -1,0 +1,39 @@
+"""What README and the examples say is run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def python_blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (REPOSITORY / name).read_text(), flags=re.DOTALL)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, cwd=REPOSITORY, env=environment
+    )
+
+
+def test_the_ten_lines_of_the_readme():
+    (block,) = python_blocks("README.md")
+    assert len([line for line in block.splitlines() if line.strip()]) <= 11
+    done = run("-c", block)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2 1\n"
+
+
+@pytest.mark.slow
+def test_the_example_trains():
+    done = run("examples/own_scheme.py")
+    assert done.returncode == 0, done.stderr
+    share = re.search(r"sorted without a mistake: (\d+)%", done.stdout)
+    assert share
+    assert int(share[1]) >= 90
