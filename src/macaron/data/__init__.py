@@ -1,0 +1,1 @@
+"""Corpora: how they are made, stored and read."""

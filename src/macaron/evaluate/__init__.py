@@ -1,0 +1,32 @@
+"""Scores of translations, always with their definitions, confidence intervals and tests of significance."""
+
+from macaron.evaluate.bleu import Bleu, corpus_bleu, split_compounds, tokenised_bleu
+from macaron.evaluate.scores import Evaluation, chrf, evaluate_text, moses_tokens, paper_bleu, sacre_bleu
+from macaron.evaluate.significance import (
+    Comparison,
+    Interval,
+    approximate_randomisation,
+    bootstrap_interval,
+    paired_bootstrap,
+)
+from macaron.evaluate.statistics import Score, SentenceStatistics
+
+__all__ = [
+    "Bleu",
+    "Comparison",
+    "Evaluation",
+    "Interval",
+    "Score",
+    "SentenceStatistics",
+    "approximate_randomisation",
+    "bootstrap_interval",
+    "chrf",
+    "corpus_bleu",
+    "evaluate_text",
+    "moses_tokens",
+    "paired_bootstrap",
+    "paper_bleu",
+    "sacre_bleu",
+    "split_compounds",
+    "tokenised_bleu",
+]

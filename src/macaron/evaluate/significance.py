@@ -1,0 +1,162 @@
+"""Confidence intervals and comparisons of two systems, from per-sentence statistics.
+
+Sentences are put into a canonical order before anything is drawn: a result depends on the sentences and the seed,
+not on their order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macaron.errors import MacaronError
+from macaron.evaluate.statistics import SentenceStatistics
+
+RESAMPLES = 1000
+SEED = 12345
+# Differences below this are rounding, not evidence; scores lie between 0 and 100.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A percentile bootstrap interval of a score or of a difference."""
+
+    low: float
+    high: float
+    level: float
+    resamples: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"[{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems on the same sentences: the difference is second minus first; p is two-sided."""
+
+    method: str
+    first: float
+    second: float
+    difference: float
+    p_value: float
+    interval: Interval | None
+    trials: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        interval = f" {self.interval}" if self.interval else ""
+        return f"{self.difference:+.2f}{interval}, p = {self.p_value:.4f} ({self.method}, {self.trials} trials)"
+
+
+def bootstrap_interval(
+    statistics: SentenceStatistics, *, resamples: int = RESAMPLES, seed: int = SEED, level: float = 0.95
+) -> Interval:
+    """Interval of a corpus score: sentences are drawn with replacement `resamples` times."""
+    _check(resamples, level)
+    rows = _canonical(statistics.rows)
+    sums = np.stack([weights @ rows for weights in _draws(len(rows), resamples, seed)])
+    return _interval(statistics.formula(sums), level, resamples, seed)
+
+
+def paired_bootstrap(
+    first: SentenceStatistics,
+    second: SentenceStatistics,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    level: float = 0.95,
+) -> Comparison:
+    """Compare two systems on the same resampled sentences.
+
+    The p-value is the share of resamples whose difference departs from the mean difference by at least the
+    one observed: how often chance alone would show as much if the systems were equal.
+    """
+    _check(resamples, level)
+    columns, rows = _paired(first, second)
+    sums = np.stack([weights @ rows for weights in _draws(len(rows), resamples, seed)])
+    differences = second.formula(sums[:, columns:]) - first.formula(sums[:, :columns])
+    observed = second.score() - first.score()
+    extreme = np.abs(differences - differences.mean()) >= abs(observed) - _ROUNDING
+    interval = _interval(differences, level, resamples, seed)
+    return _comparison("paired bootstrap", first, second, extreme, interval=interval, seed=seed)
+
+
+def approximate_randomisation(
+    first: SentenceStatistics, second: SentenceStatistics, *, trials: int = 10_000, seed: int = SEED
+) -> Comparison:
+    """Compare two systems by exchanging their translations of random halves of the sentences.
+
+    The p-value is the share of exchanges that separate the systems by at least the difference observed.
+    """
+    _check(trials, 0.95)
+    columns, rows = _paired(first, second)
+    ours, theirs = rows[:, :columns], rows[:, columns:]
+    change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
+    generator = np.random.default_rng(seed)
+    moved = np.empty((trials, columns))
+    for trial in range(trials):
+        moved[trial] = generator.integers(0, 2, len(rows), dtype=np.int8).astype(np.float64) @ change
+    differences = second.formula(total_theirs - moved) - first.formula(total + moved)
+    observed = second.score() - first.score()
+    extreme = np.abs(differences) >= abs(observed) - _ROUNDING
+    return _comparison("approximate randomisation", first, second, extreme, interval=None, seed=seed)
+
+
+def _check(trials: int, level: float) -> None:
+    if trials < 1:
+        raise MacaronError(f"{trials} resamples: give at least 1, usually 1000")
+    if not 0 < level < 1:
+        raise MacaronError(f"a confidence level of {level}: give a fraction between 0 and 1, usually 0.95")
+
+
+def _canonical(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    return rows[np.lexsort(rows.T)].astype(np.float64)
+
+
+def _paired(first: SentenceStatistics, second: SentenceStatistics) -> tuple[int, NDArray[np.float64]]:
+    if first.rows.shape != second.rows.shape:
+        raise MacaronError(
+            f"the two systems have statistics of shapes {first.rows.shape} and {second.rows.shape}: "
+            "compare the same metric on the same sentences"
+        )
+    return first.rows.shape[1], _canonical(np.concatenate([first.rows, second.rows], axis=1))
+
+
+def _draws(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """How often each sentence is drawn, once for every resample."""
+    generator = np.random.default_rng(seed)
+    for _ in range(resamples):
+        drawn = generator.integers(0, sentences, sentences)
+        yield np.bincount(drawn, minlength=sentences).astype(np.float64)
+
+
+def _interval(scores: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high), level, resamples, seed)
+
+
+def _comparison(
+    method: str,
+    first: SentenceStatistics,
+    second: SentenceStatistics,
+    extreme: NDArray[np.bool_],
+    *,
+    interval: Interval | None,
+    seed: int,
+) -> Comparison:
+    # The observation counts as one of the trials: a p-value of exactly zero would claim too much.
+    p_value = (int(extreme.sum()) + 1) / (len(extreme) + 1)
+    ours, theirs = first.score(), second.score()
+    return Comparison(method, ours, theirs, theirs - ours, p_value, interval, len(extreme), seed)
