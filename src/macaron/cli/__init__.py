@@ -6,9 +6,12 @@ import sys
 import typer
 
 from macaron.cli.convert import app as convert_app
+from macaron.cli.evaluate import evaluate
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
+from macaron.cli.prepare import prepare
 from macaron.cli.train import train
+from macaron.cli.translate import translate
 from macaron.errors import MacaronError, UsageError
 
 app = typer.Typer(
@@ -19,8 +22,8 @@ app = typer.Typer(
 )
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")
-app.command()(models)
-app.command()(train)
+for verb in (prepare, train, translate, evaluate, models):
+    app.command()(verb)
 
 
 def version(show: bool) -> None:
@@ -41,6 +44,9 @@ def root(
 
 def main() -> None:
     """Run the command; a user's mistake ends in one clear message, never in a traceback."""
+    # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower than
+    # one. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except UsageError as error:

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 import sacrebleu
-import sacremoses
 
+from macaron.errors import MacaronError
 from macaron.evaluate.bleu import Bleu, corpus_bleu, tokenised_bleu
 from macaron.evaluate.significance import RESAMPLES, SEED, Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score, chrf_statistics, require_parallel
@@ -75,6 +75,10 @@ def moses_tokens(line: str, language: str) -> str:
 
 @lru_cache(maxsize=8)
 def _moses(language: str) -> tuple[Any, Any]:
+    try:
+        import sacremoses
+    except ImportError as error:
+        raise MacaronError("tokenising as Moses does needs the package sacremoses: pip install sacremoses") from error
     return sacremoses.MosesPunctNormalizer(lang=language), sacremoses.MosesTokenizer(lang=language)
 
 
@@ -115,10 +119,28 @@ def evaluate_text(
     seed: int = SEED,
 ) -> Evaluation:
     """All scores of translations into `language`; `lower` and `compound_split` concern the paper's BLEU."""
-    scores: tuple[Score, ...] = (
+    scores = (
         sacre_bleu(hypotheses, references),
         chrf(hypotheses, references),
         paper_bleu(hypotheses, references, language, lower=lower, compound_split=compound_split),
     )
+    return evaluation_of(len(hypotheses), scores, resamples=resamples, seed=seed)
+
+
+def evaluate_tokens(
+    hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = True, compound_split: bool = False
+) -> Evaluation:
+    """The score of translations that, like their references, are Moses tokens already: the paper's BLEU alone.
+
+    sacreBLEU and chrF are defined on plain text, which such references are not.
+    """
+    score = tokenised_bleu(hypotheses, references, lower=lower, compound_split=compound_split, tokens="moses")
+    return evaluation_of(len(hypotheses), (score,))
+
+
+def evaluation_of(
+    sentences: int, scores: tuple[Score, ...], *, resamples: int = RESAMPLES, seed: int = SEED
+) -> Evaluation:
+    """Scores with their confidence intervals."""
     intervals = tuple(bootstrap_interval(score.statistics, resamples=resamples, seed=seed) for score in scores)
-    return Evaluation(len(hypotheses), scores, intervals)
+    return Evaluation(sentences, scores, intervals)

@@ -13,10 +13,15 @@ from macaron.data import batching
 from macaron.data.assemble import packed, padded
 from macaron.data.batching import Indices, Lengths
 from macaron.data.prepared import PairStore, PreparedData
+from macaron.decode.settings import SearchSettings
 from macaron.errors import MacaronError
+from macaron.evaluate.bleu import tokenised_bleu
+from macaron.evaluate.model import translate_all
+from macaron.evaluate.scores import sacre_bleu
 from macaron.models import TranslationConfig, TranslationModel, preset
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
+from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.tasks.recipe import DecodeSettings, Recipe
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.settings import TrainSettings
@@ -40,34 +45,13 @@ class Batch:
     target_sentence: Tensor | None = None
 
 
-class SmoothedCrossEntropy(nn.Module):
-    """Output projection and loss in one, so that a compiler can fuse them.
-
-    The smoothed loss is (1 - e) nll + e mean over the vocabulary of -log p, as in the authors' code.
-    """
-
-    def __init__(self, smoothing: float) -> None:
-        super().__init__()
-        self.smoothing = smoothing
-
-    def forward(self, states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        """States (B, T, D), output embedding (V, D), targets (B, T) to the two sums over real targets, (2,)."""
-        logits = nn.functional.linear(states, weight).float()
-        normaliser = logits.logsumexp(-1)
-        nll = normaliser - logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        uniform = normaliser - logits.mean(-1)
-        loss = (1 - self.smoothing) * nll + self.smoothing * uniform
-        real = targets != PAD
-        return torch.stack([(loss * real).sum(), (nll * real).sum()])
-
-
 class TranslationLoss(nn.Module):
     """Model and loss as one module, for DDP and FSDP."""
 
     def __init__(self, model: TranslationModel, smoothing: float) -> None:
         super().__init__()
         self.model = model
-        self.criterion = SmoothedCrossEntropy(smoothing)
+        self.criterion = SmoothedCrossEntropy(smoothing, PAD)
 
     def forward(self, batch: Batch) -> Tensor:
         """The sums of smoothed loss and nll over the targets of a batch."""
@@ -114,9 +98,9 @@ class TranslationTask:
         self.packing = train.batching == "pack" or (train.batching == "auto" and on_gpu)
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
         self.train_pairs = data.pairs("train")
-        self.valid_pairs = data.pairs("valid") if "valid" in data.splits else None
-        if self.valid_pairs is None:
+        if "valid" not in data.splits:
             raise MacaronError(f"{data.folder}: no validation data; prepare it with --valid")
+        self.valid_pairs = data.pairs("valid")
         limit = min(train.max_length, train.row_tokens if self.packing else train.max_length)
         self.kept = _short(self.train_pairs, limit)
         self._buckets: list[Indices] | None = None
@@ -184,15 +168,14 @@ class TranslationTask:
         return _cut(self._chunk[1], start - first, self.rows_per_batch)
 
     def compiled_parts(self) -> list[nn.Module]:
-        """The layers and the loss: small graphs, compiled once each."""
-        return [*self.model.encoder.layers, *self.model.decoder.layers, self.module.criterion]
+        """The layers: small graphs, one for all layers of a stack."""
+        return [*self.model.encoder.layers, *self.model.decoder.layers]
 
     # Validation.
 
     def validate(self, device: torch.device, rank: int, world: int) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share."""
         pairs, width = self.valid_pairs, self.settings.row_tokens
-        assert pairs is not None
         sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
         targets = 0
         source, target = pairs.source.lengths, pairs.target.lengths
@@ -216,8 +199,19 @@ class TranslationTask:
         return sums, float(targets)
 
     def score(self, device: torch.device) -> dict[str, float]:
-        """BLEU on the first validation sentences."""
-        return {}
+        """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens."""
+        count = min(self.settings.bleu_sentences, len(self.valid_pairs))
+        if not count:
+            return {}
+        state = self.data.text_state("valid")
+        sources = [self.valid_pairs.source[i].tolist() for i in range(count)]
+        search = SearchSettings(self.decode.beam, self.decode.length_penalty, self.decode.max_length)
+        with torch.compiler.set_stance("force_eager"):
+            lines = translate_all(self.model, self.data.tokenizer, sources, search, self.settings.batch_tokens, state)
+        references = self.data.text("valid", self.data.target_lang)[:count]
+        if state == "moses":
+            return {"valid_bleu": tokenised_bleu(lines, references, lower=True).score}
+        return {"valid_bleu": sacre_bleu(lines, references).score}
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder: weights, configuration, tokenizer, how to decode. There entirely or not at all."""
@@ -225,7 +219,8 @@ class TranslationTask:
         shutil.rmtree(aside, ignore_errors=True)
         self.model.generation_config.num_beams = self.decode.beam
         self.model.generation_config.length_penalty = self.decode.length_penalty
-        self.model.generation_config.max_length = self.decode.max_length
+        # transformers counts the start and the end of a translation too.
+        self.model.generation_config.max_length = self.decode.max_length + 2
         plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
         self.model.save_pretrained(aside, state_dict=plain)
         self.data.tokenizer.save_pretrained(aside)

@@ -1,0 +1,61 @@
+"""``macaron evaluate``: scores with their definitions."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from macaron.errors import UsageError
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or the folder of a run.", show_default=False)],
+    data: Annotated[Path | None, typer.Option("--data", help="A folder that macaron prepare wrote.")] = None,
+    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
+    source: Annotated[Path | None, typer.Option("--source", help="Plain text to translate.")] = None,
+    reference: Annotated[Path | None, typer.Option("--reference", help="Its translation.")] = None,
+    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the model's own.")] = None,
+    length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the model's own.")] = None,
+    cased: Annotated[bool, typer.Option("--cased", help="Tokenised BLEU with case (WMT14).")] = False,
+    compound_split: Annotated[
+        bool, typer.Option("--compound-split", help="Tokenised BLEU with hyphens split (WMT14 English-German).")
+    ] = False,
+    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU."""
+    if (data is None) == (source is None) or (source is None) != (reference is None):
+        raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
+    if split not in ("valid", "test"):
+        raise UsageError(f"--split is valid or test, not {split!r}")
+    from macaron.data.prepared import PreparedData
+    from macaron.decode import Translator
+    from macaron.evaluate.model import evaluate_files, evaluate_split
+
+    translator = Translator(model, device=device, dtype=dtype)
+    given: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options |= {"lower": not cased, "compound_split": compound_split}
+    if data is not None:
+        prepared = PreparedData.open(data)
+        what = f"{data} ({split})"
+        scored = evaluate_split(translator, prepared, split, **options)  # type: ignore[arg-type]
+    else:
+        assert source is not None
+        assert reference is not None
+        what = f"{source}, {reference}"
+        language = translator.tokenizer.target_lang or "en"
+        scored = evaluate_files(translator, source, reference, language, **options)
+    if output is not None:
+        output.write_text("".join(f"{line}\n" for line in scored.translations), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
+        return
+    search = scored.settings
+    typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
+    typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
+    typer.echo(str(scored.evaluation))
