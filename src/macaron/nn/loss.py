@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-CHUNK = 1024  # rows of logits held at a time
+CHUNK = {"cpu": 1024, "cuda": 8192}  # rows of logits held at a time
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -71,16 +71,18 @@ class SmoothedCrossEntropy(nn.Module):
     The smoothed loss is (1 - e) nll + e times the mean over the vocabulary of -log p, as in the authors' code.
 
     :param ignored: the target that is none (padding)
+    :param chunk: rows of logits held at a time; by default as suits the device
     """
 
-    def __init__(self, smoothing: float, ignored: int, chunk: int = CHUNK) -> None:
+    def __init__(self, smoothing: float, ignored: int, chunk: int | None = None) -> None:
         super().__init__()
         self.smoothing, self.ignored, self.chunk = smoothing, ignored, chunk
 
     def forward(self, states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
         """States (..., D), output embedding (V, D), targets (...) to the two sums, (2,)."""
         flat = states.reshape(-1, states.shape[-1])
+        chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
         sums: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            flat, weight, targets.reshape(-1), self.smoothing, self.ignored, self.chunk
+            flat, weight, targets.reshape(-1), self.smoothing, self.ignored, chunk
         )
         return sums

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -41,7 +42,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
                 if number == 1:
                     line = line.removeprefix("\ufeff")
                 yield line.removesuffix("\n").removesuffix("\r")
-    except (gzip.BadGzipFile, lzma.LZMAError, EOFError) as error:
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise MacaronError(f"{path}: cannot be decompressed ({error}). Fetch or copy the file again.") from None
     except OSError as error:
         raise MacaronError(f"{path}: {error.strerror or error}") from None

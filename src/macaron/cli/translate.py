@@ -1,0 +1,130 @@
+"""``macaron translate``: lines of text in, their translations out."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from macaron.errors import UsageError
+
+if TYPE_CHECKING:
+    from macaron.decode.settings import Hypothesis, Sampling
+
+_CHARACTERS = 4  # that make a token, about
+
+
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model folder, such as RUN/model.")],
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
+    ] = None,
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+    ] = None,
+    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beams (default: the model's, or 5).")] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option("--length-penalty", help="Exponent of the length that scores are divided by (the model's, or 1)."),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", min=1, help="Longest translation in tokens (the model's, or 200).")
+    ] = None,
+    nbest: Annotated[
+        int, typer.Option("--nbest", min=1, help="Translations of a line, each after its line's number and a tab.")
+    ] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
+    greedy: Annotated[bool, typer.Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="For --sample: below 1 sharper, above 1 flatter.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="For --sample: among the k best tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="For --sample: among the best that together have probability p.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="For --sample: the same seed, the same output.")] = None,
+    long_lines: Annotated[
+        Literal["split", "refuse", "truncate"],
+        typer.Option("--long-lines", help="Lines of more tokens than --max-source-length: split and join, or not."),
+    ] = "split",
+    max_source_length: Annotated[
+        int | None,
+        typer.Option("--max-source-length", min=8, help="In tokens (default: 200, or --max-length if more)."),
+    ] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch, padding included.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+) -> None:
+    """Translate lines of text, from standard input to standard output as they arrive.
+
+    Each line gives one line; an empty one stays empty.
+    """
+    sampling = _sampling(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
+    if greedy and (sample or (beam or 1) > 1 or nbest > 1):
+        raise UsageError("--greedy has one beam and one result: leave out --sample, --beam and --nbest")
+    if sample and beam is not None:
+        raise UsageError("--sample has no beams: ask for several samples with --nbest")
+    if not sample and beam is not None and nbest > beam:
+        raise UsageError(f"--nbest {nbest} needs a beam of {nbest}: give --beam {nbest} or more")
+
+    from macaron.decode.stream import output, windows
+    from macaron.decode.translator import Translator
+
+    if input_file is not None:
+        input_file.stat()  # a missing file is reported before the model is loaded
+    translator = Translator(model, device=device, dtype=dtype, threads=threads)
+    options: dict[str, Any] = {
+        "nbest": nbest,
+        "beam": 1 if greedy else beam,
+        "length_penalty": length_penalty,
+        "max_length": max_length,
+        "sampling": sampling,
+        "batch_tokens": batch_tokens,
+        "long_lines": long_lines,
+        "max_source_length": max_source_length,
+    }
+    number = 1
+    with output(output_file) as file:
+        for lines in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
+            for line, best in zip(lines, translator.translate_nbest(lines, first_line=number, **options), strict=True):
+                text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
+                file.write(text.encode("utf-8"))
+                number += 1
+            file.flush()
+
+
+def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":
+    from macaron.decode.settings import Sampling
+
+    named = {name: value for name, value in given.items() if value is not None}
+    if not sample and named:
+        raise UsageError(f"--{next(iter(named)).replace('_', '-')} is for --sample")
+    return Sampling(**named) if sample else None
+
+
+def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> str:
+    lines = []
+    for each in best:
+        columns = [str(number)] if nbest > 1 else []
+        if scores:
+            columns.append(f"{each.score:.6f}")
+        # One line for a line, whatever a model with an alphabet of bytes may write.
+        columns.append(each.text.replace("\r", " ").replace("\n", " "))
+        lines.append("\t".join(columns) + "\n")
+    return "".join(lines)
+
+
+def _json(number: int, source: str, best: "list[Hypothesis]") -> str:
+    translations = [
+        {"text": each.text, "score": each.score, "tokens": each.tokens, "token_scores": each.token_scores}
+        for each in best
+    ]
+    record = {"line": number, "source": source, "translations": translations}
+    return json.dumps(record, ensure_ascii=False) + "\n"

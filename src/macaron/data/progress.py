@@ -1,0 +1,66 @@
+"""Saying what is going on: a moving bar on a terminal, plain lines elsewhere. Both go to stderr."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """What a step calls as it goes on."""
+
+    def __call__(self, count: int = 1, /, total: int | None = None) -> None:
+        """So many units more have been done."""
+
+
+class Progress:
+    """Steps of a longer job. ``quiet`` says nothing at all."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
+    def say(self, message: str) -> None:
+        """Say something in a line of its own."""
+        if not self.quiet:
+            print(message, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
+        """Show a step while it runs; afterwards a line says how much was done in what time."""
+        if not self.quiet and sys.stderr.isatty():
+            with self._bar(name, unit, total) as advance:
+                yield advance
+            return
+        done = 0
+        start = time.monotonic()
+
+        def count(more: int = 1, /, total: int | None = None) -> None:
+            nonlocal done
+            done += more
+
+        yield count
+        amount = f"{done:,} {unit}, " if done else ""
+        self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")
+
+    @contextmanager
+    def _bar(self, name: str, unit: str, total: int | None) -> Iterator[Advance]:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} " + unit),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as display:
+            task = display.add_task(name, total=total)
+
+            def advance(more: int = 1, /, total: int | None = None) -> None:
+                display.update(task, advance=more, total=total)
+
+            yield advance
+            display.update(task, total=display.tasks[0].completed)

@@ -1,0 +1,179 @@
+"""Memory-mapped token stores: a corpus as one flat file of ids and one of offsets.
+
+    NAME.ids        the ids of all sequences, one after the other: uint16 where the vocabulary allows it, else int32
+    NAME.offsets    where each begins, and where the last one ends: uint64
+    NAME.json       what the two must hold, so that a damaged or foreign file is refused
+
+All numbers are little-endian. Opening maps the files into memory and reads next to nothing.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macaron.errors import MacaronError
+
+FORMAT = 1
+#: The dtype of the ids, by what numpy calls it in the file.
+DTYPES = {"<u2": 2, "<i4": 4}
+OFFSET = np.dtype("<u8")
+REMEDY = "Run 'macaron prepare' again."
+
+
+def id_dtype(vocab_size: int) -> str:
+    """Name the smallest dtype that holds the ids of a vocabulary."""
+    return "<u2" if vocab_size <= 1 << 16 else "<i4"
+
+
+class TokenStore:
+    """Read-only sequences of ids on disk. ``store[i]`` is a copy as int64, ready for torch.
+
+    :param base: path of the files without their suffixes
+    """
+
+    def __init__(self, base: str | Path) -> None:
+        self.base = Path(base)
+        header = _read_header(self.base)
+        self.dtype = np.dtype(header["dtype"])
+        self._sequences, self._tokens = int(header["sequences"]), int(header["tokens"])
+        self.vocab_size = int(header["vocab_size"])
+        #: All ids, flat (memory-mapped, of the stored dtype).
+        self.ids: NDArray[Any] = _map(_file(self.base, "ids"), self.dtype, self._tokens)
+        #: Sequence i is ``ids[offsets[i]:offsets[i + 1]]`` (memory-mapped).
+        self.offsets: NDArray[np.uint64] = _map(_file(self.base, "offsets"), OFFSET, self._sequences + 1)
+        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self._tokens:
+            raise MacaronError(f"{_file(self.base, 'offsets')}: belongs to other ids. {REMEDY}")
+
+    def __len__(self) -> int:
+        return self._sequences
+
+    @property
+    def tokens(self) -> int:
+        """Number of ids in all."""
+        return self._tokens
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Length of every sequence, as int32: the one thing that is held in memory, 4 bytes a sequence."""
+        lengths = np.empty(self._sequences, np.int32)
+        for start in range(0, self._sequences, 1 << 20):  # in blocks: np.diff of all would take twice 8 bytes more
+            block = self.offsets[start : start + (1 << 20) + 1].astype(np.int64)
+            lengths[start : start + len(block) - 1] = np.diff(block)
+        if self._sequences and int(lengths.min()) < 0:
+            raise MacaronError(f"{_file(self.base, 'offsets')}: damaged, its offsets do not grow. {REMEDY}")
+        return lengths
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        if not -self._sequences <= index < self._sequences:
+            raise IndexError(f"sequence {index} of {self._sequences}")
+        index %= self._sequences
+        return self.ids[int(self.offsets[index]) : int(self.offsets[index + 1])].astype(np.int64)
+
+
+class StoreWriter:
+    """Append-only writer of a `TokenStore`; memory does not grow with what is written.
+
+    The header, without which a store cannot be opened, is written last: one that was not finished does not exist.
+    """
+
+    def __init__(self, base: str | Path, vocab_size: int) -> None:
+        self.base = Path(base)
+        self.vocab_size = vocab_size
+        self.dtype = np.dtype(id_dtype(vocab_size))
+        self.sequences = self.tokens = 0
+        self._ids: BinaryIO = _file(self.base, "ids").open("wb")
+        self._offsets: BinaryIO = _file(self.base, "offsets").open("wb")
+        self._offsets.write(np.zeros(1, OFFSET).tobytes())
+
+    def append(self, sequences: Iterable[Sequence[int] | NDArray[Any]]) -> None:
+        """Append some sequences of ids."""
+        arrays = [np.asarray(sequence, np.int64) for sequence in sequences]
+        lengths = np.array([len(array) for array in arrays], np.int64)
+        self.append_flat(np.concatenate(arrays) if arrays else np.empty(0, np.int64), lengths)
+
+    def append_flat(self, ids: NDArray[Any], lengths: NDArray[Any]) -> None:
+        """Append sequences that lie flat in one array, one of each length in turn."""
+        if len(ids) != int(lengths.sum()):
+            raise ValueError(f"{len(ids)} ids, but the lengths add up to {int(lengths.sum())}")
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
+            raise MacaronError(f"{self.base}: ids must be from 0 to {self.vocab_size - 1}, the vocabulary's last")
+        self._ids.write(ids.astype(self.dtype).tobytes())
+        self._offsets.write((self.tokens + np.cumsum(lengths)).astype(OFFSET).tobytes())
+        self.sequences += len(lengths)
+        self.tokens += len(ids)
+
+    def finish(self) -> None:
+        """Make the store complete: what it holds is on the disk before its header says so."""
+        for file in (self._ids, self._offsets):
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+        header = {
+            "format": FORMAT,
+            "dtype": self.dtype.str,
+            "sequences": self.sequences,
+            "tokens": self.tokens,
+            "vocab_size": self.vocab_size,
+        }
+        aside = _file(self.base, "json.part")
+        aside.write_text(json.dumps(header) + "\n", encoding="ascii")
+        aside.replace(_file(self.base, "json"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.finish()
+            return
+        self._ids.close()
+        self._offsets.close()
+        for suffix in ("ids", "offsets"):
+            _file(self.base, suffix).unlink(missing_ok=True)
+
+
+def _file(base: Path, suffix: str) -> Path:
+    # Not with_suffix: "train.de" has something that looks like one.
+    return base.with_name(f"{base.name}.{suffix}")
+
+
+def _read_header(base: Path) -> dict[str, Any]:
+    path = _file(base, "json")
+    try:
+        header = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
+    except ValueError:
+        raise MacaronError(f"{path}: not the header of a token store. {REMEDY}") from None
+    keys = ("sequences", "tokens", "vocab_size")
+    if (
+        not isinstance(header, dict)
+        or header.get("dtype") not in DTYPES
+        or not all(isinstance(header.get(key), int) and header[key] >= 0 for key in keys)
+    ):
+        raise MacaronError(f"{path}: not the header of a token store. {REMEDY}")
+    if header.get("format") != FORMAT:
+        raise MacaronError(f"{path}: format {header.get('format')!r}, this version reads {FORMAT}. {REMEDY}")
+    return header
+
+
+def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise MacaronError(f"{path}: no such file: the token store is incomplete. {REMEDY}") from None
+    if size != count * dtype.itemsize:
+        kind = "truncated" if size < count * dtype.itemsize else "foreign or damaged"
+        raise MacaronError(f"{path}: {kind}: {size:,} bytes instead of {count * dtype.itemsize:,}. {REMEDY}")
+    if count == 0:  # an empty file cannot be mapped
+        return np.empty(0, dtype)
+    return np.memmap(path, dtype, mode="r", shape=(count,))

@@ -1,0 +1,128 @@
+"""The state of a beam search: open hypotheses, complete ones, and how a step leads from one state to the next.
+
+Everything is a tensor with a fixed shape, N open and N complete hypotheses for each sentence (those with a score
+of -inf do not exist), so a step needs no answer from the device. Letters: B sentences, N beams, V vocabulary.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from macaron.decode.complete import Complete, ranking
+from macaron.decode.scorer import SpecialTokens
+from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.decode.trail import Trail
+
+#: Candidates looked at beyond those needed, so that ties at the end of the list are seen.
+_SPARE = 4
+
+
+class Beams:
+    """All hypotheses of a batch.
+
+    :param limits: (B,), the longest translation of each sentence in tokens without its end
+    :param dtype: of the log-probabilities
+    """
+
+    def __init__(
+        self, settings: SearchSettings, special: SpecialTokens, limits: Tensor, dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.settings, self.special, self.limits = settings, special, limits
+        rows, device = len(limits), limits.device
+        self.totals = torch.full((rows, settings.beam), -math.inf, dtype=dtype, device=device)
+        self.totals[:, 0] = 0.0  # all begin alike: the first step continues one
+        self.trail = Trail()
+        self.complete = Complete.none(self.totals)
+        self.closed = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.lost = torch.zeros_like(self.closed)  # for ``late-reference``
+
+    def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
+        """Take a step with the log-probabilities (B, N, V) of the open hypotheses' next tokens.
+
+        :param scores: changed in place
+        :param at_limit: some sentence has as many tokens now as it may have
+        :returns: the tokens of the new open hypotheses and the old ones that they continue, (B, N) each
+        """
+        beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.special.end
+        final = self.totals + scores[..., end]
+        totals, index = self._candidates(scores)
+        parents, tokens = index // vocabulary, index % vocabulary
+        ends = tokens == end
+
+        if step >= self.settings.min_length:
+            # Only an end among the first N counts; one in the second half is not good enough and is dropped.
+            self._finish(totals[:, :beam], parents[:, :beam], ends[:, :beam] & (self.limits != step)[:, None], step)
+        if at_limit:
+            self._close(final, step)
+
+        # The first N that do not end go on: the beam never shrinks.
+        onward = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :beam]
+        self.totals, parents, tokens = (each.gather(1, onward) for each in (totals, parents, tokens))
+        self.trail.append(tokens, parents, self.totals)
+        self._decide(step)
+        return tokens, parents
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sentences, in this order."""
+        self.limits, self.totals, self.closed, self.lost = (
+            each.index_select(0, rows) for each in (self.limits, self.totals, self.closed, self.lost)
+        )
+        self.trail.select(rows)
+        self.complete = self.complete.select(rows)
+
+    def results(self, rows: Tensor) -> list[list[Hypothesis]]:
+        """The complete hypotheses of these sentences, best first."""
+        return self.complete.hypotheses(self.trail, rows, self.special.end)
+
+    def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
+        beam = self.settings.beam
+        scores[..., self.special.pad] = -math.inf
+        scores[..., self.special.unknown] -= self.settings.unk_penalty
+        scores += self.totals[..., None]
+        flat = scores.flatten(1)
+        totals, index = flat.topk(min(2 * beam + _SPARE, flat.shape[1]), dim=1)
+        order = ranking(totals, index)[:, : 2 * beam]
+        return totals.gather(1, order), index.gather(1, order)
+
+    def _finish(self, totals: Tensor, slots: Tensor, which: Tensor, step: int) -> None:
+        """Complete those of the hypotheses (B, C), best first, that the mask marks in sentences still open."""
+        scores = totals / (step + 1) ** self.settings.length_penalty
+        scores = scores.masked_fill(~(which & ~self.closed[:, None]), -math.inf)
+        if self.settings.stop == "late-reference":
+            scores = self._without_first_extra(scores)
+        new = Complete(scores, totals, torch.full_like(slots, step), slots)
+        self.complete = self.complete.merge(new, first_come=self.settings.stop == "early")
+
+    def _without_first_extra(self, scores: Tensor) -> Tensor:
+        # The authors' code looks for the worst complete hypothesis only when one too many arrives, too late for that.
+        exists = scores > -math.inf
+        place = (self.complete.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
+        extra = exists & (place == self.settings.beam + 1) & ~self.lost[:, None]
+        self.lost = self.lost | extra.any(dim=1)
+        return scores.masked_fill(extra, -math.inf)
+
+    def _close(self, final: Tensor, step: int) -> None:
+        """End all open hypotheses of the sentences that have reached their limit; ``final`` (B, N) with the end."""
+        here = self.limits == step
+        slots = torch.arange(final.shape[1], device=final.device).expand_as(final)
+        order = ranking(final, slots)
+        self._finish(final.gather(1, order), order, here[:, None], step)
+        self.closed = self.closed | here
+
+    def _decide(self, step: int) -> None:
+        """Close the sentences whose complete hypotheses cannot change any more."""
+        worst = self.complete.scores.amin(dim=1)
+        if self.settings.stop == "early":
+            self.closed = self.closed | (worst > -math.inf)
+            return
+        # Log-probabilities only fall: the best that an open hypothesis can become is its present one, with the length
+        # that flatters it most. Both lengths count the end.
+        penalty = self.settings.length_penalty
+        length = self.limits + 1 if penalty > 0 else torch.full_like(self.limits, step + 2)
+        bound = self.totals.amax(dim=1) / length.to(self.totals.dtype) ** penalty
+        final = (worst > -math.inf) & (worst >= bound)
+        if self.settings.stop == "late-reference":
+            final &= self.lost
+        self.closed = self.closed | final

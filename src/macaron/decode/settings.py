@@ -1,0 +1,95 @@
+"""What a search is told, and what it finds. No torch here."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from macaron.errors import MacaronError
+
+Stop = Literal["early", "late", "late-reference"]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Draw tokens instead of searching for the best.
+
+    A sentence has random numbers of its own, made from the seed and its place in the input: what is drawn for it
+    depends neither on the batch nor on the device.
+
+    :param temperature: below 1 sharper than the model, above 1 flatter
+    :param top_k: draw among this many best tokens; 0: all
+    :param top_p: draw among the best tokens that together have this probability
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check("temperature", self.temperature, 0 < self.temperature < math.inf, "above 0 (greedy search is beam 1)")
+        _check("top_k", self.top_k, self.top_k >= 0, "0 (all tokens) or more")
+        _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        _check("seed", self.seed, self.seed >= 0, "0 or more")
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search; the defaults are those of the authors' code.
+
+    :param beam: hypotheses kept; 1 is greedy search; with ``sampling`` the number of samples of a sentence
+    :param length_penalty: a hypothesis scores log-probability / length^penalty, its end counted in the length;
+        0 leaves log-probabilities as they are
+    :param max_length: the longest translation in tokens, its end not counted
+    :param max_ratio: tokens added to that limit for each token of the source
+    :param min_length: tokens before the end
+    :param unk_penalty: taken off the log-probability of the unknown token
+    :param stop: when a sentence is complete. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
+        could still be among the ``beam`` best; ``late-reference``: as the authors' code does the latter, which loses
+        the first hypothesis that comes after the first ``beam``
+    """
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    max_length: int = 200
+    max_ratio: float = 0.0
+    min_length: int = 1
+    unk_penalty: float = 0.0
+    stop: Stop = "early"
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        _check("beam", self.beam, self.beam >= 1, "1 or more")
+        _check("length_penalty", self.length_penalty, math.isfinite(self.length_penalty), "a finite number")
+        _check("max_length", self.max_length, self.max_length >= 1, "1 or more")
+        _check("max_ratio", self.max_ratio, 0 <= self.max_ratio < math.inf, "0 or more")
+        _check("min_length", self.min_length, self.min_length >= 0, "0 or more")
+        _check("unk_penalty", self.unk_penalty, 0 <= self.unk_penalty < math.inf, "0 or more")
+        if self.stop not in get_args(Stop):
+            raise MacaronError(f"stop must be one of {', '.join(get_args(Stop))}, not {self.stop!r}")
+        if self.min_length > self.max_length:
+            raise MacaronError(f"min_length ({self.min_length}) is above max_length ({self.max_length})")
+
+    def limit(self, source_length: int) -> int:
+        """The longest translation of a source, which is counted with its end."""
+        return self.max_length + int(self.max_ratio * source_length)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation.
+
+    :param score: log-probability / length^penalty
+    :param tokens: ids, the end included
+    :param token_scores: their log-probabilities
+    """
+
+    text: str
+    score: float
+    tokens: tuple[int, ...] = field(default=(), repr=False)
+    token_scores: tuple[float, ...] = field(default=(), repr=False)
+
+
+def _check(name: str, value: float, good: bool, wanted: str) -> None:
+    if not good:
+        raise MacaronError(f"{name} must be {wanted}, not {value}")

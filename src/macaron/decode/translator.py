@@ -1,0 +1,209 @@
+"""The Translator: text in, text out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from macaron.decode.folder import choose_device, choose_dtype, load_folder
+from macaron.decode.pieces import LongLines, longest_start, pieces
+from macaron.decode.search import translate_ids
+from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
+from macaron.errors import MacaronError
+from macaron.models.translation import TranslationModel
+from macaron.text.tokenizer import MacaronTokenizer, verify
+
+#: Source tokens in a batch, padding included.
+_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+_END = 1  # a source has one token more than its text
+
+
+class Translator:
+    """A model with its tokenizer.
+
+    >>> Translator("runs/demo/model").translate(["Guten Morgen!"])  # doctest: +SKIP
+    ['Good morning!']
+
+    :param model: a model folder (or the folder of a run), or a model in memory, which stays where it is unless
+        ``device`` or ``dtype`` say otherwise
+    :param tokenizer: that of a model in memory
+    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
+    :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default as the weights were saved
+    :param threads: CPU threads for PyTorch, for the whole process
+    """
+
+    def __init__(
+        self,
+        model: str | Path | TranslationModel,
+        tokenizer: MacaronTokenizer | None = None,
+        *,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if threads is not None:
+            if threads < 1:
+                raise MacaronError(f"threads must be 1 or more, not {threads}")
+            torch.set_num_threads(threads)
+        if isinstance(model, TranslationModel):
+            if tokenizer is None:
+                raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
+            verify(tokenizer, model.config)
+            where = model.device if device == "auto" else choose_device(device)
+        else:
+            where = choose_device(device)
+            model, tokenizer = load_folder(model)
+        self.model: TranslationModel = model.to(where, None if dtype is None else choose_dtype(dtype))
+        self.tokenizer = tokenizer
+        self.defaults = _folder_defaults(model)
+        self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
+
+    def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
+        """The best translation of each line; the options are those of `translate_nbest`."""
+        options.setdefault("nbest", 1)
+        return [best[0].text for best in self.translate_nbest(lines, **options)]
+
+    def translate_nbest(
+        self,
+        lines: Sequence[str],
+        *,
+        nbest: int | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        max_length: int | None = None,
+        unk_penalty: float = 0.0,
+        stop: Stop = "early",
+        sampling: Sampling | None = None,
+        batch_tokens: int | None = None,
+        long_lines: LongLines = "split",
+        max_source_length: int | None = None,
+        first_line: int = 1,
+    ) -> list[list[Hypothesis]]:
+        """The best translations of each line with their scores, best first.
+
+        An empty line has one translation, which is empty. Beam, length penalty and longest translation are those of
+        the model folder (``generation_config.json``) unless given, and otherwise 5, 1.0 and 200 tokens.
+
+        :param nbest: translations of a line; by default as many as beams
+        :param sampling: draw ``nbest`` samples instead of searching
+        :param batch_tokens: source tokens in a batch, padding included
+        :param long_lines: for lines of more than ``max_source_length`` tokens: ``split`` translates their parts
+            (sentences if possible) and joins the translations, ``truncate`` cuts, ``refuse`` is an error
+        :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
+        :param first_line: number of the first line, for messages and for the random numbers of a line
+        """
+        if isinstance(lines, str):
+            raise MacaronError("give a list of lines: translate(['Guten Morgen!']), not one string")
+        given = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
+        chosen: dict[str, Any] = self.defaults | {key: value for key, value in given.items() if value is not None}
+        if sampling is not None:
+            chosen["beam"] = nbest or beam or 1
+        elif nbest is not None and beam is None:
+            chosen["beam"] = max(chosen.get("beam", SearchSettings.beam), nbest)
+        settings = SearchSettings(unk_penalty=unk_penalty, stop=stop, sampling=sampling, **chosen)
+        nbest = settings.beam if nbest is None else nbest
+        if not 1 <= nbest <= settings.beam:
+            raise MacaronError(f"nbest must be between 1 and the beam ({settings.beam}), not {nbest}: widen the beam")
+        if long_lines not in get_args(LongLines):
+            raise MacaronError(f"long_lines must be one of {', '.join(get_args(LongLines))}, not {long_lines!r}")
+        # A source that is longer than any translation may be would lose its end.
+        usual = max(settings.max_length, SearchSettings.max_length)
+        longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
+        # Each line is a number of parts, mostly one, and the parts of all lines are translated together.
+        parts = self._parts(lines, longest, long_lines, first_line)
+        keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
+        sources = [source for of_line in parts for source in of_line]
+        found = iter(self._translate(sources, keys, settings, batch_tokens or self.batch_tokens))
+        return [_join([next(found) for _ in of_line], settings, nbest) for of_line in parts]
+
+    def _parts(
+        self, lines: Sequence[str], longest: int, long_lines: LongLines, first_line: int
+    ) -> list[list[list[int]]]:
+        """The token ids of each line's parts; an empty line has none."""
+        parts: list[list[list[int]]] = []
+        encoded = self.tokenizer.encode_lines(list(lines))
+        for number, (line, ids) in enumerate(zip(lines, encoded, strict=True), start=first_line):
+            if not line.strip() or len(ids) <= _END:
+                parts.append([])
+            elif len(ids) <= longest + _END:
+                parts.append([ids])
+            elif long_lines == "refuse":
+                raise MacaronError(
+                    f"line {number} has {len(ids) - _END} tokens, and {longest} are allowed: shorten it, or have such "
+                    "lines split (--long-lines split)"
+                )
+            else:
+                cut = pieces if long_lines == "split" else longest_start
+                parts.append(self.tokenizer.encode_lines(cut(line.strip(), lambda text: self._fits(text, longest))))
+        return parts
+
+    def _fits(self, text: str, longest: int) -> bool:
+        return len(self.tokenizer.encode_lines([text])[0]) <= longest + _END
+
+    def _translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        keys: Sequence[tuple[int, int]],
+        settings: SearchSettings,
+        batch_tokens: int,
+    ) -> list[list[Hypothesis]]:
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        for batch in batches([len(source) for source in sources], batch_tokens):
+            try:
+                results = translate_ids(
+                    self.model, [sources[i] for i in batch], settings, keys=[keys[i] for i in batch]
+                )
+            except torch.OutOfMemoryError as error:
+                raise MacaronError(
+                    f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
+                    f"or batch_tokens (--batch-tokens) below {batch_tokens}"
+                ) from error
+            decoded = iter(self.tokenizer.decode_lines([each.tokens for best in results for each in best]))
+            for i, best in zip(batch, results, strict=True):
+                found[i] = [replace(each, text=next(decoded)) for each in best]
+        return found
+
+
+def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Group sentences of like length into batches of at most so many tokens, padding included, longest first."""
+    groups: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not room:
+            room = max(1, batch_tokens // lengths[index])
+            groups.append([])
+        groups[-1].append(index)
+        room -= 1
+    return groups
+
+
+def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -> list[Hypothesis]:
+    """The translations of a line from those of its parts: the n-th best of each make its n-th."""
+    if not parts:
+        return [Hypothesis("", 0.0)]
+    if len(parts) == 1:
+        return parts[0][:nbest]
+    joined: list[Hypothesis] = []
+    for rank in range(min(nbest, max(map(len, parts)))):
+        chosen = [best[min(rank, len(best) - 1)] for best in parts]
+        tokens = tuple(token for each in chosen for token in each.tokens)
+        scores = tuple(score for each in chosen for score in each.token_scores)
+        score = sum(scores) / len(tokens) ** settings.length_penalty
+        joined.append(Hypothesis(" ".join(each.text for each in chosen), score, tokens, scores))
+    return sorted(joined, key=lambda each: -each.score)
+
+
+def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
+    """What the model's generation_config.json says about the search."""
+    generation = model.generation_config
+    said: dict[str, Any] = generation.to_diff_dict() if generation is not None else {}
+    defaults: dict[str, Any] = {}
+    if said.get("num_beams"):
+        defaults["beam"] = int(said["num_beams"])
+    if said.get("length_penalty") is not None:
+        defaults["length_penalty"] = float(said["length_penalty"])
+    if said.get("max_length"):
+        defaults["max_length"] = max(1, int(said["max_length"]) - 2)  # transformers counts the start and the end
+    return defaults

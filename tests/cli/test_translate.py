@@ -1,0 +1,134 @@
+"""``macaron translate`` through the real command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from macaron.decode import Sampling, Translator
+from macaron.models.presets import preset
+from macaron.models.translation import TranslationModel
+from macaron.text import MacaronTokenizer
+
+COMMAND = [sys.executable, "-m", "macaron", "translate"]
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+LINES = ["The cat sits on the mat.", "", "Where is it?", "A cat and\u2028a dog."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "model"
+    tokenizer = MacaronTokenizer.train(["The cat sits on the mat.", "Where is it? A dog and a cat."], 290)
+    torch.manual_seed(0)
+    config = preset(
+        "macaron-tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, intermediate_size=32
+    )
+    config.tokenizer_fingerprint = tokenizer.fingerprint()
+    model = TranslationModel(config)
+    with torch.no_grad():  # away from fresh weights, which only repeat their last token
+        for parameter in model.decoder.parameters():
+            parameter.mul_(3.0)
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def translator(folder: Path) -> Translator:
+    return Translator(folder)
+
+
+def run(*arguments: object, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, input=text, capture_output=True, check=False, env=ENVIRONMENT)
+
+
+def one_line(text: str) -> str:
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+def test_an_answer_to_each_line_as_it_is_typed(folder: Path, translator: Translator):
+    process = subprocess.Popen(
+        [*COMMAND, str(folder), "--max-length", "8", "--device", "cpu"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdin, process.stdout, process.stderr:
+        for line, expected in zip(LINES, translator.translate(LINES, max_length=8), strict=True):
+            process.stdin.write(line.encode() + b"\r\n")
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == one_line(expected) + "\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
+    arguments = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", "--max-length", 8, "--beam", 3)
+    done = run(folder, *arguments, "--nbest", 2, "--scores", "--length-penalty", 0.6, "--batch-tokens", 20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    expected = [
+        f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
+        for number, best in enumerate(
+            translator.translate_nbest(LINES, beam=3, nbest=2, length_penalty=0.6, max_length=8), start=1
+        )
+        for each in best
+    ]
+    rows = [row.split("\t", 2) for row in (tmp_path / "out.txt").read_bytes().decode().split("\n")[:-1]]
+    assert [f"{number}\t{float(score):.4f}\t{text}" for number, score, text in rows] == expected
+
+
+def test_json_and_samples(folder: Path, translator: Translator):
+    arguments = (folder, "--json", "--sample", "--seed", 5, "--top-k", 20, "--nbest", 3, "--max-length", 8)
+    done = run(*arguments, text="\n".join(LINES).encode())
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(row) for row in done.stdout.decode().split("\n")[:-1]]
+    assert [record["line"] for record in records] == [1, 2, 3, 4]
+    assert [record["source"] for record in records] == LINES
+    assert [len(record["translations"]) for record in records] == [3, 1, 3, 3]
+    drawn = translator.translate_nbest(LINES, sampling=Sampling(seed=5, top_k=20), nbest=3, max_length=8)
+    for record, best in zip(records, drawn, strict=True):
+        assert [each["text"] for each in record["translations"]] == [each.text for each in best]
+    first = records[0]["translations"][0]
+    assert first["score"] == pytest.approx(sum(first["token_scores"]) / len(first["tokens"]))
+
+
+def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
+    (tmp_path / "in.txt").write_text("The cat.\n" * 300)
+    command = f"{' '.join(COMMAND)} {folder} --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | head -n 1"], capture_output=True, check=False, env=ENVIRONMENT
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"\n") == 1
+
+
+def test_bad_input_is_named_and_leaves_no_file(folder: Path, tmp_path: Path):
+    place = tmp_path / "out.txt"
+    done = run(folder, "--output", place, "--max-length", 3, text=b"The cat\n\xff\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"macaron: standard input, line 2: not valid UTF-8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_usage_errors(folder: Path):
+    for arguments, words in (
+        (["--greedy", "--beam", "3"], "--greedy"),
+        (["--top-k", "3"], "--top-k is for --sample"),
+        (["--sample", "--beam", "3"], "--nbest"),
+        (["--nbest", "3", "--beam", "2"], "--beam 3"),
+    ):
+        done = run(folder, *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr.decode()

@@ -1,0 +1,123 @@
+"""Token stores come back as they were written, and damaged or foreign ones are refused."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from macaron.data.store import StoreWriter, TokenStore, id_dtype
+from macaron.errors import MacaronError
+
+sequences_of = st.lists(st.lists(st.integers(0, 299), max_size=12), max_size=20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sequences_of, st.sampled_from([300, 70_000]), st.integers(1, 7))
+def test_round_trip(sequences: list[list[int]], vocab_size: int, step: int) -> None:
+    with TemporaryDirectory() as folder:
+        base = Path(folder) / "train.de"
+        with StoreWriter(base, vocab_size) as writer:
+            for start in range(0, len(sequences), step):
+                writer.append(sequences[start : start + step])
+        store = TokenStore(base)
+        assert len(store) == len(sequences)
+        assert store.tokens == sum(map(len, sequences))
+        assert [store[i].tolist() for i in range(len(store))] == sequences
+        assert store.lengths.tolist() == [len(sequence) for sequence in sequences]
+        assert store.dtype == np.dtype("<u2" if vocab_size == 300 else "<i4")
+        if sequences:
+            assert store[-1].tolist() == sequences[-1]
+        with pytest.raises(IndexError):
+            store[len(sequences)]
+
+
+def test_the_dtype_fits_the_vocabulary() -> None:
+    assert [id_dtype(size) for size in (10, 65_536, 65_537)] == ["<u2", "<u2", "<i4"]
+
+
+def test_files_are_little_endian_and_flat(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "x", 1000) as writer:
+        writer.append([[1, 258], [], [2]])
+    assert (tmp_path / "x.ids").read_bytes() == bytes([1, 0, 2, 1, 2, 0])
+    assert np.frombuffer((tmp_path / "x.offsets").read_bytes(), "<u8").tolist() == [0, 2, 2, 3]
+
+
+def test_a_sequence_is_ready_for_torch(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "x", 1000) as writer:
+        writer.append([[5, 2]])
+    sequence = TokenStore(tmp_path / "x")[0]
+    assert sequence.dtype == np.int64
+    assert sequence.flags.writeable
+
+
+def test_an_unfinished_store_does_not_exist(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "x", 1000)
+    writer.append([[1, 2]])
+    with pytest.raises(MacaronError, match=r"x\.json: no such file.*macaron prepare"):
+        TokenStore(tmp_path / "x")
+    with pytest.raises(RuntimeError, match="no more"), StoreWriter(tmp_path / "y", 1000):
+        raise RuntimeError("no more")
+    assert not list(tmp_path.glob("y*"))
+
+
+@pytest.mark.parametrize("ids", [[1000], [-1]])
+def test_ids_beyond_the_vocabulary_are_refused(tmp_path: Path, ids: list[int]) -> None:
+    with pytest.raises(MacaronError, match="from 0 to 999"), StoreWriter(tmp_path / "x", 1000) as writer:
+        writer.append([ids])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with StoreWriter(tmp_path / "x", 1000) as writer:
+        writer.append([[1, 2], [3, 4, 2]])
+    return tmp_path / "x"
+
+
+def test_truncated_files_are_refused(store: Path) -> None:
+    for name in ("x.ids", "x.offsets"):
+        path = store.with_name(name)
+        content = path.read_bytes()
+        path.write_bytes(content[:-1])
+        with pytest.raises(MacaronError, match=f"{name}: truncated.*bytes instead of"):
+            TokenStore(store)
+        path.write_bytes(content + b"\0\0")
+        with pytest.raises(MacaronError, match=f"{name}: foreign or damaged"):
+            TokenStore(store)
+        path.unlink()
+        with pytest.raises(MacaronError, match=f"{name}: no such file"):
+            TokenStore(store)
+        path.write_bytes(content)
+    assert len(TokenStore(store)) == 2
+
+
+def test_offsets_of_other_ids_are_refused(store: Path) -> None:
+    store.with_name("x.offsets").write_bytes(np.array([0, 2, 4], "<u8").tobytes())
+    with pytest.raises(MacaronError, match="belongs to other ids"):
+        TokenStore(store)
+    store.with_name("x.offsets").write_bytes(np.array([0, 9, 5], "<u8").tobytes())
+    with pytest.raises(MacaronError, match="do not grow"):
+        _ = TokenStore(store).lengths
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("{", "not the header"),
+        ("[]", "not the header"),
+        ({"format": 2}, "format 2"),
+        ({"dtype": "<f8"}, "not the header"),
+        ({"tokens": -1}, "not the header"),
+        ({"tokens": "5"}, "not the header"),
+    ],
+)
+def test_foreign_headers_are_refused(store: Path, header: object, message: str) -> None:
+    path = store.with_name("x.json")
+    content = json.loads(path.read_text())
+    path.write_text(header if isinstance(header, str) else json.dumps({**content, **header}))
+    with pytest.raises(MacaronError, match=message):
+        TokenStore(store)

@@ -1,0 +1,89 @@
+"""The state of a beam search, led by hand."""
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from macaron.decode import SearchSettings, search, translate_ids
+from macaron.decode.beam import Beams
+from macaron.decode.scorer import SpecialTokens
+from macaron.models.translation import TranslationModel
+
+PAD, EOS, UNK = 1, 2, 3
+SPECIAL = SpecialTokens(PAD, EOS, EOS, UNK)
+FIRST = torch.tensor([0])
+
+
+def scores(beam: int, vocabulary: int, *rows: dict[int, float]) -> torch.Tensor:
+    """Log-probabilities (1, N, V): those given, and next to nothing for the rest."""
+    table = torch.full((1, beam, vocabulary), -50.0, dtype=torch.float64)
+    for row, given in enumerate(rows):
+        for token, value in given.items():
+            table[0, row, token] = value
+    return table
+
+
+def beams(limit: int, **settings: object) -> Beams:
+    return Beams(SearchSettings(**settings), SPECIAL, torch.tensor([limit]), torch.float64)  # type: ignore[arg-type]
+
+
+def test_late_stopping_waits_for_a_longer_hypothesis_that_could_still_win():
+    state = beams(2, beam=1, stop="late")
+    state.advance(scores(1, 8, {4: -0.5}), 0, False)
+    state.advance(scores(1, 8, {EOS: -0.4, 5: -0.7}), 1, False)
+    assert state.results(FIRST)[0][0].score == pytest.approx(-0.45)
+    assert not state.closed.item()  # -1.2 over three tokens would be better
+    state.advance(scores(1, 8, {EOS: 0.0}), 2, True)
+    assert state.closed.item()
+    assert state.results(FIRST)[0][0].tokens == (4, 5, EOS)
+    assert state.results(FIRST)[0][0].score == pytest.approx(-0.4)
+
+
+def test_an_end_counts_only_in_the_first_half_of_the_candidates():
+    state = beams(9, beam=2)
+    state.advance(scores(2, 8, {4: -1.0, 5: -1.1, EOS: -0.1}), 0, False)
+    assert state.totals.tolist() == [[-1.0, -1.1]]  # an end at once is not allowed, and takes nobody's place
+    tokens, parents = state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -1.3}, {4: -9.0, EOS: -9.0}), 1, False)
+    assert (tokens.tolist(), parents.tolist()) == ([[4, 5]], [[0, 0]])
+    assert state.results(FIRST) == [[]]
+    state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -0.3}, {}), 2, False)
+    assert [each.tokens for each in state.results(FIRST)[0]] == [(4, 4, EOS)]
+    assert state.results(FIRST)[0][0].token_scores == pytest.approx([-1.0, -1.0, -0.3])
+
+
+def test_early_stopping_keeps_who_came_first():
+    state = beams(9, beam=1)
+    state.advance(scores(1, 8, {4: -1.0}), 0, False)
+    state.advance(scores(1, 8, {EOS: -5.0, 4: -6.0}), 1, False)
+    assert state.closed.item()
+    state.advance(scores(1, 8, {EOS: 0.0}), 2, False)  # a step that a GPU has taken before it was asked
+    assert [each.tokens for each in state.results(FIRST)[0]] == [(4, EOS)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])
+def test_rounding_errors_do_not_choose_among_ties(order: tuple[int, ...]):
+    state = beams(9, beam=2)
+    noise = [1e-13 * place for place in order]
+    tied = {5 + i: -2.0 + noise[i] for i in range(4)}
+    totals, index = state._candidates(scores(2, 12, {4: -1.0} | tied))
+    assert index.tolist() == [[4, 5, 6, 7]]
+    assert totals.tolist() == [pytest.approx([-1.0, -2.0, -2.0, -2.0])]
+
+
+def test_asking_seldom_changes_nothing(make_model: Callable[..., TranslationModel], monkeypatch: pytest.MonkeyPatch):
+    """As on a GPU: complete sentences stay in the batch for a while."""
+    model = make_model(seed=1).double()
+    sources = [[4 + i, *range(5, 5 + 3 * i), EOS] for i in range(9)]
+    for stop in ("early", "late"):
+        settings = SearchSettings(beam=4, max_length=8, max_ratio=0.7, stop=stop)  # type: ignore[arg-type]
+        often = translate_ids(model, sources, settings)
+        for patience, leave in ((1, 0.5), (7, 0.0), (8, 0.25), (100, 0.0)):
+            monkeypatch.setitem(search._PATIENCE, "cpu", patience)
+            monkeypatch.setitem(search._LEAVE, "cpu", leave)
+            seldom = translate_ids(model, sources, settings)
+            assert [[each.tokens for each in best] for best in seldom] == [
+                [each.tokens for each in best] for best in often
+            ]
+        monkeypatch.undo()
