@@ -7,3 +7,7 @@ class MacaronError(Exception):
 
 class UsageError(MacaronError):
     """The command was called wrongly; exits 2."""
+
+
+class Interrupted(MacaronError):
+    """A person or the system asked us to stop, and we did; exits 130."""

@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NoReturn
 
 import typer
 
@@ -12,7 +15,7 @@ from macaron.cli.ode import app as ode_app
 from macaron.cli.prepare import prepare
 from macaron.cli.train import train
 from macaron.cli.translate import translate
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import Interrupted, MacaronError, UsageError
 
 app = typer.Typer(
     help="Train, decode and study Transformers written as splitting schemes.",
@@ -20,10 +23,28 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb that ends Ctrl-C and a closed pipe our way; further out, typer would have swallowed them."""
+
+    @wraps(verb)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            verb(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise Interrupted("stopped by Ctrl-C") from None
+        except BrokenPipeError:
+            # The reader of our output went away (`macaron ... | head`): not an error of ours, and nothing to say.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return run
+
+
+for _verb in (prepare, train, translate, evaluate, models):
+    app.command()(_guarded(_verb))
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")
-for verb in (prepare, train, translate, evaluate, models):
-    app.command()(verb)
 
 
 def version(show: bool) -> None:
@@ -49,22 +70,15 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
-    except UsageError as error:
-        _fail(str(error), 2)
     except MacaronError as error:
-        _fail(str(error), 1)
-    except KeyboardInterrupt:
-        _fail("stopped by Ctrl-C", 130)
-    except BrokenPipeError:
-        # The reader of our output went away (`macaron ... | head`): not an error of ours, and nothing to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        code = {UsageError: 2, Interrupted: 130}.get(type(error), 1)
+        _fail(str(error), code)
     except OSError as error:
         # A missing file, no permission, a full disk: the system's own words name the file.
         name = f"{error.filename}: " if error.filename else ""
         _fail(f"{name}{error.strerror or error}", 1)
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     typer.echo(f"macaron: {message}", err=True)
     sys.exit(code)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macaron.errors import MacaronError
+from macaron.errors import Interrupted, MacaronError
 from macaron.settings import read_toml
 from macaron.tasks.recipe import Recipe, write_toml
 from macaron.tasks.translation import TranslationTask
@@ -40,7 +40,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         if processes.first:
             (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     except Stopped as stop:
-        raise MacaronError(str(stop)) from None
+        raise Interrupted(str(stop)) from None
     finally:
         processes.leave()
 
