@@ -18,8 +18,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	touch $@
 
 demo: setup
-	$(BIN)/macaron ode orders
-	$(BIN)/macaron ode plot --out runs/orders.svg
+	$(BIN)/macaron demo
 
 test: setup
 	$(TEST) tests

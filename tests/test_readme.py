@@ -30,6 +30,22 @@ def test_the_ten_lines_of_the_readme():
     assert done.stdout == "2 1\n"
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in (REPOSITORY / "docs").glob("*.md"))])
+def test_python_on_other_pages_runs(page: str):
+    for block in python_blocks(page):
+        done = run("-c", block)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_files_to_read_first_exist():
+    table = re.findall(
+        r"^\| `(\w+)/` .* `(\w+\.py)` \|$", (REPOSITORY / "docs/architecture.md").read_text(), flags=re.M
+    )
+    assert len(table) >= 10
+    for room, file in table:
+        assert (REPOSITORY / "src/macaron" / room / file).is_file()
+
+
 @pytest.mark.slow
 def test_the_example_trains():
     done = run("examples/own_scheme.py")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {"Scheme": "macaron.ode", "Translator": "macaron.decode", "preset": "macaron.models", "scheme": "macaron.ode"}
-_ROOMS = ("convert", "data", "decode", "evaluate", "models", "nn", "ode", "tasks", "text", "train")
+_ROOMS = ("convert", "data", "decode", "evaluate", "lab", "models", "nn", "ode", "tasks", "text", "train")
 __all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
 
 

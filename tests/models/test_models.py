@@ -102,6 +102,54 @@ def test_a_config_is_checked_when_made():
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("activation", "swish", "no activation 'swish'"),
+        ("initializer", "foo", "init must be one of xavier, kaiming"),
+        ("dropout", 1.5, "dropout must be between 0 and 1"),
+        ("layer_norm_eps", -1.0, "must be positive"),
+        ("head_size", -1, "head_size must be at least 1"),
+        ("num_attention_heads", 0, "num_attention_heads must be at least 1"),
+        ("prologue", "G", "prologue must be a list of sub-steps"),
+        ("epilogue", [["G"]], "epilogue must be a list of sub-steps"),
+        ("epilogue", [["H", 1]], "which an encoder lacks"),
+        ("integrator", "leapfrog", "leapfrog"),
+        ("tie_word_embeddings", False, "share one embedding"),
+        ("hidden_sise", 3, "did you mean 'hidden_size'"),
+        ("decoder_scheme", Scheme.sequence("nof", ("H", 1.0), ("G", 1.0)), "could not see its own words"),
+    ],
+)
+def test_mistakes_in_a_config_are_named(field: str, value: object, message: str):
+    with pytest.raises(MacaronError, match=message):
+        TranslationConfig(**{field: value})
+
+
+def test_mistakes_that_show_when_the_model_is_built():
+    with pytest.raises(MacaronError, match="3 activations are given"):
+        translation(activation=["relu", "gelu", "relu"])
+    only_g = Scheme.sequence("g", ("G", 1.0))
+    with pytest.raises(MacaronError, match="share one field"):
+        translation(scheme=only_g, decoder_scheme="strang3-gfhfg", tying="depth", prologue=[["F", 1.0]])
+
+
+def test_float64_stays_float64():
+    model = translation().double()
+    assert model(SOURCE, labels=SOURCE).loss.dtype == torch.float64
+
+
+def test_labels_in_floating_point_mean_several_labels_at_once():
+    model = encoder(EncoderForSequenceClassification)
+    labels = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
+    loss = model(SOURCE, labels=labels).loss
+    torch.testing.assert_close(loss, torch.tensor(0.6931472))
+
+
+def test_an_argument_nobody_knows_is_refused():
+    with pytest.raises(TypeError, match="position_ids"):
+        encoder()(SOURCE, position_ids=SOURCE)
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {},

@@ -143,3 +143,14 @@ def test_device_and_dtype():
     assert {(p.device.type, p.dtype) for p in layer.parameters()} == {("meta", torch.bfloat16)}
     with pytest.raises(ValueError, match="multiple of nhead"):
         TransformerEncoderLayer(10, 4)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="belongs to a decoder layer"):
+        TransformerEncoderLayer(D, H, INNER, scheme="strang-gfhg")
+    with pytest.raises(ValueError, match="concerns a stack"):
+        TransformerEncoderLayer(D, H, INNER, tying="depth")
+    with pytest.raises(ValueError, match="expected"):
+        TransformerEncoderLayer(D, H, INNER)(torch.randn(2, 3, 4, D))
+    with pytest.raises(ValueError, match="multiple of nhead"):
+        TransformerEncoderLayer(D, 0, INNER)

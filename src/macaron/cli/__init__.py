@@ -2,14 +2,14 @@
 
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from macaron.cli.convert import app as convert_app
+from macaron.cli.demo import demo
 from macaron.cli.evaluate import evaluate
+from macaron.cli.guard import guarded
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
 from macaron.cli.prepare import prepare
@@ -25,24 +25,8 @@ app = typer.Typer(
 )
 
 
-def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb that ends Ctrl-C and a closed pipe our way; further out, typer would have swallowed them."""
-
-    @wraps(verb)
-    def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            verb(*args, **kwargs)
-        except KeyboardInterrupt:
-            raise Interrupted("stopped by Ctrl-C") from None
-        except BrokenPipeError:
-            # The reader of our output went away (`macaron ... | head`): not an error of ours, and nothing to say.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    return run
-
-
-for _verb in (prepare, train, translate, evaluate, models):
-    app.command()(_guarded(_verb))
+for _verb in (prepare, train, translate, evaluate, models, demo):
+    app.command()(guarded(_verb))
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")
 

@@ -27,7 +27,7 @@ __all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    # A configuration must be importable without the models: registering it may not import torch.
+    # A configuration must be importable before the models are: transformers asks for it first.
     if name not in _HOME:
         raise AttributeError(f"module 'macaron.models' has no attribute {name!r}")
     return getattr(import_module(f"macaron.models.{_HOME[name]}"), name)

@@ -42,7 +42,7 @@ def key_mask(real: Tensor | None) -> Tensor | None:
 
 
 def token_loss(logits: Tensor, labels: Tensor, pad_token_id: int, **kwargs: Any) -> Tensor:
-    """Cross-entropy over the labelled positions, in float32.
+    """Cross-entropy over the labelled positions, in float32 at least.
 
     Labels of -100 and padding are no targets. The mean is over targets, or over ``num_items_in_batch`` where a
     trainer that accumulates gradients gives the number for the whole batch.
@@ -51,8 +51,9 @@ def token_loss(logits: Tensor, labels: Tensor, pad_token_id: int, **kwargs: Any)
     :param labels: (...)
     """
     targets = labels.masked_fill(labels == pad_token_id, IGNORED).reshape(-1)
+    precise = torch.promote_types(logits.dtype, torch.float32)
     total = F.cross_entropy(
-        logits.reshape(-1, logits.shape[-1]).float(), targets, ignore_index=IGNORED, reduction="sum"
+        logits.reshape(-1, logits.shape[-1]).to(precise), targets, ignore_index=IGNORED, reduction="sum"
     )
     count = kwargs.get("num_items_in_batch")
     if count is None:

@@ -1,5 +1,7 @@
 """The model configuration: transformers' config classes are the only one there is."""
 
+import dataclasses
+import difflib
 from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
@@ -25,18 +27,35 @@ class _LayerFields:
             if isinstance(value, Scheme):
                 setattr(config, name, value.to_dict())
         for name in ("prologue", "epilogue", "decoder_prologue", "decoder_epilogue"):
-            if getattr(config, name, None):
-                setattr(config, name, [[str(op), float(c)] for op, c in getattr(config, name)])
+            steps = steps_of(getattr(config, name, None), name)
+            if steps:
+                setattr(config, name, [[step.operator, step.coefficient] for step in steps])
+            if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
+                raise MacaronError(f"{name} has cross-attention (H), which an encoder lacks")
+        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "head_size"):
+            if getattr(config, name) is not None and getattr(config, name) < 1:
+                raise MacaronError(f"{name} must be at least 1, not {getattr(config, name)}")
         if config.hidden_size % config.num_attention_heads and config.head_size is None:
             raise MacaronError(
                 f"hidden_size ({config.hidden_size}) is not a multiple of num_attention_heads "
                 f"({config.num_attention_heads}): change one of them or give head_size"
             )
-        if "H" in find_scheme(config.scheme).operators:
+        if not config.tie_word_embeddings:
+            raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
+        scheme = find_scheme(config.scheme)
+        if "H" in scheme.operators:
             raise MacaronError(
-                f"scheme {find_scheme(config.scheme).name!r} has cross-attention (H), which an encoder lacks: "
-                "give it as decoder_scheme"
+                f"scheme {scheme.name!r} has cross-attention (H), which an encoder lacks: give it as decoder_scheme"
             )
+        self.layer_settings()
+
+    def refuse_misspelled(self, extra: dict[str, Any]) -> None:
+        """Refuse a field that is nearly one of ours; transformers keeps others, which later versions may know."""
+        known = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        for name in extra:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if close and name not in known:
+                raise MacaronError(f"no field {name!r} in {type(self).__name__}; did you mean {close[0]!r}?")
 
     def layer_settings(self) -> LayerSettings:
         """The settings of every layer of the model."""
@@ -67,9 +86,12 @@ class _LayerFields:
         return find_scheme(config.scheme)
 
 
-def steps_of(data: list[Any] | None) -> tuple[Step, ...]:
+def steps_of(data: Any, name: str = "prologue") -> tuple[Step, ...]:
     """The sub-steps of a prologue or epilogue."""
-    return tuple(Step(str(operator), float(coefficient)) for operator, coefficient in data or ())
+    try:
+        return tuple(Step(str(operator), float(coefficient)) for operator, coefficient in data or ())
+    except (TypeError, ValueError):
+        raise MacaronError(f'{name} must be a list of sub-steps such as [["G", 0.5]], not {data!r}') from None
 
 
 @strict
@@ -129,6 +151,7 @@ class TranslationConfig(_LayerFields, PreTrainedConfig):
     decoder_start_token_id: int | None = 2
 
     def __post_init__(self, **kwargs: Any) -> None:
+        self.refuse_misspelled(kwargs)
         super().__post_init__(**kwargs)
         self.finish()
         self.decoder_scheme_value()
@@ -141,6 +164,10 @@ class TranslationConfig(_LayerFields, PreTrainedConfig):
         if "H" not in scheme.operators:
             raise MacaronError(
                 f"decoder_scheme {scheme.name!r} has no cross-attention (H): it could not see the source"
+            )
+        if "F" not in scheme.operators:
+            raise MacaronError(
+                f"decoder_scheme {scheme.name!r} has no self-attention (F): it could not see its own words"
             )
         return scheme
 
@@ -187,5 +214,6 @@ class EncoderConfig(_LayerFields, PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
 
     def __post_init__(self, **kwargs: Any) -> None:
+        self.refuse_misspelled(kwargs)
         super().__post_init__(**kwargs)
         self.finish()

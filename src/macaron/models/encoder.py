@@ -32,6 +32,8 @@ class EncoderPreTrainedModel(MacaronPreTrainedModel):
 class EncoderModel(EncoderPreTrainedModel):
     """Embedding and stack, without a head."""
 
+    _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\.", r"classifier\."]
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.embedding = Embedding(
@@ -68,7 +70,6 @@ class EncoderModel(EncoderPreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
-        **_: Any,
     ) -> BaseModelOutput | tuple[Any, ...]:
         """Tokens (B, T) to states (B, T, D). Without ``token_type_ids`` all belong to the first segment."""
         real = real_tokens(input_ids, attention_mask, self.pad)
@@ -215,7 +216,8 @@ class EncoderForSequenceClassification(EncoderPreTrainedModel):
 
         ``regression``: mean squared error; ``single_label_classification``: cross-entropy;
         ``multi_label_classification``: independent yes/no per logit (with one label: binary classification by one
-        logit, as the authors' code does). Unset, one label means regression.
+        logit, as the authors' code does). Unset, one label means regression, several with labels in floating point mean
+        multi-label.
         """
         kwargs.pop("num_items_in_batch", None)
         encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
@@ -226,8 +228,10 @@ class EncoderForSequenceClassification(EncoderPreTrainedModel):
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         kind = self.config.problem_type
+        if kind is None and self.config.num_labels == 1:
+            kind = "regression"
         if kind is None:
-            kind = "regression" if self.config.num_labels == 1 else "single_label_classification"
+            kind = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
         if kind == "regression":
             return F.mse_loss(logits, labels.view_as(logits).to(logits.dtype))
         if kind == "multi_label_classification":

@@ -96,64 +96,70 @@ def _both(mask: Tensor, triangle: Tensor) -> Tensor:
     return mask.masked_fill(~triangle, -math.inf)
 
 
-class SelfAttention(nn.Module):
-    """F: diffusion among the positions of one sequence.
+class _Attention(nn.Module):
+    """What both attentions share.
 
     :param hidden_size: D
     :param num_heads: H
-    :param head_size: K, freely chosen: D / H in a Transformer, less where a scheme applies F several times
+    :param head_size: K, freely chosen: D / H in a Transformer, less where a scheme applies the operator several times
+    :param init: ``xavier`` or ``kaiming``, both as in the authors' code
     """
-
-    operator = "F"
 
     def __init__(
         self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
     ) -> None:
         super().__init__()
         self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
-        width = num_heads * head_size
-        # Both rules are those of the authors' code; Xavier's sees q, k and v as one stacked matrix.
-        normal = init == "kaiming"
-        self.qkv = Linear(hidden_size, 3 * width, bias, std=hidden_size**-0.5 if normal else None)
-        self.out = Linear(width, hidden_size, bias, std=width**-0.5 if normal else None)
+        self.width = num_heads * head_size
+        # Xavier's rule sees q, k and v as one stacked matrix, in cross-attention too.
+        self.bound = xavier_bound(hidden_size, 3 * self.width)
+        self.std = hidden_size**-0.5 if init == "kaiming" else None
+        self.out = Linear(self.width, hidden_size, bias, std=self.width**-0.5 if init == "kaiming" else None)
+
+    def heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Cut (B, T, parts * H * K) into parts of (B, H, T, K)."""
+        batch, steps, _ = x.shape
+        return x.view(batch, steps, parts, self.num_heads, self.head_size).permute(2, 0, 3, 1, 4).unbind(0)
+
+    def finish(self, mixed: Tensor) -> Tensor:
+        """Put the heads (B, H, T, K) side by side and project them to (B, T, D)."""
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class SelfAttention(_Attention):
+    """F: diffusion among the positions of one sequence."""
+
+    def __init__(
+        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
+    ) -> None:
+        super().__init__(hidden_size, num_heads, head_size, dropout, init, bias)
+        self.qkv = Linear(hidden_size, 3 * self.width, bias, bound=self.bound, std=self.std)
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention; ``slot`` is this evaluation's place in the cache."""
-        batch, steps, _ = x.shape
-        qkv = self.qkv(x).view(batch, steps, 3, self.num_heads, self.head_size)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, K)
+        query, key, value = self.heads(self.qkv(x), 3)
         if context.cache is not None:
             key, value = context.cache.extend(slot, key, value)
         dropout = self.dropout if self.training else 0.0
-        mixed = attend(query, key, value, context.mask, context.causal, dropout, context, "F")
-        return self.out(mixed.transpose(1, 2).reshape(batch, steps, -1))
+        return self.finish(attend(query, key, value, context.mask, context.causal, dropout, context, "F"))
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(_Attention):
     """H: the pull of another sequence, the encoder's output, on each position."""
-
-    operator = "H"
 
     def __init__(
         self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
     ) -> None:
-        super().__init__()
-        self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
-        width = num_heads * head_size
-        std = hidden_size**-0.5 if init == "kaiming" else None
-        bound = xavier_bound(hidden_size, 3 * width)  # of q, k and v stacked, as in self-attention
-        self.q = Linear(hidden_size, width, bias, bound=bound, std=std)
-        self.kv = Linear(hidden_size, 2 * width, bias, bound=bound, std=std)
-        self.out = Linear(width, hidden_size, bias, std=width**-0.5 if std else None)
+        super().__init__(hidden_size, num_heads, head_size, dropout, init, bias)
+        self.q = Linear(hidden_size, self.width, bias, bound=self.bound, std=self.std)
+        self.kv = Linear(hidden_size, 2 * self.width, bias, bound=self.bound, std=self.std)
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
-        batch, steps, _ = x.shape
-        query = self.q(x).view(batch, steps, self.num_heads, self.head_size).transpose(1, 2)
+        (query,) = self.heads(self.q(x), 1)
         key, value = self._memory(context, slot)
         dropout = self.dropout if self.training else 0.0
-        mixed = attend(query, key, value, context.memory_mask, False, dropout, context, "H")
-        return self.out(mixed.transpose(1, 2).reshape(batch, steps, -1))
+        return self.finish(attend(query, key, value, context.memory_mask, False, dropout, context, "H"))
 
     def _memory(self, context: Context, slot: int) -> tuple[Tensor, Tensor]:
         stored = context.cache.memory(slot) if context.cache is not None else None
@@ -161,9 +167,7 @@ class CrossAttention(nn.Module):
             return stored
         if context.memory is None:
             raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
-        batch, length, _ = context.memory.shape
-        kv = self.kv(context.memory).view(batch, length, 2, self.num_heads, self.head_size)
-        key, value = kv.permute(2, 0, 3, 1, 4).unbind(0)
+        key, value = self.heads(self.kv(context.memory), 2)
         if context.cache is not None:
             context.cache.store_memory(slot, key, value)
         return key, value

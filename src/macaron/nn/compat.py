@@ -50,9 +50,13 @@ class _TorchLayer(nn.Module):
         tying: str = "none",
     ) -> None:
         super().__init__()
-        if d_model % nhead:
+        if nhead < 1 or d_model < 1 or d_model % nhead:
             raise ValueError(f"d_model ({d_model}) must be a multiple of nhead ({nhead})")
+        if tying == "depth":
+            raise ValueError("tying across depth concerns a stack; a single layer has tying 'none' or 'layer'")
         self.scheme = find_scheme(scheme)
+        if not self.decoder and "H" in self.scheme.operators:
+            raise ValueError(f"scheme {self.scheme.name!r} has cross-attention (H): it belongs to a decoder layer")
         if self.decoder and "H" not in self.scheme.operators:
             self.scheme = lift(self.scheme)
         settings = LayerSettings(
@@ -74,6 +78,8 @@ class _TorchLayer(nn.Module):
         self.self_attn = _BatchFirst(batch_first)
 
     def _run(self, x: Tensor, context: Context) -> Tensor:
+        if x.dim() not in (2, 3):
+            raise ValueError(f"expected (batch, position, feature) or (position, feature), not {tuple(x.shape)}")
         batched, first = x.dim() == 3, self.self_attn.batch_first
         x = self._batch(x)
         if context.memory is not None:

@@ -11,18 +11,19 @@ from macaron.nn.linear import Table
 FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
 
 
-def sinusoids(positions: Tensor, hidden_size: int) -> Tensor:
+def sinusoids(positions: Tensor, hidden_size: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Sinusoidal position vectors, sines then cosines (not interleaved).
 
     Computed, not looked up: there is no longest sentence and nothing to store.
 
     :param positions: any shape; below ``FIRST_POSITION`` (padding) the vector is zero
-    :returns: that shape + (D,), float32
+    :param dtype: float32, or float64 for models in that
+    :returns: that shape + (D,)
     """
     half = hidden_size // 2
     scale = -math.log(10000.0) / max(half - 1, 1)
-    frequencies = torch.exp(torch.arange(half, device=positions.device, dtype=torch.float32) * scale)
-    angles = positions.to(torch.float32).unsqueeze(-1) * frequencies
+    frequencies = torch.exp(torch.arange(half, device=positions.device, dtype=dtype) * scale)
+    angles = positions.to(dtype).unsqueeze(-1) * frequencies
     table = torch.cat([angles.sin(), angles.cos()], dim=-1)
     return F.pad(table, (0, hidden_size % 2)) * (positions >= FIRST_POSITION).unsqueeze(-1)
 
@@ -71,7 +72,8 @@ class Embedding(nn.Module):
         size = vectors.shape[-1]
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
-        x = vectors * math.sqrt(size) + sinusoids(positions, size).to(vectors.dtype)
+        precise = torch.promote_types(vectors.dtype, torch.float32)
+        x = vectors * math.sqrt(size) + sinusoids(positions, size, precise).to(vectors.dtype)
         if self.segments is not None and segments is not None:
             x = x + F.embedding(segments, self.segments.weight, padding_idx=self.frozen_segment)
         return F.dropout(x, self.dropout, self.training)

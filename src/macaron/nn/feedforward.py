@@ -22,8 +22,6 @@ class FeedForward(nn.Module):
     :param dropout: on the inner activations
     """
 
-    operator = "G"
-
     def __init__(
         self,
         hidden_size: int,

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerShape, full_width, layer_widths
-from macaron.nn.feedforward import Activation, FeedForward
+from macaron.nn.feedforward import ACTIVATIONS, Activation, FeedForward
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
 
 TYINGS = ("none", "layer", "depth")
 NORMS = ("pre", "post")
+INITS = ("xavier", "kaiming")
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,24 @@ class LayerSettings:
     init: str = "xavier"
 
     def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise MacaronError(f"norm must be one of {', '.join(NORMS)}, not {self.norm!r}")
-        if self.tying not in TYINGS:
-            raise MacaronError(f"tying must be one of {', '.join(TYINGS)}, not {self.tying!r}")
+        for name, known in (("norm", NORMS), ("tying", TYINGS), ("init", INITS)):
+            if getattr(self, name) not in known:
+                raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        if self.norm_eps <= 0:
+            raise MacaronError(f"the epsilon of a norm must be positive, not {self.norm_eps}")
+        given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
+        for activation in given:
+            if not callable(activation) and activation not in ACTIVATIONS:
+                raise MacaronError(f"no activation {activation!r}; there is {', '.join(ACTIVATIONS)}")
+        integrator(self.integrator)
 
     def activation_of(self, application: int) -> str | Activation:
         """The activation of the n-th feed-forward network of a layer: one for all, or one for each."""
         if isinstance(self.activation, str) or callable(self.activation):
             return self.activation
-        if application >= len(self.activation):
-            raise MacaronError(
-                f"the scheme applies G {application + 1} times or more, with {len(self.activation)} activations given"
-            )
         return self.activation[application]
 
 
@@ -197,8 +203,14 @@ class SchemeLayer(nn.Module):
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
     """A layer for a scheme, its widths taken from the parameter budget."""
     check_operators(scheme.operators, scheme.name)
-    tied = settings.tying != "none"
-    return SchemeLayer(scheme.branches, layer_widths(scheme, settings.shape, tied), settings)
+    widths = layer_widths(scheme, settings.shape, tied=settings.tying != "none")
+    each = settings.activation
+    if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
+        raise MacaronError(
+            f"{len(each)} activations are given, but a layer of scheme {scheme.name!r} has "
+            f"{len(widths.get('G', ()))} feed-forward network(s)"
+        )
+    return SchemeLayer(scheme.branches, widths, settings)
 
 
 def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.ModuleDict | None = None) -> SchemeLayer:
@@ -213,7 +225,15 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     for operator, coefficient in steps:
         share = max(1, round(abs(coefficient) * full_width(settings.shape, operator)))
         widths[operator] = (*widths.get(operator, ()), share)
+    if not isinstance(settings.activation, str) and not callable(settings.activation):
+        raise MacaronError("a stack with a prologue or epilogue takes one activation for all feed-forward networks")
     if borrowed is not None:
+        lacking = [operator for operator in widths if f"{operator}1" not in borrowed]
+        if lacking:
+            raise MacaronError(
+                f"the prologue or epilogue applies {lacking[0]!r}, which the layers have not: tied across depth, all "
+                "share one field"
+            )
         widths = {operator: each[:1] for operator, each in widths.items()}
     return SchemeLayer((Branch(1.0, steps),), widths, settings, borrowed)
 

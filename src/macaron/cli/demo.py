@@ -1,0 +1,16 @@
+"""``macaron demo``: the main job, small."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    recipe: Annotated[Path, typer.Option("--recipe", help="The demo's recipe.")] = Path("recipes/demo.toml"),
+    runs: Annotated[Path, typer.Option("--runs", help="Where its runs go.")] = Path("runs"),
+) -> None:
+    """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
+    from macaron.lab.demo import Demo
+
+    Demo(recipe, runs, typer.echo).run()

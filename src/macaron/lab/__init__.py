@@ -1,0 +1,1 @@
+"""The lab: figures, comparisons, the demo."""

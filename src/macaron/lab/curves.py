@@ -1,0 +1,46 @@
+"""Training curves of runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+#: Colours that colour-blind readers can tell apart (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """What a run wrote to metrics.jsonl."""
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
+    """Draw the training (thin) and validation (thick) nll of runs against their updates."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+    for (name, run), colour in zip(runs.items(), COLOURS, strict=False):
+        metrics = read_metrics(run)
+        train = [(m["update"], m["nll"]) for m in metrics if "nll" in m]
+        valid = [(m["update"], m["valid_nll"]) for m in metrics if "valid_nll" in m]
+        axes.plot(*zip(*train, strict=True), color=colour, linewidth=1, alpha=0.45)
+        last = f"{name}, {valid[-1][1]:.3f} at the end"
+        axes.plot(*zip(*valid, strict=True), color=colour, linewidth=2, marker="o", markersize=4, label=last)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("update")
+    axes.set_ylabel("nll per token (nats)")
+    axes.set_title(title, loc="left")
+    axes.grid(alpha=0.25)
+    axes.legend(title="thick: validation, thin: training", frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
