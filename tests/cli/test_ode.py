@@ -1,6 +1,8 @@
 """The verbs of ``macaron ode``, as a user calls them."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -104,6 +106,32 @@ def test_mistakes_get_one_clear_line(run, tmp_path):
     assert ".svg or .png" in err
     code, _, _ = run("plot")
     assert code == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 3000, '[{"weight": 1, "steps": [["F", ' + "1" * 5000 + "]]}]}"], ids=["deep", "long"]
+)
+def test_absurd_json_gets_one_clear_line(run, text):
+    code, out, err = run("show", '{"name": "a", "branches": ' + text)
+    assert (code, out) == (1, "")
+    assert err.startswith("macaron: a scheme was expected as JSON, but")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "macaron"], ["orders", "macaron"]])
+def test_a_reader_that_went_away_is_no_error(arguments):
+    """`macaron ode list | true`, with certainty: nobody holds the other end."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", "from macaron.cli import main; main()", "ode", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ctrl_c(run, monkeypatch):
+    monkeypatch.setattr("macaron.ode.measure._row", lambda *_: signal.raise_signal(signal.SIGINT))
+    assert run("orders") == (130, "", "macaron: stopped by Ctrl-C\n")
 
 
 @pytest.mark.parametrize(

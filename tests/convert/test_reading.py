@@ -3,7 +3,9 @@
 import argparse
 import os
 import pickle
+import re
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +20,18 @@ from macaron.convert.checkpoint import read_checkpoint
 from macaron.errors import MacaronError
 
 LEGACY = pytest.mark.parametrize("legacy", [True, False], ids=["legacy", "zip"])
+
+
+# Weapons, and what the refusal must name.
+NAMED = {
+    "system": "posix.system",
+    "eval": "__builtin__.eval",
+    "getattr": "__builtin__.getattr",
+    "numpy": "numpy.save",
+    "torch": "torch.serialization.load",
+    "hub": "torch.hub.load",
+    "dotted": "torch._utils._import_dotted_name",
+}
 
 
 class Hostile:
@@ -37,6 +51,12 @@ def hostile(how: str, marker: Path) -> Hostile:
         return Hostile(eval, f"open({str(marker)!r}, 'w')")
     if how == "getattr":
         return Hostile(getattr, marker, "touch")
+    if how == "torch":
+        return Hostile(torch.load, str(marker))
+    if how == "hub":
+        return Hostile(torch.hub.load, "owner/repository", "model")
+    if how == "dotted":
+        return Hostile(torch._utils._import_dotted_name, "os.system")
     return Hostile(np.save, str(marker), 1)
 
 
@@ -46,7 +66,7 @@ def save(content: Any, path: Path, legacy: bool) -> Path:
 
 
 @LEGACY
-@pytest.mark.parametrize("how", ["system", "eval", "getattr", "numpy"])
+@pytest.mark.parametrize("how", list(NAMED))
 @pytest.mark.parametrize("where", ["top", "args", "model", "meters"])
 def test_hostile_pickles_do_not_run(how: str, where: str, legacy: bool, golden: Path, tmp_path: Path):
     marker = tmp_path / "marker.npy"
@@ -61,7 +81,8 @@ def test_hostile_pickles_do_not_run(how: str, where: str, legacy: bool, golden: 
     else:
         content["extra_state"]["train_meters"] = weapon
     path = save(content, tmp_path / "checkpoint.pt", legacy)
-    with pytest.raises(MacaronError, match=r"checkpoint\.pt: refused, and nothing in it was run: it names"):
+    message = rf"checkpoint\.pt: refused, and nothing in it was run: it names .*{re.escape(NAMED[how])}"
+    with pytest.raises(MacaronError, match=message):
         read_checkpoint(path)
     assert not marker.exists()
 
@@ -145,7 +166,8 @@ def test_foreign_files(tmp_path: Path):
         (lambda: torch.save(torch.nn.Linear(2, 2).state_dict(), path), "expected the entries 'args' and 'model'"),
         (lambda: torch.save(torch.ones(3), path), "expected the entries"),
         (lambda: torch.save({"args": {}, "model": {}}, path), "'args' should hold"),
-        (lambda: torch.save({"args": argparse.Namespace(), "model": [1]}, path), "'model' should hold"),
+        (lambda: torch.save({"args": argparse.Namespace(), "model": [1]}, path), "'model' should hold .* not list"),
+        (lambda: torch.save({"args": argparse.Namespace(), "model": {}}, path), "'model' is empty: .* no weights"),
         (lambda: torch.save({"args": argparse.Namespace(), "model": {"a": 1}}, path), "'a' in 'model' is not"),
         (
             lambda: torch.save({"args": argparse.Namespace(), "model": {"a": torch.ones(1).expand(10**12)}}, path),
@@ -157,6 +179,35 @@ def test_foreign_files(tmp_path: Path):
         with pytest.raises(MacaronError, match=message) as caught:
             read_checkpoint(path)
         assert "file.pt" in str(caught.value)
+
+
+@LEGACY
+def test_a_pickle_of_great_length_is_refused_before_it_is_read(legacy: bool, tmp_path: Path):
+    """A few kilobytes of zip can hold a gigabyte of opcodes; so can a plain file, at its own cost."""
+    path = tmp_path / "checkpoint.pt"
+    content = {"args": argparse.Namespace(), "model": {"weight": torch.ones(1)}}
+    small = save(content, tmp_path / "small.pt", legacy)
+    length = 11 * 2**20
+    opcodes = b"\x80\x02" + b"N0" * (length // 2) + b"."
+    if legacy:
+        whole = small.read_bytes()
+        magic = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+        assert whole.startswith(magic)
+        path.write_bytes(magic + b"\x80\x02X" + length.to_bytes(4, "little") + b"a" * length + b"." + whole)
+    else:
+        with zipfile.ZipFile(small) as old, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+            for entry in old.namelist():
+                new.writestr(entry, opcodes if entry.endswith("data.pkl") else old.read(entry))
+        assert path.stat().st_size < 2**20
+    with pytest.raises(MacaronError, match=r"checkpoint\.pt: refused, .* more than 10 MB of pickled data"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("size", [1, 10**4, 10**6])
+def test_a_long_string_is_read(size: int, tmp_path: Path):
+    args = argparse.Namespace(source_lang="d" * size)
+    path = save({"args": args, "model": {"weight": torch.ones(1)}}, tmp_path / "checkpoint.pt", False)
+    assert read_checkpoint(path).args == vars(args)
 
 
 def test_no_file(tmp_path: Path):

@@ -1,6 +1,9 @@
 """Checkpoints that are no model of the authors', dictionaries that do not fit, and places that are taken."""
 
 import argparse
+import signal
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from macaron.cli import main
 from macaron.cli.convert import app
 from macaron.convert import convert_fairseq
 from macaron.convert.checkpoint import Checkpoint, read_checkpoint
@@ -40,6 +44,12 @@ def save(checkpoint: Checkpoint, path: Path) -> None:
     torch.save({"args": argparse.Namespace(**checkpoint.args), "model": checkpoint.tensors}, path)
 
 
+def quantised() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that PyTorch will drop them one day
+        return torch.quantize_per_tensor(torch.ones(64, 32), 0.1, 0, torch.qint8)
+
+
 FC1, TABLE = "encoder.layers.1.fc1.weight", "encoder.embed_tokens.weight"
 CASES: dict[str, tuple[str, Change, str]] = {
     "missing weight": (MACARON, put("model", FC1, None), f"'{FC1}' is missing"),
@@ -52,6 +62,13 @@ CASES: dict[str, tuple[str, Change, str]] = {
     "plain, but says macaron": (MACARON, drop("macaron"), "args.macaron is True"),
     "wrong shape": (MACARON, put("model", FC1, torch.ones(63, 32)), rf"'{FC1}' has shape \(63, 32\).*\(64, 32\)"),
     "scalar": (MACARON, put("model", TABLE, torch.tensor(1.0)), "should be a matrix"),
+    "infinite": (MACARON, put("model", FC1, torch.full((64, 32), torch.inf)), "no finite numbers; the training has"),
+    "whole numbers": (MACARON, put("model", FC1, torch.ones(64, 32, dtype=torch.int64)), f"'{FC1}' .* type int64, not"),
+    "truth values": (MACARON, put("model", FC1, torch.ones(64, 32, dtype=torch.bool)), "type bool, not floating-point"),
+    "complex": (MACARON, put("model", FC1, torch.ones(64, 32) * 1j), "type complex64, not floating-point"),
+    "quantised": (MACARON, put("model", FC1, quantised()), "type qint8, not floating-point.* before any quantisation"),
+    "eight bits": (MACARON, put("model", FC1, torch.ones(64, 32).to(torch.float8_e4m3fn)), "type float8_e4m3fn, not"),
+    "complex version": (MACARON, put("model", "encoder.version", torch.tensor([2j])), "'encoder.version' is missing"),
     "not finite": (MACARON, put("model", FC1, torch.full((64, 32), torch.nan)), "no finite numbers"),
     "unknown weight": (MACARON, put("model", "decoder.project_out_dim.weight", torch.ones(2)), "project_out_dim"),
     "own output table": (MACARON, put("model", "decoder.embed_out", torch.ones(50, 32)), "without shared embeddings"),
@@ -190,6 +207,38 @@ def test_plain_text_by_moses_and_codes(golden: Path, tmp_path: Path):
     ids = tokenizer("Das Wort.").input_ids
     assert ids == [4, 6, 7, 8, 2]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "das wort."
+
+
+@pytest.mark.parametrize(
+    ("more", "note"),
+    [
+        (["--pipeline", "moses"], ""),
+        (["--pipeline", "moses", "--source-lang", "xx"], "macaron: Moses has no rules for the language 'xx' and"),
+        (["--pipeline", "moses", "--target-lang", "german"], "no rules for the language 'german' and treats"),
+        (["--source-lang", "xx"], ""),  # words separated by spaces are words in any language
+    ],
+)
+def test_a_language_that_moses_does_not_know(more: list[str], note: str, golden: Path, tmp_path: Path):
+    (tmp_path / "codes").write_text("#version: 0.2\nd a\n")
+    arguments = ["fairseq", str(golden / MACARON / "checkpoint_min.pt"), "--dict", str(golden / "dict.txt")]
+    arguments += ["--out", str(tmp_path / "model"), "--bpe", str(tmp_path / "codes")]
+    result = CliRunner().invoke(app, [*arguments, *more])
+    assert result.exit_code == 0, result.output
+    assert note in result.stderr
+    assert bool(note) == bool(result.stderr)
+    assert "Moses" not in result.stdout
+
+
+def test_ctrl_c(golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Pressed while the folder is written: one line, the exit code of a signal, and nothing is left."""
+    monkeypatch.setattr(MacaronTokenizer, "save_pretrained", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    arguments = ["convert", "fairseq", str(golden / MACARON / "checkpoint_min.pt"), "--dict", str(golden / "dict.txt")]
+    monkeypatch.setattr(sys, "argv", ["macaron", *arguments, "--out", str(tmp_path / "model")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "macaron: stopped by Ctrl-C\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_reading_needs_nothing_of_fairseq(golden: Path):

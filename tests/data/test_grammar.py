@@ -2,9 +2,10 @@
 
 import re
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from macaron.data.grammar import english_forms as en
@@ -14,7 +15,15 @@ from macaron.data.grammar.english import clause_words as english_clause
 from macaron.data.grammar.english import english
 from macaron.data.grammar.german import clause_words, german, nominal_words, relative_words, verb_complex
 from macaron.data.grammar.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS, Case, Noun, Number, Verb
-from macaron.data.grammar.meaning import Clause, Determiner, NounPhrase, Pronoun, Sentence, takes_kein
+from macaron.data.grammar.meaning import (
+    Clause,
+    Determiner,
+    Nominal,
+    NounPhrase,
+    Pronoun,
+    Sentence,
+    takes_kein,
+)
 from macaron.data.grammar.sentences import SentenceSampler
 
 CASES: tuple[Case, ...] = ("nom", "acc", "dat", "gen")
@@ -233,6 +242,7 @@ def test_verb_last_in_subordinate_clauses(seed: int) -> None:
 
 
 @given(seeds)
+@example(seed=423485)  # Der Verkäufer, der die Kleider nicht verliert, zeigte euch keinen sauberen Hut.
 @settings(max_examples=60, deadline=None)
 def test_questions_and_negation_have_an_auxiliary(seed: int) -> None:
     for sentence in some_sentences(seed):
@@ -240,13 +250,14 @@ def test_questions_and_negation_have_an_auxiliary(seed: int) -> None:
         if sentence.question:
             who = sentence.main.front == "subject"
             assert who or AUXILIARIES & {word.lower() for word in target[:5]}, target
-        clause = sentence.main
+        clause = _alone(sentence.main)
         if clause.negated and clause.verb.frame != "there":
             before = english_clause(clause)[english_clause(clause).index("not") - 1]
             assert before in AUXILIARIES
         if takes_kein(clause):
-            assert "kein" in german(sentence).lower()
-            assert "nicht" not in clause_words(clause, "last")
+            source = clause_words(clause, "last")
+            assert any(word.startswith("kein") for word in source)
+            assert "nicht" not in source
 
 
 @given(seeds)
@@ -270,6 +281,19 @@ def test_subject_and_object_are_never_confused() -> None:
             others = [nominal_words(clause.accusative, case) for case in CASES[:2]] if clause.accusative else []
             number = [getattr(nominal, "number", "sg") for nominal in (clause.subject, clause.accusative)]
             assert forms[0] != forms[1] or others[0] != others[1] or number[0] != number[1]
+
+
+def _alone(clause: Clause) -> Clause:
+    """The clause without those inside it, which may have a negation of their own."""
+
+    def bare(nominal: Nominal | None) -> Nominal | None:
+        return replace(nominal, relative=None) if isinstance(nominal, NounPhrase) else nominal
+
+    subject = bare(clause.subject)
+    assert subject is not None
+    return replace(
+        clause, subject=subject, accusative=bare(clause.accusative), dative=bare(clause.dative), embedded=None
+    )
 
 
 def _subordinate_clauses(sentence: Sentence) -> list[Clause]:

@@ -90,3 +90,26 @@ def test_what_cannot_be_lifted():
         lift(scheme("strang3-gfhfg"))
     with pytest.raises(SchemeError, match="no self-attention F"):
         lift(Scheme.sequence("alone", ("G", 1)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((("F",),), r"alternates between two operators, not \('F',\)"),
+        ((("F", "G", "H"),), "alternates between two operators"),
+        ((("F", "F"),), "different operators"),
+        (((1, 2),), "different operators"),
+        ((5,), "different operators, such as F and G, not 5"),
+        ((("F", "G"), ["a"]), "free coefficient must be a finite number, not 'a'"),
+        ((("F", "G"), 0.2), "free coefficients must be a list"),
+    ],
+)
+def test_palindromes_of_wrong_data(arguments, message):
+    with pytest.raises(SchemeError, match=message):
+        symmetric("mine", *arguments)
+
+
+@pytest.mark.parametrize("operators", [5, (), [["F"], "G"]])
+def test_strang_of_wrong_data(operators):
+    with pytest.raises(SchemeError, match="mine: this takes different operators"):
+        strang("mine", operators)

@@ -17,9 +17,11 @@ def coefficients(name: str, operator: str) -> list[float]:
 
 
 def test_names_and_aliases():
-    assert len(two_operator_names()) == 24
-    assert names() == (*two_operator_names(), "strang-gfhg", "strang3-gfhfg")
+    assert len(two_operator_names()) >= 24
+    assert set(names()) >= {*two_operator_names(), "strang-gfhg", "strang3-gfhfg"}
     assert all(scheme(name).name == name for name in names())
+    assert len(set(names())) == len(names())
+    assert all((len(scheme(name).operators) == 2) == (name in two_operator_names()) for name in names())
     assert ALIASES == {"transformer": "lie-fg", "macaron": "strang-gfg"}
     assert scheme("transformer") is scheme("lie-fg")
     assert scheme("macaron") is scheme("strang-gfg")
@@ -72,18 +74,25 @@ def test_the_optimal_second_order_schemes_are_optimal():
 
 @pytest.mark.parametrize("name", two_operator_names())
 def test_beyond_second_order_every_scheme_steps_backwards_in_both_operators(name):
+    # Goldman and Kaper for sequences; a sum of them may subtract a branch instead.
     entry = scheme(name)
     if entry.order > 2:
+        assert not entry.is_positive
+    if entry.order > 2 and entry.is_sequential:
         assert min(coefficients(name, "F")) < 0
         assert min(coefficients(name, "G")) < 0
-    else:
-        assert entry.is_positive == (name != "parallel")
+
+
+def test_schemes_without_a_step_backwards():
+    positive = [name for name in two_operator_names() if scheme(name).is_positive]
+    assert {"lie-fg", "lie-gf", "strang-gfg", "strang-fgf", "sws", "best22-fgfg", "mclachlan2-gfgfg"} <= set(positive)
+    assert "parallel" not in positive
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="the reference coefficients are not beside this checkout")
 def test_all_coefficients_equal_the_reference():
     reference = json.loads(REFERENCE.read_text())
-    assert set(reference) == set(names())
+    assert set(reference) <= set(names())
     for name, data in reference.items():
         for branch, expected in zip(scheme(name).branches, data["branches"], strict=True):
             assert branch.weight == expected["weight"]

@@ -1,9 +1,11 @@
 """The figure of orders."""
 
+import re
+
 import pytest
 
 from macaron.errors import MacaronError, UsageError
-from macaron.ode.plot import SELECTION, check_path, curves, parse, write_figure
+from macaron.ode.plot import COLOURS, LINES, SELECTION, check_path, curves, methods, parse, write_figure
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,23 @@ def test_png(lines, tmp_path):
     assert (tmp_path / "a.PNG").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_default_selection_is_known():
-    assert len(parse(SELECTION)) == len(SELECTION)
+def test_the_default_selection_compares_like_with_like():
+    chosen = [(entry.name, method) for entry, method in parse(SELECTION)]
+    for method in ("euler", "exact"):
+        assert {("lie-fg", method), ("strang-gfg", method)} <= set(chosen)
+    assert len(set(chosen)) == len(SELECTION)
+
+
+def test_a_scheme_has_one_colour_and_each_way_to_follow_it_a_line_of_its_own(tmp_path):
+    assert set(LINES) <= set(methods())
+    assert len(set(LINES.values())) == len(LINES)
+    write_figure(tmp_path / "a.svg", curves(["lie-fg:euler", "lie-fg", "macaron:euler"]))
+    text = (tmp_path / "a.svg").read_text()
+    drawn = re.findall(
+        r'<path [^>]*style="fill: none;( stroke-dasharray[^"]*)? stroke: (#\w+); stroke-width: 1.8', text
+    )
+    styles = {(bool(dash), colour.upper()) for dash, colour in drawn}
+    assert styles == {(True, COLOURS[0]), (False, COLOURS[0]), (True, COLOURS[1])}
 
 
 def test_schemes_as_json_are_drawn_with_exact_flows():

@@ -56,6 +56,10 @@ def test_a_frozen_value():
         ([(1, [("F", "1")])], "finite number"),
         ([(1, [("F", True)])], "finite number"),
         ([(1, [("F", 10**400)])], "finite number"),
+        ([(1, [("F", 10**5000)])], "finite number, not int too large to show"),
+        ([(1, [("F", 1e200), ("G", 1), ("F", -1e200), ("F", 1)])], "coefficient of F is 1e.200; none may be beyond"),
+        (5, r"must be a list of \(weight, steps\), not 5"),
+        (None, "not None"),
         ([(math.inf, [("F", 1)])], "finite number"),
         ([(1, [("F G", 1)])], "cannot name an operator"),
         ([(1, [("", 1)])], "cannot name an operator"),
@@ -74,7 +78,7 @@ def test_inconsistent_data_is_refused_by_name(branches, message):
     assert isinstance(error.value, MacaronError)
 
 
-@pytest.mark.parametrize("name", ["", "  ", None])
+@pytest.mark.parametrize("name", ["", "  ", None, [10**5000]])
 def test_a_scheme_needs_a_name(name):
     with pytest.raises(SchemeError, match="needs a name"):
         Scheme.sequence(name, ("F", 1))
@@ -104,11 +108,25 @@ def test_json_round_trip(entry):
         ('{"name": "a", "branches": 3}', "must be a list"),
         ('{"name": "a", "branches": [[1, []]]}', "keys 'weight' and 'steps'"),
         ('{"name": "a", "branches": [{"weight": 1, "steps": [["F", NaN]]}]}', "finite number"),
+        ('{"name": "a", "branches": ' + "[" * 3000, "nested far too deeply"),
+        ('{"name": "a", "branches": ' + "[" * 3000 + "]" * 3000 + "}", "nested far too deeply"),
+        ('{"name": "a", "branches": ' + "[" * 500 + "]" * 500 + "}", "keys 'weight' and 'steps'"),
+        ('{"name": ' + "[" * 500 + "]" * 500 + ', "branches": []}', "needs a name"),
+        ('{"name": "a", "branches": [{"weight": 1, "steps": [["F", 1' + "0" * 5000 + "]]}]}", "thousands of digits"),
+        (b"\xff\xfe\x01", "bytes that are no text"),
+        (5, "not 5"),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_foreign_json_is_refused(text, message):
     with pytest.raises(SchemeError, match=message):
         Scheme.from_json(text)
+
+
+@pytest.mark.parametrize("data", [5, None, "lie-fg", [("name", "a")]])
+def test_what_is_no_dictionary_is_refused(data):
+    with pytest.raises(SchemeError, match="expected as a dictionary"):
+        Scheme.from_dict(data)
 
 
 @patient

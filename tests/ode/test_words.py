@@ -31,12 +31,13 @@ def perturbed(entry: Scheme, size: float) -> Scheme:
     return Scheme.sequence(entry.name, *((op, c) for op, c in steps))
 
 
-@pytest.mark.parametrize("name", names())
-def test_the_order_of_every_named_scheme(name):
+# Recorded; a scheme that is new in the catalogue meets the tests of all names, here and in test_measure.py.
+@pytest.mark.parametrize("name", ORDER_OF)
+def test_the_recorded_orders(name):
     assert scheme(name).order == ORDER_OF[name]
 
 
-@pytest.mark.parametrize("name", [n for n in names() if ORDER_OF[n] > 1 and scheme(n).is_sequential])
+@pytest.mark.parametrize("name", [n for n in ORDER_OF if ORDER_OF[n] > 1 and scheme(n).is_sequential])
 @pytest.mark.parametrize("size", [1e-3, 1e-9])
 def test_a_perturbed_coefficient_costs_the_order(name, size):
     assert perturbed(scheme(name), size).order < scheme(name).order

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.guard import guarded
+
 app = typer.Typer(help="Turn foreign checkpoints into model folders.", no_args_is_help=True)
 
 
@@ -14,6 +16,7 @@ def convert() -> None:
 
 
 @app.command()
+@guarded
 def fairseq(
     checkpoint: Annotated[
         Path, typer.Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")
@@ -61,5 +64,7 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
+    for note in conversion.notes:
+        typer.echo(f"macaron: {note}", err=True)
     for line in conversion.lines():
         typer.echo(line)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from macaron.cli.guard import guarded
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -20,6 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 
 
 @app.command("list")
+@guarded
 def list_schemes(as_json: Json = False) -> None:
     """List the named schemes with their computed order and their sub-steps."""
     from macaron.ode import ALIASES, names, scheme
@@ -39,6 +42,7 @@ def list_schemes(as_json: Json = False) -> None:
 
 
 @app.command()
+@guarded
 def show(
     name: Annotated[str, typer.Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False
 ) -> None:
@@ -54,6 +58,7 @@ def show(
 
 
 @app.command()
+@guarded
 def orders(
     names: Annotated[list[str] | None, typer.Argument(help="Schemes; all of two operators if none is named.")] = None,
     as_json: Json = False,
@@ -76,6 +81,7 @@ def orders(
 
 
 @app.command()
+@guarded
 def plot(
     out: Annotated[Path, typer.Option(help="The figure to write: FILE.svg or FILE.png.")],
     names: Annotated[
@@ -119,4 +125,8 @@ def _print_table(table: "Table") -> None:
     from rich.console import Console
 
     # Without a terminal there is no width to keep to.
-    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    with console.capture() as printed:
+        console.print(table)
+    # Not by the console itself: where the reader of a pipe has gone, rich would end the program as an error.
+    typer.echo(printed.get(), nl=False)

@@ -9,12 +9,13 @@ only lead to a refusal.
 
 import argparse
 import pickletools
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
@@ -34,8 +35,19 @@ _NUMPY = {
     )
     for name in names
 }
-#: What a checkpoint may name; only used to say which name a refused one should not have had.
-_EXPECTED = ("torch.", "collections.", "fairseq.", "_codecs.encode", "argparse.Namespace", "__builtin__.set")
+#: What a checkpoint may name: tensors, plain containers, settings, and what becomes a stand-in. Only used to say
+#: which name a refused one should not have had.
+_EXPECTED = re.compile(
+    r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
+    r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
+    r"|torch\.(Size|device|(cuda\.)?(sparse\.)?\w*Tensor|b?float\d\w*|q?u?int\d\w*|per_\w+affine\w*|complex\d+|bool)"
+    r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|bytearray|complex)"
+    r"|argparse\.Namespace|fairseq\..*"
+)
+#: Without the weights, which are stored apart, a checkpoint is a few hundred kilobytes; scanning takes 1 s per MB.
+_LONGEST_PICKLE = 10 * 2**20
+#: What weights are trained and stored in.
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass
@@ -55,7 +67,12 @@ class Checkpoint:
         tensor = self.tensors.get(name)
         if tensor is None:
             raise self.error(f"{name!r} is missing from 'model'; the checkpoint is not complete")
-        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+        if tensor.dtype not in _FLOATS:
+            raise self.error(
+                f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers: "
+                "give the checkpoint as it was trained, before any quantisation or other conversion"
+            )
+        if not bool(torch.isfinite(tensor).all()):
             raise self.error(f"{name!r} holds values that are no finite numbers; the training has failed")
         return tensor
 
@@ -109,7 +126,7 @@ def _load(path: Path, start: bytes, named: set[str]) -> Any:
             warnings.simplefilter("ignore")  # what PyTorch finds odd, it also refuses
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or foreign file makes PyTorch raise nearly anything
-        foreign = sorted(name for name in named - _NUMPY if not name.startswith(_EXPECTED))
+        foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
         if foreign:
             raise MacaronError(
                 f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
@@ -127,23 +144,57 @@ def _names_in(path: Path, start: bytes) -> set[str]:
     try:
         if start == _ZIP:
             with zipfile.ZipFile(path) as archive:
-                for entry in archive.namelist():
-                    if entry.endswith("data.pkl"):
+                for entry in archive.infolist():
+                    if entry.filename.lower().endswith("data.pkl"):
+                        if entry.file_size > _LONGEST_PICKLE:
+                            raise _too_long(path)
                         with archive.open(entry) as file:
-                            found.update(_names(file))
+                            found.update(_names(_Limited(path, file)))
         else:
             with path.open("rb") as file:
                 # Magic number, version, machine, content: one pickle after the other. Raw storages follow.
+                limited = _Limited(path, file)
                 for _ in range(4):
-                    found.update(_names(file))
+                    found.update(_names(limited))
+    except MacaronError:
+        raise
     except Exception:
         return found  # damaged; loading says how
     return found
 
 
-def _names(file: IO[bytes]) -> Iterator[str]:
+class _Limited:
+    """A file as the scan of a pickle reads it, which ends in a refusal after the longest pickle we scan."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path, self.file, self.left = path, file, _LONGEST_PICKLE
+
+    def read(self, size: int) -> bytes:
+        """Read up to ``size`` bytes."""
+        return self._counted(self.file.read(min(size, self.left + 1)))
+
+    def readline(self) -> bytes:
+        """Read a line."""
+        return self._counted(self.file.readline(self.left + 1))
+
+    def _counted(self, data: bytes) -> bytes:
+        self.left -= len(data)
+        if self.left < 0:
+            raise _too_long(self.path)
+        return data
+
+
+def _too_long(path: Path) -> MacaronError:
+    return MacaronError(
+        f"{path}: refused, and nothing in it was run: beside the weights it holds more than "
+        f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint has. "
+        "Get the file from a source you trust."
+    )
+
+
+def _names(file: _Limited) -> Iterator[str]:
     strings: list[str] = []
-    for opcode, argument, _ in pickletools.genops(file):
+    for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
         if opcode.name in ("GLOBAL", "INST"):
             yield str(argument).replace(" ", ".")
         elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
@@ -166,7 +217,9 @@ def _args_of(path: Path, content: Any) -> dict[str, Any]:
 
 def _tensors_of(path: Path, content: dict[str, Any]) -> dict[str, Tensor]:
     model = content["model"]
-    if not isinstance(model, dict) or not model:
+    if isinstance(model, dict) and not model:
+        raise MacaronError(f"{path}: 'model' is empty: the checkpoint holds no weights")
+    if not isinstance(model, dict):
         raise MacaronError(f"{path}: 'model' should hold the weights by name, not {type(model).__name__}")
     for name, tensor in model.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):

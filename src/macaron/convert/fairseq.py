@@ -41,6 +41,7 @@ class Conversion:
     vocabulary: int
     parameters: int
     folder: Path
+    notes: tuple[str, ...] = ()  # what a person should know, though nothing is wrong
 
     def lines(self) -> list[str]:
         """A short summary."""
@@ -96,7 +97,7 @@ def convert_fairseq(
     with new_folder(out, force) as folder:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    return _summary(kind, model, out)
+    return _summary(kind, model, out, _notes(tokenizer))
 
 
 def build_model(checkpoint: Checkpoint, kind: Kind) -> PreTrainedModel:
@@ -165,7 +166,21 @@ def _tokenizer(
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
 
 
-def _summary(kind: Kind, model: PreTrainedModel, out: Path) -> Conversion:
+def _notes(tokenizer: MacaronTokenizer) -> tuple[str, ...]:
+    if tokenizer.pipeline != "moses":
+        return ()
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    known = sorted(set(NonbreakingPrefixes().available_langs.values()))
+    unknown = dict.fromkeys(lang for lang in (tokenizer.source_lang, tokenizer.target_lang) if lang not in known)
+    # No error: Moses itself goes on in this way, and corpora of such languages were made with it.
+    return tuple(
+        f"Moses has no rules for the language {lang!r} and treats it as English; it knows {', '.join(known)}"
+        for lang in unknown
+    )
+
+
+def _summary(kind: Kind, model: PreTrainedModel, out: Path, notes: tuple[str, ...]) -> Conversion:
     config: Any = model.config
     title = _TITLES[kind]
     layers = str(config.num_hidden_layers)
@@ -187,4 +202,5 @@ def _summary(kind: Kind, model: PreTrainedModel, out: Path) -> Conversion:
         vocabulary=config.vocab_size,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         folder=out,
+        notes=notes,
     )

@@ -118,7 +118,7 @@ def _norm(settings: Settings, stacks: tuple[str, ...]) -> str:
         return "post"
     for stack in stacks:
         version = checkpoint.tensors.get(f"{stack}.version")
-        if version is None or version.numel() != 1 or not float(version) >= 2:
+        if version is None or version.numel() != 1 or version.is_complex() or not float(version) >= 2:
             raise checkpoint.error(
                 f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind, without a norm "
                 "after the last layer. Macaron's pre-norm models have one, so it cannot be converted"

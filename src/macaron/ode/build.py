@@ -1,8 +1,10 @@
 """Making schemes: compositions, triple jumps, fractals, palindromes, and the lift to a decoder."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from macaron.ode.scheme import Scheme, SchemeError, Step
+from macaron.ode.lookup import shown
+from macaron.ode.scheme import Scheme, SchemeError, Step, finite
 
 
 def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:
@@ -37,6 +39,11 @@ def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ())
     Consistency gives the rest: one more pair, and the coefficient in the middle. With nothing free this is
     the Strang-Marchuk scheme: ``symmetric("mine", ("G", "F"))`` has the sub-steps G 1/2, F 1, G 1/2.
     """
+    if len(_operators(name, operators)) != 2:
+        raise SchemeError(f"{name}: a palindrome alternates between two operators, not {shown(operators)}")
+    if not isinstance(free, Sequence):
+        raise SchemeError(f"{name}: the free coefficients must be a list, not {shown(free)}")
+    free = [finite(name, c, "free coefficient") for c in free]
     n = len(free)
     pair = 0.5 - sum(free[n % 2 :: 2])
     middle = 1.0 - 2.0 * sum(free[(n + 1) % 2 :: 2])
@@ -46,8 +53,7 @@ def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ())
 
 def strang(name: str, operators: Sequence[str]) -> Scheme:
     """Half a step of each operator but the last, a whole one of the last, and the halves back again."""
-    if len(set(operators)) != len(operators) or not operators:
-        raise SchemeError(f"{name}: a Strang scheme needs different operators, not {list(operators)}")
+    operators = _operators(name, operators)
     halves = [Step(operator, 0.5) for operator in operators[:-1]]
     return Scheme.sequence(name, *halves, Step(operators[-1], 1.0), *reversed(halves))
 
@@ -82,6 +88,13 @@ def _raise(name: str, base: Scheme, order: int, gammas: Callable[[int], list[flo
     for p in range(base.order, order, 2):
         scheme = compose(name, scheme, gammas(p))
     return scheme.renamed(name)
+
+
+def _operators(name: str, operators: Any) -> tuple[str, ...]:
+    given = tuple(operators) if isinstance(operators, Sequence) else ()
+    if not given or not all(isinstance(op, str) for op in given) or len(set(given)) != len(given):
+        raise SchemeError(f"{name}: this takes different operators, such as F and G, not {shown(operators)}")
+    return given
 
 
 def _steps(scheme: Scheme, verb: str) -> tuple[Step, ...]:

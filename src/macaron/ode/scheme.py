@@ -10,11 +10,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from macaron.errors import MacaronError
 from macaron.ode import words
+from macaron.ode.lookup import shown
 
 # Sums of coefficients may be off by rounding, and by nothing more.
 SUM_TOLERANCE = 1e-12
 # Palindromes whose halves were computed by different formulas differ in the last bits.
 SYMMETRY_TOLERANCE = 1e-14
+# Coefficients beyond this cannot sum to 1 but by chance, and their powers overflow.
+LARGEST = 1e6
 
 
 class SchemeError(MacaronError):
@@ -51,9 +54,7 @@ class Scheme:
     branches: tuple[Branch, ...]
 
     def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
-        if not isinstance(name, str) or not name.strip():
-            raise SchemeError(f"a scheme needs a name, not {name!r}")
-        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "name", _checked_name(name))
         object.__setattr__(self, "branches", _branches(name, branches))
         self._check_sums()
 
@@ -161,15 +162,17 @@ class Scheme:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
         """Read what ``to_dict`` writes."""
+        if not isinstance(data, Mapping):
+            raise SchemeError(f"a scheme was expected as a dictionary, not {shown(data)}")
         if set(data) != {"name", "branches"}:
-            raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {sorted(map(str, data))}")
-        name, branches = data["name"], data["branches"]
+            raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {shown(list(data))}")
+        name, branches = _checked_name(data["name"]), data["branches"]
         if not isinstance(branches, Iterable):
-            raise SchemeError(f"{name}: 'branches' must be a list, not {branches!r}")
+            raise SchemeError(f"{name}: 'branches' must be a list, not {shown(branches)}")
         pairs = []
         for branch in branches:
             if not isinstance(branch, Mapping) or set(branch) != {"weight", "steps"}:
-                raise SchemeError(f"{name}: a branch has the keys 'weight' and 'steps', not {branch!r}")
+                raise SchemeError(f"{name}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
             pairs.append((branch["weight"], branch["steps"]))
         return cls(name, pairs)
 
@@ -184,8 +187,16 @@ class Scheme:
             data = json.loads(text)
         except json.JSONDecodeError as error:
             raise SchemeError(f"a scheme was expected as JSON, but {error}") from error
+        except RecursionError:
+            raise SchemeError("a scheme was expected as JSON, but this is nested far too deeply") from None
+        except ValueError as error:
+            raise SchemeError(
+                "a scheme was expected as JSON, but this has a number of thousands of digits, or bytes that are no text"
+            ) from error
+        except TypeError as error:
+            raise SchemeError(f"a scheme was expected as JSON, not {shown(text)}") from error
         if not isinstance(data, dict):
-            raise SchemeError(f"a scheme was expected as a JSON object, not {text!r}")
+            raise SchemeError(f"a scheme was expected as a JSON object, not {shown(text)}")
         return cls.from_dict(data)
 
     def _check_sums(self) -> None:
@@ -203,16 +214,24 @@ class Scheme:
                 )
 
 
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or not name.strip():
+        raise SchemeError(f"a scheme needs a name, not {shown(name)}")
+    return name
+
+
 def _branches(scheme: str, branches: Iterable[BranchLike]) -> tuple[Branch, ...]:
+    if not isinstance(branches, Iterable):
+        raise SchemeError(f"{scheme}: the branches must be a list of (weight, steps), not {shown(branches)}")
     made = []
     for branch in branches:
         weight, steps = _pair(scheme, branch, "(weight, steps)")
-        number = _number(scheme, weight, "weight")
+        number = finite(scheme, weight, "weight")
         if number == 0:
             raise SchemeError(f"{scheme}: a branch has weight 0; leave it out")
         if isinstance(steps, str) or not isinstance(steps, Iterable):
             raise SchemeError(
-                f"{scheme}: the steps of a branch must be a list of (operator, coefficient), not {steps!r}"
+                f"{scheme}: the steps of a branch must be a list of (operator, coefficient), not {shown(steps)}"
             )
         made.append(Branch(number, _merged([_step(scheme, step) for step in steps])))
     return tuple(made)
@@ -221,8 +240,8 @@ def _branches(scheme: str, branches: Iterable[BranchLike]) -> tuple[Branch, ...]
 def _step(scheme: str, step: Any) -> Step:
     operator, coefficient = _pair(scheme, step, "(operator, coefficient)")
     if not isinstance(operator, str) or not operator.isidentifier():
-        raise SchemeError(f"{scheme}: {operator!r} cannot name an operator; use a word such as F or G")
-    return Step(operator, _number(scheme, coefficient, f"coefficient of {operator}"))
+        raise SchemeError(f"{scheme}: {shown(operator)} cannot name an operator; use a word such as F or G")
+    return Step(operator, finite(scheme, coefficient, f"coefficient of {operator}"))
 
 
 def _merged(steps: list[Step]) -> tuple[Step, ...]:
@@ -238,17 +257,20 @@ def _merged(steps: list[Step]) -> tuple[Step, ...]:
 
 def _pair(scheme: str, value: Any, what: str) -> tuple[Any, Any]:
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SchemeError(f"{scheme}: expected {what}, got {value!r}")
+        raise SchemeError(f"{scheme}: expected {what}, got {shown(value)}")
     return value[0], value[1]
 
 
-def _number(scheme: str, value: Any, what: str) -> float:
+def finite(scheme: str, value: Any, what: str) -> float:
+    """A number of a scheme's data, or an error that says what it should have been."""
     try:
         number = float("nan" if isinstance(value, bool | str) else value)
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
-        raise SchemeError(f"{scheme}: the {what} must be a finite number, not {value!r}")
+        raise SchemeError(f"{scheme}: the {what} must be a finite number, not {shown(value)}")
+    if abs(number) > LARGEST:
+        raise SchemeError(f"{scheme}: the {what} is {number:g}; none may be beyond {LARGEST:g}")
     return number
 
 
