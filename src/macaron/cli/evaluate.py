@@ -32,6 +32,8 @@ def evaluate(
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
     if split not in ("valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}")
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.evaluate.model import evaluate_files, evaluate_split

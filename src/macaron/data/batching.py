@@ -66,6 +66,8 @@ def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, op
 
     A few rows are kept open, so that a long pair that does not fit does not close a row that a short one would fill.
     """
+    if len(source) and max(int(source.max()), int(target.max())) > width:
+        raise ValueError(f"a pair is longer than a row of {width}")
     order = np.random.RandomState((seed + 1_000_003 * epoch) % 2**32).permutation(len(source))
     room_source, room_target, row_of = [width] * open_rows, [width] * open_rows, list(range(open_rows))
     rows = np.empty(len(order), dtype=np.int64)

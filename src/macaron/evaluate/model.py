@@ -81,7 +81,7 @@ def evaluate_files(
         raise MacaronError(f"{source} has {len(lines)} lines, {reference} has {len(references)}: they are not aligned")
     if not lines:
         raise MacaronError(f"{source} is empty")
-    translations = translator.translate(lines, **search)
+    translations = [_one_line(line) for line in translator.translate(lines, **search)]
     evaluation = evaluate_text(translations, references, language, lower=lower, compound_split=compound_split)
     search.pop("batch_tokens", None)
     return ScoredTranslations(translations, evaluation, SearchSettings(**{**translator.defaults, **search}))
@@ -95,10 +95,20 @@ def translate_all(
     batch_tokens: int,
     state: Any = "raw",
 ) -> list[str]:
-    """The best translation of each source (token ids with their end), as text of the given state."""
+    """The best translation of each source (token ids with their end), as text of the given state.
+
+    An empty source has an empty translation; a long one is translated whole.
+    """
     best: list[list[int]] = [[] for _ in sources]
-    for batch in batches([len(source) for source in sources], batch_tokens):
-        found = translate_ids(model, [sources[i] for i in batch], settings)
-        for i, hypotheses in zip(batch, found, strict=True):
+    there = [i for i, source in enumerate(sources) if len(source) > 1]  # more than its end
+    for batch in batches([len(sources[i]) for i in there], batch_tokens):
+        numbers = [there[place] for place in batch]
+        found = translate_ids(model, [sources[i] for i in numbers], settings)
+        for i, hypotheses in zip(numbers, found, strict=True):
             best[i] = list(hypotheses[0].tokens)
-    return tokenizer.decode_lines(best, state=state)
+    return [_one_line(line) for line in tokenizer.decode_lines(best, state=state)]
+
+
+def _one_line(text: str) -> str:
+    """What is scored is what a file of translations, one a line, can hold."""
+    return text.replace("\r", " ").replace("\n", " ")

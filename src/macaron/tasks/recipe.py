@@ -1,12 +1,18 @@
 """A recipe: one TOML file with everything an experiment needs."""
 
-from dataclasses import dataclass, field
+import json
+import re
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from macaron.errors import MacaronError
-from macaron.settings import build, override, read_toml, to_data
+from macaron.models.presets import preset as named_preset
+from macaron.models.presets import preset_names
+from macaron.settings import build, nearest, override, read_toml, to_data
 from macaron.train.settings import TrainSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,11 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class DecodeSettings:
-    """The ``[decode]`` section: how the model is to be used; it travels in generation_config.json."""
+    """The ``[decode]`` section: how the model is to be used.
+
+    Beam, length penalty and longest translation travel with the model (generation_config.json); compound_split and
+    lower define the tokenised BLEU of validations.
+    """
 
     beam: int = 5
     length_penalty: float = 1.0
@@ -66,45 +76,54 @@ def load_recipe(path: Path, assignments: list[str]) -> Recipe:
 
 
 def recipe_from(data: dict[str, Any], where: str) -> Recipe:
-    """A recipe from plain data."""
-    unknown = [name for name in data if name not in SECTIONS]
-    if unknown:
-        from macaron.settings import nearest
+    """A recipe from plain data.
 
-        raise MacaronError(f"{where}: unknown section {unknown[0]!r}{nearest(unknown[0], SECTIONS)}")
+    :param where: the file, for messages
+    """
+    for name, section in data.items():
+        if name not in SECTIONS:
+            raise MacaronError(f"{where}: unknown section {name!r}{nearest(name, SECTIONS)}")
+        if not isinstance(section, dict):
+            raise MacaronError(f"{where}: [{name}] must be a section, not {section!r}")
     out = data.get("data", {}).get("out")
     if not isinstance(out, str):
         raise MacaronError(f"{where}: missing key 'data.out', the folder that macaron prepare writes")
     model = dict(data.get("model", {}))
-    preset = model.pop("preset", "macaron-small")
+    preset = model.pop("preset", ModelSettings.preset)
+    if preset not in preset_names():
+        raise MacaronError(f"{where}: no preset {preset!r} for model.preset{nearest(str(preset), preset_names())}")
+    known = type(named_preset(preset))().to_dict()
+    unknown = [key for key in model if key not in known]
+    if unknown:
+        raise MacaronError(f"{where}: unknown key 'model.{unknown[0]}'{nearest(unknown[0], known)}")
     return Recipe(
         data=Path(out),
         model=ModelSettings(preset, model),
-        train=build(TrainSettings, data.get("train", {}), where),
-        decode=build(DecodeSettings, data.get("decode", {}), where),
+        train=_section(TrainSettings, "train", data, where),
+        decode=_section(DecodeSettings, "decode", data, where),
     )
 
 
-def write_toml(data: dict[str, Any]) -> str:
-    """Plain data of sections, numbers, strings and lists as TOML."""
-    lines: list[str] = []
-
-    def section(values: dict[str, Any], prefix: str) -> None:
-        if prefix:
-            lines.append(f"[{prefix}]")
-        lines.extend(f"{key} = {_toml(value)}" for key, value in values.items() if not _is_section(value))
-        lines.append("")
-        for key, value in values.items():
-            if _is_section(value):
-                section(value, f"{prefix}.{key}" if prefix else key)
-
-    section(data, "")
-    return "\n".join(lines).strip() + "\n"
+def _section(kind: type[T], name: str, data: dict[str, Any], where: str) -> T:
+    values = data.get(name, {})
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    unknown = [key for key in values if key not in known]
+    if unknown:
+        raise MacaronError(f"{where}: unknown key '{name}.{unknown[0]}'{nearest(unknown[0], known)}")
+    return build(kind, values, f"{where}: [{name}]")
 
 
-def _is_section(value: Any) -> bool:
-    # A scheme given as data is a table inside a list of tables: inline is the form that always works.
-    return isinstance(value, dict) and not any(isinstance(item, dict | list) for item in value.values())
+def write_toml(sections: dict[str, dict[str, Any]]) -> str:
+    """Sections of plain values as TOML; tables inside a section (a scheme as data) are written inline."""
+    blocks = []
+    for name, values in sections.items():
+        lines = (f"{_key(key)} = {_toml(value)}" for key, value in values.items())
+        blocks.append("\n".join([f"[{_key(name)}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
 
 
 def _toml(value: Any) -> str:
@@ -115,6 +134,6 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{text}"'
+        return f"{{ {', '.join(f'{_key(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
+    # JSON's strings are TOML's, but for one character that JSON leaves as it is.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

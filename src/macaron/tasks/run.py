@@ -13,65 +13,108 @@ from macaron.errors import Interrupted, MacaronError
 from macaron.settings import read_toml
 from macaron.tasks.recipe import Recipe, write_toml
 from macaron.tasks.translation import TranslationTask
-from macaron.train.checkpoint import checkpoints
+from macaron.train import limits
+from macaron.train.checkpoint import checkpoints, progress_of
 from macaron.train.distributed import Processes, join
+from macaron.train.failures import explained
 from macaron.train.loop import Stopped, Trainer
 
-# What may differ when a run is resumed: how long it goes on, what it watches, on what machine.
+# What may differ when a run is resumed: how long it goes on, what it watches, on what machine, how the model will be
+# used. Whether the data are still the same is asked of the data, not of their place.
+LIMITS = tuple(("train", key) for key in ("max_updates", "max_epochs", "max_minutes"))
 FREE_KEYS = {
-    ("train", key)
-    for key in (
-        *("max_updates", "max_epochs", "max_minutes", "patience", "log_every", "keep", "tensorboard"),
-        *("device", "compile", "distributed"),
-    )
-} | {("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")}
+    *LIMITS,
+    *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
+    *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
+    ("data", "out"),
+}
 
 
 def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -> None:
-    """Train a recipe in a folder, alone or as one of the processes of torchrun."""
-    wants_gpu = recipe.train.device != "cpu" and torch.cuda.is_available()
-    processes = join("cuda" if wants_gpu else "cpu")
+    """Train a recipe in a folder, alone or as one of the processes of torchrun.
+
+    :param started: when the run began (``time.monotonic()``), if that was before now
+    """
+    on_gpu = recipe.train.wants_gpu(torch.cuda.is_available())
+    processes = join("cuda" if on_gpu else "cpu")
     try:
-        _open(recipe, out, resume, processes)
-        task = TranslationTask.from_recipe(recipe)
-        if processes.first and task.left_out():
-            print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
-        summary = Trainer(task, recipe.train, out, processes, started).fit(resume)
-        if processes.first:
-            (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        with explained(recipe.train, out):
+            _run(recipe, out, resume, processes, started)
     except Stopped as stop:
         raise Interrupted(str(stop)) from None
     finally:
         processes.leave()
 
 
-def _open(recipe: Recipe, out: Path, resume: bool, processes: Processes) -> None:
-    """Check what is in the folder, and write the recipe there."""
-    stored = out / "recipe.toml"
-    if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
-    if resume and stored.exists():
-        changed = _differences(read_toml(stored), recipe.to_data())
-        if changed and checkpoints(out / "checkpoints"):
-            raise MacaronError(
-                f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
-                "Use the old values, or start a new run with another --out."
-            )
+def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> None:
+    _check(recipe, out, resume)
+    if resume and _is_finished(recipe, out):
+        if processes.first:
+            print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
+        return
+    task = TranslationTask.from_recipe(recipe)
+    if processes.first and task.left_out():
+        print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
+    trainer = Trainer(task, recipe.train, out, processes, started)
     processes.wait()  # nobody writes before all have looked
     if processes.first:
         out.mkdir(parents=True, exist_ok=True)
-        stored.write_text(write_toml(recipe.to_data()))
-        (out / "environment.json").write_text(json.dumps(_environment(processes), indent=1) + "\n")
+        _write(out / "recipe.toml", write_toml(recipe.to_data()))
+        _write(out / "environment.json", json.dumps(_environment(processes), indent=1) + "\n")
+    summary = trainer.fit(resume)
+    if processes.first:
+        _write(out / "summary.json", json.dumps(summary, indent=1) + "\n")
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _check(recipe: Recipe, out: Path, resume: bool) -> None:
+    """Refuse a folder that holds something else."""
+    if out.exists() and any(out.iterdir()) and not resume:
+        raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
+    stored = out / "recipe.toml"
+    if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
+        return
+    changed = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS)
+    if changed:
+        raise MacaronError(
+            f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
+            "Use the old values, or start a new run with another --out."
+        )
+    moved = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS - {*LIMITS})
+    if moved and recipe.train.ends_with_run:
+        raise MacaronError(
+            f"{out} cannot be resumed with another end: {'; '.join(moved)}. Its learning rate falls towards the end "
+            f"(train.schedule = {recipe.train.schedule!r}), so it would have been another from the start."
+        )
+
+
+def _is_finished(recipe: Recipe, out: Path) -> bool:
+    """Whether a run has its model and these limits do not ask for more."""
+    kept = checkpoints(out / "checkpoints")
+    try:
+        done = json.loads((out / "summary.json").read_text())["update"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if not kept or not (out / "model" / "config.json").is_file():
+        return False
+    progress = progress_of(kept[-1])
+    return bool(progress.update == done and limits.over(recipe.train, progress, progress.seconds))
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any], free: set[tuple[str, str]]) -> list[str]:
     found = []
     for section in sorted(set(old) | set(new)):
         before, after = old.get(section, {}), new.get(section, {})
         for key in sorted(set(before) | set(after)):
-            if (section, key) not in FREE_KEYS and before.get(key) != after.get(key):
+            if (section, key) not in free and before.get(key) != after.get(key):
                 found.append(f"{section}.{key} was {before.get(key)!r}, is {after.get(key)!r}")
     return found
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is there entirely or as it was before."""
+    aside = path.with_name(f".{path.name}.writing")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
 
 
 def _environment(processes: Processes) -> dict[str, Any]:
@@ -81,12 +124,11 @@ def _environment(processes: Processes) -> dict[str, Any]:
             packages[name] = version(name)
         except PackageNotFoundError:
             packages[name] = "not installed"
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
-        "gpu": gpu,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "processes": processes.world,
         "packages": packages,
         "command": sys.argv[1:],

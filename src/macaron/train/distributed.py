@@ -1,11 +1,20 @@
-"""Several processes: who am I, and what do the others say. Started by ``torchrun -m macaron train ...``."""
+"""Several processes: who am I, what do the others say, how is the model shared out.
+
+Started by ``torchrun --nproc-per-node N -m macaron train ...``.
+"""
 
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
@@ -22,31 +31,35 @@ class Processes:
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """The sum over all processes, in place."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
-    def any(self, flag: bool, device: torch.device) -> bool:
-        """Whether any process says yes (a signal may reach only one of them)."""
-        if self.world == 1:
-            return flag
-        value = torch.tensor([float(flag)], device=device)
-        dist.all_reduce(value, op=dist.ReduceOp.MAX)
-        return bool(value.item())
+    def agree(self, stop: bool, seconds: float) -> tuple[bool, float]:
+        """Whether any process was asked to stop (a signal may reach only one), and the first one's clock.
 
-    def agree(self, value: float, device: torch.device) -> float:
-        """The first process's value (clocks differ)."""
+        The CPUs talk among themselves here; a GPU is not waited for.
+        """
         if self.world == 1:
-            return value
-        shared = torch.tensor([value], dtype=torch.float64, device=device)
-        dist.broadcast(shared, 0)
-        return float(shared.item())
+            return stop, seconds
+        values = torch.tensor([float(stop), seconds if self.first else 0.0], dtype=torch.float64)
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return bool(values[0]), float(values[1])
 
     def wait(self) -> None:
         """Until all are here."""
-        if self.world > 1:
-            dist.barrier()
+        self.agree(False, 0.0)
+
+    def turns(self, count: int) -> list[tuple[int, bool]]:
+        """Share out ``count`` pieces of work: for each turn of this process the piece, and whether it counts.
+
+        All processes take the same number of turns, because sharded models talk in each; whoever has nothing left
+        repeats the first piece, which then does not count.
+        """
+        rounds = -(-count // self.world)
+        mine = [turn * self.world + self.rank for turn in range(rounds)]
+        return [(i, True) if i < count else (0, False) for i in mine]
 
     def leave(self) -> None:
         """Give the group back."""
@@ -61,5 +74,53 @@ def join(device: str) -> Processes:
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device == "cuda":
         torch.cuda.set_device(local)
-    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
     return Processes(dist.get_rank(), dist.get_world_size(), local)
+
+
+def distribute(
+    module: nn.Module, parts: list[nn.Module], how: Literal["ddp", "fsdp"], processes: Processes, device: torch.device
+) -> nn.Module:
+    """Wrap a module for all processes; alone it stays as it is.
+
+    :param parts: the modules that FSDP gathers one at a time
+    """
+    if processes.world == 1:
+        return module
+    if how == "fsdp":
+        mesh = init_device_mesh(device.type, (processes.world,))
+        for part in parts:
+            fully_shard(part, mesh=mesh)
+        fully_shard(module, mesh=mesh)  # in place: the module becomes an FSDPModule
+        return module
+    return DistributedDataParallel(
+        module,
+        device_ids=[processes.local_rank] if device.type == "cuda" else None,
+        broadcast_buffers=False,  # there are none that differ
+        gradient_as_bucket_view=True,
+    )
+
+
+def local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[None]:
+    """A context for forward and backward: gradients stay in this process, or are summed over all."""
+    if isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(not local)
+    elif local and isinstance(module, DistributedDataParallel):
+        return module.no_sync()
+    return nullcontext()
+
+
+@contextmanager
+def gathered(module: nn.Module) -> Iterator[None]:
+    """A context in which a sharded module's parts may be called without going through the module itself.
+
+    Afterwards everything is sharded: what was gathered would not see a change of the shards.
+    """
+    if not isinstance(module, FSDPModule):
+        yield
+        return
+    module.unshard()
+    try:
+        yield
+    finally:
+        module.reshard()

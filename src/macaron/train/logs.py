@@ -1,13 +1,14 @@
 """What a run says and writes down: metrics.jsonl always, TensorBoard if asked, a progress display."""
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from macaron.errors import MacaronError
 
@@ -16,9 +17,12 @@ class RunLog:
     """The first process's log; the others' is silent.
 
     :param keep_until: when a run is resumed, lines about later updates are dropped: they will be written again
+    :param goes_on: a resumed run was not over; what was said about its end, which it had then, is dropped, too
     """
 
-    def __init__(self, run: Path, speaks: bool, tensorboard: bool, keep_until: int | None) -> None:
+    def __init__(
+        self, run: Path, speaks: bool, tensorboard: bool, keep_until: int | None = None, goes_on: bool = True
+    ) -> None:
         self.speaks = speaks
         self.console = Console(stderr=True, quiet=not speaks)
         self.display: Progress | None = None
@@ -27,8 +31,10 @@ class RunLog:
             return
         path = run / "metrics.jsonl"
         if keep_until is not None and path.exists():
-            lines = [line for line in path.read_text().splitlines() if _update_of(line) <= keep_until]
-            path.write_text("".join(f"{line}\n" for line in lines))
+            lines = [line for line in path.read_text().splitlines() if _stays(line, keep_until, goes_on)]
+            aside = path.with_name(f".{path.name}.writing")
+            aside.write_text("".join(f"{line}\n" for line in lines))
+            aside.replace(path)
         self.file = path.open("a", buffering=1)
         if tensorboard:
             try:
@@ -38,15 +44,15 @@ class RunLog:
                     "train.tensorboard needs the package tensorboard: pip install 'macaron-net[tensorboard]', "
                     "or set train.tensorboard=false"
                 ) from error
-            self.events = SummaryWriter(str(run / "tensorboard"))
+            purge = None if keep_until is None else keep_until + 1
+            self.events = SummaryWriter(str(run / "tensorboard"), purge_step=purge)
         if sys.stderr.isatty():
             self.display = Progress(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f}%"),
                 TimeElapsedColumn(),
-                TimeRemainingColumn(),
                 console=self.console,
             )
             self.bar = self.display.add_task("training", total=1.0)
@@ -66,13 +72,13 @@ class RunLog:
         if self.display is not None:
             self.display.update(self.bar, completed=share, description=line)
             if "valid_loss" in values:
-                self.console.print(line)
-        else:
-            self.console.print(line, soft_wrap=True, highlight=False)
+                self.say(line)
+        elif "final" not in values:
+            self.say(line)
 
     def say(self, text: str) -> None:
         """A line for the reader."""
-        self.console.print(text, soft_wrap=True, highlight=False)
+        self.console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def close(self) -> None:
         """Stop the display and close the files."""
@@ -88,14 +94,17 @@ class RunLog:
 
 
 def _plain(value: Any) -> Any:
-    return round(value, 6) if isinstance(value, float) else value
+    # JSON has no word for what is not finite.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _update_of(line: str) -> int:
+def _stays(line: str, keep_until: int, goes_on: bool) -> bool:
     try:
-        return int(json.loads(line)["update"])
-    except (json.JSONDecodeError, KeyError, ValueError):
-        return sys.maxsize  # half a line that a crash left
+        record = json.loads(line)
+        of_the_end = "final" in record or (goes_on and "end" in record)
+        return int(record["update"]) <= keep_until and not of_the_end
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+        return False  # half a line that a crash left
 
 
 _FORMATS = {
@@ -107,7 +116,8 @@ _FORMATS = {
     "time_left": "{} left",
     "valid_loss": "valid loss {:.4f}",
     "valid_nll": "valid nll {:.4f}",
-    "valid_bleu": "valid BLEU {:.2f}",
+    "valid_sacrebleu": "valid sacreBLEU {:.2f}",
+    "valid_tokenised_bleu": "valid tokenised BLEU {:.2f}",
 }
 
 

@@ -48,7 +48,11 @@ class Optimiser:
             # A short memory at first, or the mean would remember the random start for long.
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             with torch.no_grad():
-                torch._foreach_lerp_(list(self.mean.values()), list(self.named.values()), 1 - decay)
+                torch._foreach_lerp_(
+                    [local(mean) for mean in self.mean.values()],
+                    [local(parameter) for parameter in self.named.values()],
+                    1 - decay,
+                )
         return norm
 
     def tensors(self) -> dict[str, Tensor]:
@@ -68,6 +72,8 @@ class Optimiser:
         for name, parameter in self.named.items():
             if f"{name}|exp_avg" not in tensors:
                 raise MacaronError(f"the checkpoint has no optimiser state for {name!r}: it belongs to another model")
+            if self.mean and f"{name}|mean" not in tensors:
+                raise MacaronError(f"the checkpoint has no running mean of {name!r}: it was written without train.ema")
             state = self.adam.state[parameter]
             for moment in MOMENTS:
                 value = tensors[f"{name}|{moment}"]
@@ -77,7 +83,7 @@ class Optimiser:
                 else:
                     state[moment] = place(value, parameter)
             if self.mean:
-                self.mean[name] = place(tensors.get(f"{name}|mean", tensors[f"{name}|exp_avg"]), parameter)
+                self.mean[name] = place(tensors[f"{name}|mean"], parameter)
 
 
 def clean(name: str) -> str:
@@ -90,6 +96,11 @@ def whole(tensor: Tensor) -> Tensor:
     if isinstance(tensor, DTensor):
         tensor = tensor.full_tensor()
     return tensor.detach().cpu().clone()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This process's part of a tensor; all of it if it is not sharded."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The ``[train]`` section of a recipe."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +17,8 @@ class TrainSettings:
         batching: bucket (pairs of like length), pack (rows of several pairs, one fixed shape), auto (pack on a GPU)
         row_tokens: length of a packed row; longer pairs are left out
         max_length: pairs with a longer side are left out
-    Length of the run (at least one)
-        max_updates, max_epochs, max_minutes
+    Length of the run (at least one; a resumed run may be given a longer one unless its schedule ends with it)
+        max_updates, max_epochs, max_minutes (from the start of the command, compilation included)
     Optimiser
         learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
         schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at the
@@ -27,9 +28,9 @@ class TrainSettings:
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
         (0: off). The final model is the candidate with the lowest validation loss.
     Watching
-        log_every, validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: how many validation
-        sentences are translated at each validation (0: none); patience: stop after so many validations without gain
-        (0: never); keep: how many checkpoints stay on disk
+        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: how many
+        validation sentences are translated at each validation (0: none); patience: stop after so many validations
+        without gain (0: never); keep: how many checkpoints stay on disk, besides the best weights
     Machine
         device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
         distributed: ddp or fsdp (for models that do not fit one GPU); tensorboard: write event files
@@ -70,16 +71,41 @@ class TrainSettings:
 
     def __post_init__(self) -> None:
         for name in ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"):
-            if getattr(self, name) < 1:
-                raise MacaronError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in ("max_updates", "max_epochs", "max_minutes"):
+            self._require(name, getattr(self, name) is None or getattr(self, name) > 0, "above 0")
+        for name in ("learning_rate", "epsilon"):
+            self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
+        for name in (
+            *("warmup", "warmup_rate", "weight_decay", "clip_norm", "average"),
+            *("validate_every", "checkpoint_every", "bleu_sentences", "patience"),
+        ):
+            self._require(name, 0 <= getattr(self, name) < math.inf, "at least 0")
+        for name in ("label_smoothing", "ema", "final_rate"):
+            self._require(name, 0 <= getattr(self, name) < 1, "at least 0 and below 1")
+        self._require("betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two from 0 to 1")
+        self._require("seed", 0 <= self.seed < 1 << 31, "from 0 to 2147483647")
         if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
             raise MacaronError("give the run an end: train.max_updates, train.max_epochs or train.max_minutes")
-        if len(self.betas) != 2:
-            raise MacaronError(f"train.betas must be two numbers, not {list(self.betas)}")
-        for name in ("label_smoothing", "ema", "final_rate"):
-            if not 0 <= getattr(self, name) < 1:
-                raise MacaronError(f"train.{name} must be at least 0 and below 1, not {getattr(self, name)}")
         if self.average == 1:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
-        if self.learning_rate <= 0:
-            raise MacaronError(f"train.learning_rate must be positive, not {self.learning_rate}")
+
+    def _require(self, name: str, fine: bool, what: str) -> None:
+        if not fine:
+            value = getattr(self, name)
+            raise MacaronError(f"train.{name} must be {what}, not {list(value) if isinstance(value, tuple) else value}")
+
+    def wants_gpu(self, available: bool) -> bool:
+        """Whether to train on a GPU, where one is available or not."""
+        if self.device == "cuda" and not available:
+            raise MacaronError("train.device = cuda, but PyTorch sees no GPU here: take device = auto or cpu")
+        return self.device != "cpu" and available
+
+    def packs(self, on_gpu: bool) -> bool:
+        """Whether batches are packed rows."""
+        return self.batching == "pack" or (self.batching == "auto" and on_gpu)
+
+    @property
+    def ends_with_run(self) -> bool:
+        """Whether the schedule depends on where the run ends: another end would have meant another past."""
+        return self.schedule in ("linear", "cosine")

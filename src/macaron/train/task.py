@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from macaron.train.distributed import Processes
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -32,6 +34,9 @@ class Task(Protocol):
     def loss_names(self) -> tuple[str, ...]:
         """Names of the sums that ``module`` returns; the first is the objective."""
 
+    def identity(self) -> dict[str, Any]:
+        """What is trained on, as JSON-able values: a run goes on with the same only."""
+
     def plan(self, epoch: int) -> Sequence[Piece]:
         """All micro-batches of an epoch (from 1), the same whenever asked."""
 
@@ -41,11 +46,17 @@ class Task(Protocol):
     def compiled_parts(self) -> list[nn.Module]:
         """Modules worth compiling."""
 
-    def validate(self, device: torch.device, rank: int, world: int) -> tuple[Tensor, float]:
-        """Sums of the losses over this process's share of the validation data, and its number of targets."""
+    def sharded_parts(self) -> list[nn.Module]:
+        """Modules that FSDP gathers one at a time; they share no weights with others."""
+
+    def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
+        """Sums of the losses over this process's share of the validation data, and its number of targets.
+
+        All processes must call the module equally often (see `Processes.turns`).
+        """
 
     def score(self, device: torch.device) -> dict[str, float]:
-        """Slower measures of quality (BLEU); may be empty."""
+        """Slower measures of quality (BLEU) under names that say which they are; may be empty."""
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder with these weights (named as in ``module``)."""

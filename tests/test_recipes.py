@@ -1,0 +1,92 @@
+"""Every shipped recipe loads and names a model that exists; mistakes are named with what was meant."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from macaron.data.recipe import load_data_recipe
+from macaron.errors import MacaronError
+from macaron.models.configuration import TranslationConfig
+from macaron.settings import read_toml
+from macaron.tasks.recipe import load_recipe, recipe_from, write_toml
+from macaron.tasks.translation import model_config
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+
+
+def test_there_are_recipes():
+    assert RECIPES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_shipped_recipes(path: Path):
+    recipe, data = load_recipe(path, []), load_data_recipe(path)
+    assert recipe.data == data.out
+    assert isinstance(model_config(recipe, data.vocab_size), TranslationConfig)
+    # What a run stores is read back as the same.
+    stored = tomllib.loads(write_toml(recipe.to_data()))
+    assert recipe_from(stored, "stored") == recipe
+
+
+def test_overrides():
+    recipe = load_recipe(RECIPES[0], ["train.max_updates=7", "model.dropout=0.25", "model.preset=transformer-tiny"])
+    assert recipe.train.max_updates == 7
+    assert recipe.model.preset == "transformer-tiny"
+    assert recipe.model.changes["dropout"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("train.learning_rat=1", "unknown key 'train.learning_rat'; did you mean 'learning_rate'"),
+        ("model.dropuot=1", "unknown key 'model.dropuot'; did you mean 'dropout'"),
+        ("model.preset=macaron-smal", "did you mean 'macaron-small'"),
+        ("decode.beams=1", "unknown key 'decode.beams'; did you mean 'beam'"),
+        ("trian.seed=1", "unknown section 'trian'; did you mean 'train'"),
+        ("train=3", r"\[train\] must be a section"),
+        ("train.schedule=cosin", "schedule must be one of"),
+        ("train.batch_tokens=0", "train.batch_tokens must be at least 1, not 0"),
+        ("train.betas=[0.9]", "train.betas must be two"),
+        ("train.seed=-1", "train.seed must be from 0"),
+        ("train.max_minutes=0", "train.max_minutes must be above 0"),
+        ("train.learning_rate=nan", "train.learning_rate must be above 0"),
+        ("train.ema=1.0", "train.ema must be at least 0 and below 1"),
+        ("decode.beam=0", "decode.beam"),
+        ("data.out=3", "missing key 'data.out'"),
+    ],
+)
+def test_mistakes(assignment: str, message: str):
+    path = next(path for path in RECIPES if path.stem == "your-own")
+    with pytest.raises(MacaronError, match=message) as caught:
+        load_recipe(path, [assignment])
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 30, "num_attention_heads": 4}, "not a multiple of num_attention_heads"),
+        ({"hidden_size": "wide"}, "hidden_size"),
+        ({"vocab_size": 10}, "less than the data's 100"),
+        ({"scheme": "strang-gfh"}, "strang-gfh"),
+        ({"preset": "bert-tiny"}, "is a text encoder"),
+    ],
+)
+def test_models_that_cannot_be(changes: dict[str, object], message: str):
+    data = {"data": {"out": "x"}, "model": {"preset": "macaron-tiny", **changes}, "train": {"max_updates": 1}}
+    with pytest.raises(MacaronError, match=message):
+        model_config(recipe_from(data, "r.toml"), 100)
+
+
+def test_a_scheme_as_data_survives_the_run_folder(tmp_path: Path):
+    scheme = {"name": "mine", "branches": [{"weight": 1.0, "steps": [["G", 0.25], ["F", 1.0], ["G", 0.75]]}]}
+    data = {
+        "data": {"out": 'odd "name"\t\\x'},
+        "model": {"preset": "macaron-tiny", "scheme": scheme, "prologue": [["G", 0.5]]},
+        "train": {"max_updates": 1, "epsilon": 1e-9},
+        "decode": {},
+    }
+    recipe = recipe_from(data, "r.toml")
+    (tmp_path / "recipe.toml").write_text(write_toml(recipe.to_data()))
+    assert recipe_from(read_toml(tmp_path / "recipe.toml"), "stored") == recipe

@@ -1,0 +1,209 @@
+"""Stopped anywhere and resumed: the same bits as never stopped."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Everything that a run carries along: dropout, accumulation, running mean, averaging, best, patience, clipping, BLEU.
+ALL = [
+    *("--set", "train.ema=0.9", "--set", "train.average=3", "--set", "train.patience=20"),
+    *("--set", "train.clip_norm=1.0", "--set", "train.bleu_sentences=2", "--set", "model.dropout=0.2"),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(recipe: Path, server: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody stopped."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    server.run("train", recipe, "--out", run, *ALL)
+    return run
+
+
+def test_the_run_itself(whole: Path, metrics: Any):
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["update"] == 31
+    assert set(summary["candidates"]) <= {"last", "best", "average of 3", "running mean"}
+    assert {"last", "average of 3", "running mean"} <= set(summary["candidates"])
+    assert summary["final_model"] == min(summary["candidates"], key=summary["candidates"].get)
+    # Checkpoints at 8, 16, 24 and at the end; three are averaged. The epoch ends in between.
+    kept = sorted(path.name for path in (whole / "checkpoints").iterdir() if path.name.startswith("update"))
+    assert kept == ["update-00000016", "update-00000024", "update-00000031"]
+    state = json.loads((whole / "checkpoints" / kept[-1] / "state.json").read_text())
+    assert state["progress"]["epoch"] > 1
+    assert state["progress"]["batch"] > 0
+    records = metrics(whole)
+    assert [r["update"] for r in records if "valid_loss" in r] == [10, 20, 30, 31]
+    assert all("valid_sacrebleu" in r for r in records if "valid_loss" in r)
+    assert {"epoch", "loss", "nll", "learning_rate", "gradient_norm"} <= set(records[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_by_a_signal(number: int, recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    command = server.start("train", recipe, "--out", run, *ALL)
+    command.until(run / "metrics.jsonl", 2)
+    command.send(number)
+    command.send(number)  # as torchrun and timeout do
+    assert command.wait() == 130
+    assert "go on with --resume" in command.text
+    assert not (run / "model").exists()
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    same_run(whole, run)
+
+
+def test_killed_at_random_moments(recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path):
+    """Whatever the moment, and however often: writing a checkpoint, validating, finishing."""
+    run, generator = tmp_path / "run", random.Random(3)
+    for attempt in range(12):
+        command = server.start("train", recipe, "--out", run, *ALL, "--resume")
+        time.sleep(generator.uniform(0.1, 0.5))
+        command.send(signal.SIGKILL)
+        assert command.wait() in (0, -signal.SIGKILL), (attempt, command.text)
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    same_run(whole, run)
+    assert not list(run.rglob(".*"))
+
+
+CRASHES = [
+    ("macaron.train.checkpoint._sync", 2),  # a checkpoint is half written
+    ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
+    ("macaron.train.loop.Trainer._validate", 2),
+    ("macaron.train.loop.candidates", 1),  # the end
+    ("macaron.tasks.translation.shutil.rmtree", 2),  # between writing the model and putting it in its place
+]
+
+
+@pytest.mark.parametrize(("place", "call"), CRASHES)
+def test_killed_at_the_worst_moments(
+    place: str, call: int, recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
+):
+    run = tmp_path / "run"
+    code = server.start("train", recipe, "--out", run, *ALL, kill_at=[place, call]).wait()
+    assert code == -signal.SIGKILL
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    same_run(whole, run)
+
+
+def test_a_finished_run_is_left_alone(recipe: Path, whole: Path, server: Any):
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in whole.rglob("*")}
+    assert "is finished" in server.run("train", recipe, "--out", whole, *ALL, "--resume")
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in whole.rglob("*")} == before
+
+
+def test_a_longer_run_is_as_if_it_had_been_longer_from_the_start(
+    recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
+):
+    run = tmp_path / "run"
+    for updates in (5, 19, 31):
+        server.run("train", recipe, "--out", run, *ALL, "--set", f"train.max_updates={updates}", "--resume")
+    same_run(whole, run)
+
+
+def test_a_schedule_that_ends_with_the_run_cannot_be_given_another_end(recipe: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    cosine = ("--set", "train.schedule=cosine", "--set", "train.max_updates=4")
+    server.run("train", recipe, "--out", run, *cosine)
+    text = server.run("train", recipe, "--out", run, "--set", "train.schedule=cosine", "--resume", code=1)
+    assert "train.max_updates was 4, is 31" in text
+    assert "cosine" in text
+
+
+def test_another_recipe_is_refused(recipe: Path, whole: Path, server: Any):
+    text = server.run(
+        "train",
+        recipe,
+        "--out",
+        whole,
+        *ALL,
+        "--resume",
+        "--set",
+        "train.learning_rate=0.1",
+        "--set",
+        "model.encoder_layers=2",
+        code=1,
+    )
+    assert "train.learning_rate was 0.003, is 0.1" in text
+    assert "model.encoder_layers was 1, is 2" in text
+
+
+def test_other_data_are_refused(recipe: Path, toy: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", "train.batching=pack", code=1)
+    assert "train.batching was 'auto'" in text
+    state = max((run / "checkpoints").glob("update-*")) / "state.json"
+    state.write_text(state.read_text().replace('"training data": "', '"training data": "0'))
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+    assert "trained on something else: training data was" in text
+    # The same data in another place are the same.
+    shutil.copytree(toy, tmp_path / "moved")
+    state.write_text(state.read_text().replace('"training data": "0', '"training data": "'))
+    server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", f"data.out={tmp_path / 'moved'}")
+
+
+def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(
+    recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
+):
+    text = server.run("train", recipe, "--out", whole, *ALL, code=1)
+    assert "is not empty: go on with --resume, or give another --out" in text
+    run = tmp_path / "run"
+    leftover = run / "checkpoints" / ".update-00000008.writing"
+    leftover.mkdir(parents=True)
+    (leftover / "weights.safetensors").write_bytes(b"half")
+    (run / "metrics.jsonl").write_text('{"update": 7, "loss": 1.0}\n{"upda')
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    assert not leftover.exists()
+    same_run(whole, run)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda folder: os.truncate(folder / "weights.safetensors", 1000), "not a whole checkpoint"),
+        (lambda folder: os.truncate(folder / "optimiser.safetensors", 5), "not a whole checkpoint"),
+        (lambda folder: (folder / "optimiser.safetensors").unlink(), "not a whole checkpoint"),
+        (lambda folder: (folder / "state.json").write_text("{"), "not a whole checkpoint"),
+        (lambda folder: (folder / "state.json").write_text("[]"), "not a whole checkpoint"),
+        (lambda folder: (folder / "state.json").write_text('{"format": 99}'), "format 99"),
+    ],
+)
+def test_a_damaged_checkpoint(damage: Any, words: str, recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    last = run / "checkpoints" / "update-00000031"
+    damage(last)
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+    assert f"{last}: " in text
+    assert words in text
+    assert "Traceback" not in text
+    assert "Remove this folder" in text or "another --out" in text
+
+
+def test_the_remedy_for_a_damaged_checkpoint_works(
+    recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
+):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints" / "update-00000031")
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    # The oldest checkpoint that the average needs is still there: the run that went on ends in the same bits.
+    same_run(whole, run)
+
+
+def test_a_foreign_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "recipe.toml").unlink()
+    (run / "summary.json").unlink()
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", "model.hidden_size=16", code=1)
+    assert "update-00000031: another model's" in text
