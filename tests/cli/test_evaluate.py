@@ -108,8 +108,10 @@ def test_moses_tokens_and_words_for_people(moses: tuple[Path, Path], tmp_path: P
     lines = evaluate(model, *arguments).stdout.splitlines()
     assert lines[0] == f"{model} on {data} (test): 15 sentences"
     assert lines[1] == "beam 1, length penalty 1.0"
-    assert len(lines) == 3  # sacreBLEU and chrF are not defined on tokens
+    assert len(lines) == 4  # sacreBLEU and chrF are not defined on tokens
     assert lines[2].startswith("tokenised BLEU")
+    assert lines[2].endswith("tokenised BLEU (cased, moses tokens as given, compound-split yes)")
+    assert lines[3] == "in brackets: 95% bootstrap intervals, 1000 resamples"
     assert len(output.read_text().split("\n")) == 16
 
 
@@ -128,7 +130,7 @@ def test_refusals(raw: tuple[Path, Path], moses: tuple[Path, Path], tmp_path: Pa
         (["--source", short], UsageError, "give either"),
         (["--data", data, "--split", "train"], UsageError, "--split is valid or test, not 'train'"),
         (["--data", data, "--output", tmp_path / "no" / "x"], UsageError, "there is no folder"),
-        (["--data", other], MacaronError, "prepared with another tokenizer"),
+        (["--data", other], MacaronError, "is Moses tokens, which this model does not read"),
         (["--data", tmp_path], MacaronError, "prepared.json: no such file"),
         (["--source", short, "--reference", data / "test.en"], MacaronError, "1 lines, .* 15: they are not aligned"),
     ):

@@ -83,7 +83,7 @@ def test_compounds_are_split_as_by_the_customary_command(line: str, expected: st
 
 def test_the_definition_names_every_choice() -> None:
     bleu = tokenised_bleu(["a b c d"], ["a b c d"], lower=True, compound_split=True)
-    assert bleu.definition == "tokenised BLEU (case-insensitive, moses tokens, compound-split yes)"
+    assert bleu.definition == "tokenised BLEU (case-insensitive, tokens as given, compound-split yes)"
     assert str(bleu).startswith(bleu.definition + " = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000")
     assert json.loads(json.dumps(bleu.to_dict()))["hypothesis_length"] == 4
 

@@ -1,8 +1,10 @@
 """Translating a whole test set: order, empty sentences, batches."""
 
+import pytest
 import torch
 
 from macaron.decode.settings import SearchSettings
+from macaron.evaluate import paper_bleu, tokenised_bleu
 from macaron.evaluate.model import translate_all
 from macaron.models import TranslationModel, preset
 from macaron.text import MacaronTokenizer
@@ -27,3 +29,21 @@ def test_order_batches_and_empty_sources():
     assert [translate_all(model, tokenizer, [source], settings, 50)[0] for source in sources] == together
     assert translate_all(model, tokenizer, [], settings, 50) == []
     assert not any("\n" in line or "\r" in line for line in together)
+
+
+def test_a_perfect_model_of_moses_tokens_scores_100():
+    """Its own tokens are scored: detokenising lower-cased text and tokenising it again would lose full stops."""
+    references = [
+        "I was born in 1990. We moved to the U.S. in May.",
+        "It's 5 p.m.",
+        "Mr. Smith's dog - a poodle - barks!",
+    ]
+    tokenizer = MacaronTokenizer.train(
+        [], 240, target_lines=references * 3, pipeline="moses", source_lang="de", target_lang="en", normalize=False
+    )
+    ids = tokenizer.encode_lines(references, side="target")
+    made = tokenizer.decode_lines(ids, state="moses")
+    wanted = [tokenizer.text_pipeline.encode(line, "target") for line in references]
+    assert tokenised_bleu(made, wanted, lower=True).score == pytest.approx(100)
+    plain = tokenizer.decode_lines(ids)
+    assert paper_bleu(plain, references, "en", lower=True, compound_split=False).score < 100

@@ -69,4 +69,4 @@ def test_an_evaluation_is_json_with_definitions_and_intervals() -> None:
     for entry in data["scores"]:
         assert entry["definition"]
         assert 0 <= entry["interval"]["low"] <= entry["interval"]["high"] <= 100 + 1e-9
-    assert len(str(result).splitlines()) == 3
+    assert len(str(result).splitlines()) == 4

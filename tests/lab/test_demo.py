@@ -81,4 +81,5 @@ def test_the_demo_as_users_run_it_meets_its_bar(tmp_path: Path):
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    assert "dog" in answer.stdout
+    assert "boy" in answer.stdout
+    assert "door" in answer.stdout

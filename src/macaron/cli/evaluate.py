@@ -17,10 +17,13 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option("--reference", help="Its translation.")] = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the model's own.")] = None,
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the model's own.")] = None,
-    cased: Annotated[bool, typer.Option("--cased", help="Tokenised BLEU with case (WMT14).")] = False,
+    lower: Annotated[
+        bool | None, typer.Option("--lower/--cased", help="Case in tokenised BLEU (default: as the recipe said).")
+    ] = None,
     compound_split: Annotated[
-        bool, typer.Option("--compound-split", help="Tokenised BLEU with hyphens split (WMT14 English-German).")
-    ] = False,
+        bool | None,
+        typer.Option("--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (likewise)."),
+    ] = None,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
@@ -41,7 +44,7 @@ def evaluate(
     translator = Translator(model, device=device, dtype=dtype)
     given: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options |= {"lower": not cased, "compound_split": compound_split}
+    options |= {"lower": lower, "compound_split": compound_split}
     if data is not None:
         prepared = PreparedData.open(data)
         what = f"{data} ({split})"

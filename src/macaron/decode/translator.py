@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +14,7 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
+from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer, verify
 
 #: Source tokens in a batch, padding included.
@@ -80,6 +82,7 @@ class Translator:
         long_lines: LongLines = "split",
         max_source_length: int | None = None,
         first_line: int = 1,
+        state: State = "raw",
     ) -> list[list[Hypothesis]]:
         """The best translations of each line with their scores, best first.
 
@@ -93,6 +96,7 @@ class Translator:
             (sentences if possible) and joins the translations, ``truncate`` cuts, ``refuse`` is an error
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
+        :param state: ``moses`` if the lines are Moses tokens already; the translations are then, too
         """
         if isinstance(lines, str):
             raise MacaronError("give a list of lines: translate(['Guten Morgen!']), not one string")
@@ -112,18 +116,19 @@ class Translator:
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
         # Each line is a number of parts, mostly one, and the parts of all lines are translated together.
-        parts = self._parts(lines, longest, long_lines, first_line)
+        parts = self._parts(lines, longest, long_lines, first_line, state)
         keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
         sources = [source for of_line in parts for source in of_line]
-        found = iter(self._translate(sources, keys, settings, batch_tokens or self.batch_tokens))
+        found = iter(self._translate(sources, keys, settings, batch_tokens or self.batch_tokens, state))
         return [_join([next(found) for _ in of_line], settings, nbest) for of_line in parts]
 
     def _parts(
-        self, lines: Sequence[str], longest: int, long_lines: LongLines, first_line: int
+        self, lines: Sequence[str], longest: int, long_lines: LongLines, first_line: int, state: State
     ) -> list[list[list[int]]]:
         """The token ids of each line's parts; an empty line has none."""
         parts: list[list[list[int]]] = []
-        encoded = self.tokenizer.encode_lines(list(lines))
+        encode = partial(self.tokenizer.encode_lines, state=state)
+        encoded = encode(list(lines))
         for number, (line, ids) in enumerate(zip(lines, encoded, strict=True), start=first_line):
             if not line.strip() or len(ids) <= _END:
                 parts.append([])
@@ -136,11 +141,8 @@ class Translator:
                 )
             else:
                 cut = pieces if long_lines == "split" else longest_start
-                parts.append(self.tokenizer.encode_lines(cut(line.strip(), lambda text: self._fits(text, longest))))
+                parts.append(encode(cut(line.strip(), lambda text: len(encode([text])[0]) <= longest + _END)))
         return parts
-
-    def _fits(self, text: str, longest: int) -> bool:
-        return len(self.tokenizer.encode_lines([text])[0]) <= longest + _END
 
     def _translate(
         self,
@@ -148,6 +150,7 @@ class Translator:
         keys: Sequence[tuple[int, int]],
         settings: SearchSettings,
         batch_tokens: int,
+        state: State,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
         for batch in batches([len(source) for source in sources], batch_tokens):
@@ -160,7 +163,8 @@ class Translator:
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
-            decoded = iter(self.tokenizer.decode_lines([each.tokens for best in results for each in best]))
+            ids = [each.tokens for best in results for each in best]
+            decoded = iter(self.tokenizer.decode_lines(ids, state=state))
             for i, best in zip(batch, results, strict=True):
                 found[i] = [replace(each, text=next(decoded)) for each in best]
         return found

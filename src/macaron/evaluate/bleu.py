@@ -63,7 +63,7 @@ def tokenised_bleu(
     *,
     lower: bool,
     compound_split: bool = False,
-    tokens: str = "moses",
+    tokens: str = "tokens as given",
     unknown: str | None = None,
     count_empty_lines: bool = False,
 ) -> Bleu:
@@ -87,7 +87,7 @@ def tokenised_bleu(
         unknown=unknown.lower() if unknown is not None and lower else unknown,
         count_empty_lines=count_empty_lines,
         definition=(
-            f"tokenised BLEU ({'case-insensitive' if lower else 'cased'}, {tokens} tokens, "
+            f"tokenised BLEU ({'case-insensitive' if lower else 'cased'}, {tokens}, "
             f"compound-split {'yes' if compound_split else 'no'}{habits})"
         ),
     )

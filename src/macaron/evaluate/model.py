@@ -1,6 +1,6 @@
 """Translate a test set with a model, and score it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,12 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator, batches
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import Evaluation, evaluate_text, evaluate_tokens
+from macaron.evaluate.bleu import tokenised_bleu
+from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu, sacre_bleu
+from macaron.evaluate.statistics import Score
 from macaron.models.translation import TranslationModel
 from macaron.text.files import read_lines
+from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
 
 
@@ -29,62 +32,69 @@ class ScoredTranslations:
         return {"search": {**search, "max_length": self.settings.max_length}, **self.evaluation.to_dict()}
 
 
-def evaluate_split(
-    translator: Translator,
-    data: PreparedData,
-    split: Split,
-    *,
-    lower: bool = True,
-    compound_split: bool = False,
-    batch_tokens: int | None = None,
-    **search: Any,
-) -> ScoredTranslations:
-    """Score a model on a split of a prepared folder.
-
-    Where the split's text is plain, translations are plain text and all scores are given; where it was given as Moses
-    tokens, so are the translations, and the paper's BLEU is the only score that is defined.
-    """
-    if data.tokenizer_fingerprint != translator.tokenizer.fingerprint():
-        raise MacaronError(
-            f"{data.folder} was prepared with another tokenizer than this model's: score the model on plain text "
-            "instead, with --source and --reference"
-        )
-    settings = SearchSettings(**{**translator.defaults, **search})
+def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> ScoredTranslations:
+    """Score a model on a split of a prepared folder; the options are those of `evaluate_lines`."""
     state = data.text_state(split)
-    store = data.pairs(split).source
-    sources = [store[i].tolist() for i in range(len(store))]
-    translations = translate_all(
-        translator.model, translator.tokenizer, sources, settings, batch_tokens or translator.batch_tokens, state
-    )
-    references = data.text(split, data.target_lang)
-    evaluation = (
-        evaluate_tokens(translations, references, lower=lower, compound_split=compound_split)
-        if state == "moses"
-        else evaluate_text(translations, references, data.target_lang, lower=lower, compound_split=compound_split)
-    )
-    return ScoredTranslations(translations, evaluation, settings)
+    if state == "moses" and translator.tokenizer.text_pipeline.name != "moses":
+        raise MacaronError(
+            f"the text of {data.folder} ({split}) is Moses tokens, which this model does not read: score it on plain "
+            "text, with --source and --reference"
+        )
+    lines, references = data.text(split, data.source_lang), data.text(split, data.target_lang)
+    return evaluate_lines(translator, lines, references, data.target_lang, state=state, **options)
 
 
 def evaluate_files(
-    translator: Translator,
-    source: Path,
-    reference: Path,
-    language: str,
-    *,
-    lower: bool = True,
-    compound_split: bool = False,
-    **search: Any,
+    translator: Translator, source: Path, reference: Path, language: str, **options: Any
 ) -> ScoredTranslations:
-    """Score a model on two plain-text files."""
+    """Score a model on two plain-text files; the options are those of `evaluate_lines`."""
     lines, references = list(read_lines(source)), list(read_lines(reference))
     if len(lines) != len(references):
         raise MacaronError(f"{source} has {len(lines)} lines, {reference} has {len(references)}: they are not aligned")
     if not lines:
         raise MacaronError(f"{source} is empty")
-    translations = [_one_line(line) for line in translator.translate(lines, **search)]
-    evaluation = evaluate_text(translations, references, language, lower=lower, compound_split=compound_split)
-    search.pop("batch_tokens", None)
-    return ScoredTranslations(translations, evaluation, SearchSettings(**{**translator.defaults, **search}))
+    return evaluate_lines(translator, lines, references, language, **options)
+
+
+def evaluate_lines(
+    translator: Translator,
+    lines: list[str],
+    references: list[str],
+    language: str,
+    *,
+    state: State = "raw",
+    lower: bool | None = None,
+    compound_split: bool | None = None,
+    **search: Any,
+) -> ScoredTranslations:
+    """Translate lines as `macaron translate` does, and score them.
+
+    sacreBLEU and chrF are scores of plain text. The paper's BLEU is one of Moses tokens: a model that works on such
+    tokens is scored on those it made, since detokenising and tokenising again would change them; for any other model
+    both sides are tokenised here. Where the text is given as tokens (``state = "moses"``) it is the only score.
+
+    :param lower: for the paper's BLEU; by default, like ``compound_split``, as the model's recipe said
+    :param search: options of `Translator.translate_nbest`
+    """
+    said = translator.model.config.evaluation or {}
+    lower = said.get("lower", True) if lower is None else lower
+    compound_split = said.get("compound_split", False) if compound_split is None else compound_split
+    found = [best[0] for best in translator.translate_nbest(lines, nbest=1, state=state, **search)]
+    translations = [_one_line(each.text) for each in found]
+    pipeline = translator.tokenizer.text_pipeline
+    if pipeline.name == "moses":
+        made = translator.tokenizer.decode_lines([each.tokens for each in found], state="moses")
+        wanted = [pipeline.encode(line, "target", state) for line in references]
+        kind = "moses tokens as given" if state == "moses" else "the model's moses tokens"
+        paper = tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
+    else:
+        paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
+    scores: tuple[Score, ...] = (paper,)
+    if state == "raw":
+        scores = (sacre_bleu(translations, references), chrf(translations, references), paper)
+    known = {field.name for field in fields(SearchSettings)}
+    settings = {**translator.defaults, **{key: value for key, value in search.items() if key in known}}
+    return ScoredTranslations(translations, evaluation_of(len(lines), scores), SearchSettings(**settings))
 
 
 def translate_all(

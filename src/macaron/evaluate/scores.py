@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import sacrebleu
 
-from macaron.errors import MacaronError
 from macaron.evaluate.bleu import Bleu, corpus_bleu, tokenised_bleu
 from macaron.evaluate.significance import RESAMPLES, SEED, Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score, chrf_statistics, require_parallel
+from macaron.text.pipeline import Moses
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Bleu:
@@ -63,23 +62,13 @@ def paper_bleu(
         [moses_tokens(line, language) for line in references],
         lower=lower,
         compound_split=compound_split,
-        tokens="moses",
+        tokens="moses tokens of normalised text",
     )
 
 
 def moses_tokens(line: str, language: str) -> str:
     """Normalised punctuation, Moses tokens separated by spaces, special characters escaped (its default)."""
-    normaliser, tokeniser = _moses(language)
-    return str(tokeniser.tokenize(normaliser.normalize(line), return_str=True))
-
-
-@lru_cache(maxsize=8)
-def _moses(language: str) -> tuple[Any, Any]:
-    try:
-        import sacremoses
-    except ImportError as error:
-        raise MacaronError("tokenising as Moses does needs the package sacremoses: pip install sacremoses") from error
-    return sacremoses.MosesPunctNormalizer(lang=language), sacremoses.MosesTokenizer(lang=language)
+    return Moses(language, language, lower=False).encode(line)
 
 
 @dataclass(frozen=True)
@@ -105,7 +94,8 @@ class Evaluation:
             f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
             for score, interval in zip(self.scores, self.intervals, strict=True)
         )
-        return "\n".join(lines)
+        first = self.intervals[0]
+        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
 
 
 def evaluate_text(
@@ -125,17 +115,6 @@ def evaluate_text(
         paper_bleu(hypotheses, references, language, lower=lower, compound_split=compound_split),
     )
     return evaluation_of(len(hypotheses), scores, resamples=resamples, seed=seed)
-
-
-def evaluate_tokens(
-    hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = True, compound_split: bool = False
-) -> Evaluation:
-    """The score of translations that, like their references, are Moses tokens already: the paper's BLEU alone.
-
-    sacreBLEU and chrF are defined on plain text, which such references are not.
-    """
-    score = tokenised_bleu(hypotheses, references, lower=lower, compound_split=compound_split, tokens="moses")
-    return evaluation_of(len(hypotheses), (score,))
 
 
 def evaluation_of(

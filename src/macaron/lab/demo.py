@@ -2,6 +2,7 @@
 
 import json
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,11 @@ from macaron.data.grammar import WordByWord, demo_corpus
 from macaron.data.prepare import prepare
 from macaron.data.recipe import load_data_recipe
 from macaron.decode import Translator
+from macaron.errors import MacaronError
 from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.lab.curves import plot_curves
-from macaron.tasks.recipe import load_recipe
+from macaron.settings import read_toml
+from macaron.tasks.recipe import load_recipe, write_toml
 from macaron.tasks.run import run as train_run
 from macaron.text.files import read_lines
 
@@ -22,6 +25,7 @@ SETS = {
     "test": "held-out sentences",
     "novel": "words and constructions never seen together",
 }
+EXAMPLE = "Wir wissen, dass der Junge die Tür zumacht."
 CORPUS_FILES = [f"{split}.{lang}" for split in ("train", "valid", "test", "novel") for lang in ("de", "en")]
 
 
@@ -36,9 +40,14 @@ class Demo:
     def run(self) -> dict[str, Any]:
         """Do all of it, reusing what an earlier demo has finished."""
         started = time.monotonic()
+        load_recipe(self.recipe, [])  # a mistake in it shows before anything is made
         corpus = self._corpus()
         self._prepare()
-        runs = {name: self._train(name, preset) for name, preset in TWINS.items()}
+        runs: dict[str, Path] = {}
+        for name, preset in TWINS.items():
+            # The clock may end the first run early; the second then makes as many updates, or they would be no twins.
+            made = [_summary(run)["update"] for run in runs.values()]
+            runs[name] = self._train(name, preset, [f"train.max_updates={made[0]}"] if made else [])
         report = self._score(corpus, runs)
         figure = self.runs / "demo-curves.png"
         plot_curves(runs, figure, "The demo's twins")
@@ -63,16 +72,20 @@ class Demo:
         done = f"reusing {data.folder}" if outcome.reason is None else f"{data.vocab_size:,} subwords, in {data.folder}"
         self.say(f"2. Prepare: {done}")
 
-    def _train(self, name: str, preset: str) -> Path:
+    def _train(self, name: str, preset: str, more: list[str]) -> Path:
         out = self.runs / f"demo-{name.lower()}"
         number = list(TWINS).index(name) + 3
+        recipe = load_recipe(self.recipe, [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}", *more])
+        if (out / "recipe.toml").is_file() and read_toml(out / "recipe.toml") != tomllib.loads(
+            write_toml(recipe.to_data())
+        ):
+            raise MacaronError(f"{out} was made with another recipe: remove it (and its twin), or give another --runs")
         if (out / "summary.json").is_file() and (out / "model" / "config.json").is_file():
             self.say(f"{number}. {name}: reusing {out} (remove it to train again)")
             return out
         resume = out.exists()
         self.say(f"{number}. {name} ({preset}): {'going on with' if resume else 'training'} {out}")
-        settings = [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}"]
-        train_run(load_recipe(self.recipe, settings), out, resume)
+        train_run(recipe, out, resume)
         return out
 
     def _score(self, corpus: dict[str, list[str]], runs: dict[str, Path]) -> dict[str, Any]:
@@ -80,8 +93,12 @@ class Demo:
         baseline = WordByWord.learn(zip(corpus["train.de"], corpus["train.en"], strict=True))
         translators = {name: Translator(path) for name, path in runs.items()}
         sizes = {name: each.model.num_parameters() for name, each in translators.items()}
-        self.say("   " + ", ".join(f"{name}: {size:,} parameters" for name, size in sizes.items()))
-        report: dict[str, Any] = {"parameters": sizes, "sets": {}}
+        updates = {name: _summary(path)["update"] for name, path in runs.items()}
+        for name, size in sizes.items():
+            self.say(f"   {name}: {size:,} parameters, {updates[name]:,} updates")
+        if len(set(updates.values())) > 1:
+            self.say("   They made different numbers of updates (too slow a machine): no fair comparison of the two.")
+        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "sets": {}}
         for part, what in SETS.items():
             source, reference = corpus[f"{part}.de"], corpus[f"{part}.en"]
             outputs = {"word by word": [baseline.translate(line) for line in source]}
@@ -111,4 +128,9 @@ class Demo:
     def _close(self, figure: Path, macaron: Path) -> None:
         self.say(f"\nCurves: {figure}    Numbers: {self.runs / 'demo-report.json'}")
         self.say("Translate a sentence of your own with what was trained:")
-        self.say(f'  echo "Der Hund schläft im Garten." | .venv/bin/macaron translate {macaron}')
+        self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {macaron}')
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    return found

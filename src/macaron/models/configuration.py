@@ -110,6 +110,7 @@ class TranslationConfig(_LayerFields, PreTrainedConfig):
     :param epilogue: sub-steps after its last
     :param initializer: xavier or kaiming, both as in the authors' code
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
+    :param evaluation: how the paper's BLEU of this model is defined: ``{"lower": ..., "compound_split": ...}``
     """
 
     model_type = "macaron-translation"
@@ -142,6 +143,7 @@ class TranslationConfig(_LayerFields, PreTrainedConfig):
     initializer: str = "xavier"
     max_position_embeddings: int = 1024
     tokenizer_fingerprint: str | None = None
+    evaluation: Any = None
     is_encoder_decoder: bool = True
     tie_word_embeddings: bool = True
     use_cache: bool = True

@@ -112,6 +112,7 @@ class TranslationTask:
         data = PreparedData.open(recipe.data)
         config = model_config(recipe, data.vocab_size)
         config.tokenizer_fingerprint = data.tokenizer_fingerprint
+        config.evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
         torch.manual_seed(recipe.train.seed)
         return cls(data, TranslationModel(config), recipe.train, recipe.decode)
 
