@@ -1,5 +1,6 @@
 """Every shipped recipe loads and names a model that exists; mistakes are named with what was meant."""
 
+import dataclasses
 import tomllib
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from macaron.data.recipe import load_data_recipe
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig
 from macaron.settings import read_toml
-from macaron.tasks.recipe import load_recipe, recipe_from, write_toml
+from macaron.tasks.recipe import DecodeSettings, load_recipe, recipe_from, write_toml
 from macaron.tasks.translation import model_config
+from macaron.train.settings import TrainSettings
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 
@@ -90,3 +92,17 @@ def test_a_scheme_as_data_survives_the_run_folder(tmp_path: Path):
     recipe = recipe_from(data, "r.toml")
     (tmp_path / "recipe.toml").write_text(write_toml(recipe.to_data()))
     assert recipe_from(read_toml(tmp_path / "recipe.toml"), "stored") == recipe
+
+
+def test_your_own_recipe_is_the_manual():
+    """It shows every key of [train] and [decode], at its default but for the four that say they differ."""
+    path = next(path for path in RECIPES if path.stem == "your-own")
+    shown = read_toml(path)
+    ends = {"max_updates", "max_epochs", "max_minutes"}
+    keys = {field.name for field in dataclasses.fields(TrainSettings)}
+    assert keys - set(shown["train"]) == ends - {"max_updates"}
+    made, default = load_recipe(path, []).train, TrainSettings(max_updates=1)
+    differ = {name for name in keys if getattr(made, name) != getattr(default, name)}
+    assert differ == {"max_updates", "learning_rate", "warmup", "validate_every"}
+    assert set(shown["decode"]) == {field.name for field in dataclasses.fields(DecodeSettings)}
+    assert load_recipe(path, []).decode == DecodeSettings()
