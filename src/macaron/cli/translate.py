@@ -15,7 +15,7 @@ _CHARACTERS = 4  # that make a token, about
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model folder, such as RUN/model.")],
+    model: Annotated[Path, typer.Argument(help="A model folder, or the folder of a run.")],
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
     ] = None,
@@ -47,7 +47,9 @@ def translate(
     seed: Annotated[int | None, typer.Option("--seed", help="For --sample: the same seed, the same output.")] = None,
     long_lines: Annotated[
         Literal["split", "refuse", "truncate"],
-        typer.Option("--long-lines", help="Lines of more tokens than --max-source-length: split and join, or not."),
+        typer.Option(
+            "--long-lines", help="Lines longer than --max-source-length: split them, refuse, or cut (truncate)."
+        ),
     ] = "split",
     max_source_length: Annotated[
         int | None,

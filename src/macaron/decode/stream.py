@@ -32,6 +32,8 @@ def windows(path: Path | None, size: int) -> Iterator[list[str]]:
         with path.open("rb", buffering=0) as file:  # a pipe or a device
             yield from _live_windows(file.fileno(), str(path), size)
     else:
+        if sys.stdin is None:
+            raise MacaronError("standard input is closed: give the text with --input FILE")
         yield from _live_windows(sys.stdin.fileno(), "standard input", size)
 
 
