@@ -213,6 +213,14 @@ def test_greedy_generation_is_the_argmax_of_the_model():
     assert torch.equal(generated, ids)
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_recognises_padding_without_a_mask(beams: int):
+    model = translation()
+    arguments = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
+    masked = model.generate(SOURCE, attention_mask=(SOURCE != PAD).long(), min_new_tokens=6, **arguments)
+    assert torch.equal(model.generate(SOURCE, min_new_tokens=6, **arguments), masked)
+
+
 def test_padding_does_not_matter():
     model = translation().double()
     labels = torch.tensor([[5, 6, EOS], [7, EOS, PAD], [8, 9, EOS]])

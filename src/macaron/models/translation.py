@@ -170,6 +170,16 @@ class TranslationModel(MacaronPreTrainedModel, GenerationMixin):
         shifted = torch.cat([first, labels[:, :-1]], dim=1)
         return shifted.masked_fill(shifted == IGNORED, self.pad)
 
+    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; without ``attention_mask`` the padding is recognised by its token, as in ``forward``.
+
+        On the way to the decoder the source tokens are dropped, so the mask has to be made before.
+        """
+        source = kwargs.get("input_ids") if inputs is None else inputs
+        if source is not None and kwargs.get("attention_mask") is None and not source.is_floating_point():
+            kwargs["attention_mask"] = (source != self.pad).long()
+        return super().generate(inputs, *args, **kwargs)
+
     def _prepare_cache_for_generation(
         self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> None:
