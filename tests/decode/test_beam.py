@@ -33,12 +33,12 @@ def test_late_stopping_waits_for_a_longer_hypothesis_that_could_still_win():
     state = beams(2, beam=1, stop="late")
     state.advance(scores(1, 8, {4: -0.5}), 0, False)
     state.advance(scores(1, 8, {EOS: -0.4, 5: -0.7}), 1, False)
-    assert state.results(FIRST)[0][0].score == pytest.approx(-0.45)
+    assert state.results(FIRST, 5)[0][0].score == pytest.approx(-0.45)
     assert not state.closed.item()  # -1.2 over three tokens would be better
     state.advance(scores(1, 8, {EOS: 0.0}), 2, True)
     assert state.closed.item()
-    assert state.results(FIRST)[0][0].tokens == (4, 5, EOS)
-    assert state.results(FIRST)[0][0].score == pytest.approx(-0.4)
+    assert state.results(FIRST, 5)[0][0].tokens == (4, 5, EOS)
+    assert state.results(FIRST, 5)[0][0].score == pytest.approx(-0.4)
 
 
 def test_an_end_counts_only_in_the_first_half_of_the_candidates():
@@ -47,10 +47,10 @@ def test_an_end_counts_only_in_the_first_half_of_the_candidates():
     assert state.totals.tolist() == [[-1.0, -1.1]]  # an end at once is not allowed, and takes nobody's place
     tokens, parents = state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -1.3}, {4: -9.0, EOS: -9.0}), 1, False)
     assert (tokens.tolist(), parents.tolist()) == ([[4, 5]], [[0, 0]])
-    assert state.results(FIRST) == [[]]
+    assert state.results(FIRST, 5) == [[]]
     state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -0.3}, {}), 2, False)
-    assert [each.tokens for each in state.results(FIRST)[0]] == [(4, 4, EOS)]
-    assert state.results(FIRST)[0][0].token_scores == pytest.approx([-1.0, -1.0, -0.3])
+    assert [each.tokens for each in state.results(FIRST, 5)[0]] == [(4, 4, EOS)]
+    assert state.results(FIRST, 5)[0][0].token_scores == pytest.approx([-1.0, -1.0, -0.3])
 
 
 def test_early_stopping_keeps_who_came_first():
@@ -59,7 +59,7 @@ def test_early_stopping_keeps_who_came_first():
     state.advance(scores(1, 8, {EOS: -5.0, 4: -6.0}), 1, False)
     assert state.closed.item()
     state.advance(scores(1, 8, {EOS: 0.0}), 2, False)  # a step that a GPU has taken before it was asked
-    assert [each.tokens for each in state.results(FIRST)[0]] == [(4, EOS)]
+    assert [each.tokens for each in state.results(FIRST, 5)[0]] == [(4, EOS)]
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])

@@ -137,14 +137,21 @@ class Server:
         asked = self.ask(arguments=[str(a) for a in arguments], output=str(output), **extra)
         return Command(asked["pid"], output, self)
 
-    def group(self, world: int, *arguments: object) -> list[Command]:
-        """Start a command in several processes, as torchrun does."""
+    def group(self, world: int, *arguments: object, last: dict[str, Any] | None = None) -> list[Command]:
+        """Start a command in several processes, as torchrun does.
+
+        :param last: what to ask for the last process besides, see server.py
+        """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         return [
-            self.start(*arguments, environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            self.start(
+                *arguments,
+                environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                **(last or {} if rank == world - 1 else {}),
+            )
             for rank in range(world)
         ]
 

@@ -84,10 +84,39 @@ def test_a_signal_to_one_stops_all(recipe: Path, alone: Path, server: Any, metri
     compare(alone, run, metrics)
 
 
+def end(speaker: Any, *others: Any) -> str:
+    """Do as torchrun: when one has failed, end the others. Returns what all have printed."""
+    assert speaker.wait() == 1
+    for command in others:
+        command.send(signal.SIGTERM)
+    assert [command.wait() for command in others] == [-signal.SIGTERM] * len(others)
+    text = "".join(command.text for command in (speaker, *others))
+    assert "Traceback" not in text
+    assert text.count("macaron: ") == 1, text
+    return text
+
+
 def test_too_few_micro_batches(recipe: Path, server: Any, tmp_path: Path):
-    text = server.run_group(2, "train", recipe, "--out", tmp_path / "run", "--set", "train.accumulate=1", code=1)
-    assert "2 processes cannot share 1 micro-batch(es) an update: set train.accumulate to 2 or a multiple" in text
+    """What all processes meet is said once, by the first."""
+    text = end(*server.group(2, "train", recipe, "--out", tmp_path / "run", "--set", "train.accumulate=1"))
+    assert "macaron: 2 processes cannot share 1 micro-batch(es) an update: set train.accumulate to 2 or" in text
     assert not (tmp_path / "run").exists()
+
+
+def test_what_one_process_meets_alone_it_says_itself(recipe: Path, server: Any, tmp_path: Path):
+    big = ("--set", "model.preset=macaron-big", "--set", "model.hidden_size=1024")
+    arguments = ("train", recipe, "--out", tmp_path / "run", *big)
+    first, second = server.group(2, *arguments, last={"limit": ["RLIMIT_AS", 300 << 20]})
+    assert "macaron: process 1: out of memory with train.batch_tokens = 256" in end(second, first)
+
+
+def test_a_process_that_vanishes(recipe: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    first, second = server.group(2, "train", recipe, "--out", run, "--set", "train.max_updates=100000")
+    first.until(run / "metrics.jsonl", 3)
+    second.send(signal.SIGKILL)
+    assert second.wait() == -signal.SIGKILL
+    assert "macaron: another process of this run has ended" in end(first)
 
 
 def test_turns_cover_everything_once_in_equal_numbers():
@@ -128,8 +157,19 @@ def test_torchrun(recipe: Path, alone: Path, metrics: Any, tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert "go on with --resume" in errors
+    assert errors.count("go on with --resume") == 1
     assert any((run / "checkpoints").glob("update-*"))
     done = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     compare(alone, run, metrics)
+
+
+@pytest.mark.slow
+def test_torchrun_says_what_is_wrong_once(tmp_path: Path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    command += ["-m", "macaron", "train", "nowhere.toml", "--out", str(tmp_path / "run")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stderr.count("macaron: no recipe nowhere.toml") == 1
+    assert "macaron: process" not in done.stderr

@@ -56,6 +56,12 @@ def test_stopped_by_a_signal(number: int, recipe: Path, whole: Path, server: Any
     assert not (run / "model").exists()
     server.run("train", recipe, "--out", run, *ALL, "--resume")
     same_run(whole, run)
+    # What the first start ran on is still there.
+    first, second = json.loads((run / "environment.json").read_text())
+    assert (first["update"], "--resume" in first["command"]) == (0, False)
+    assert 0 < second["update"] < 31
+    assert "--resume" in second["command"]
+    assert first["packages"] == second["packages"]
 
 
 def test_killed_at_random_moments(recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path):

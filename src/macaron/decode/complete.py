@@ -43,22 +43,23 @@ class Complete:
         if first_come:
             key[:, :places].masked_fill_(self.scores > -math.inf, math.inf)
         keep = key.argsort(dim=1, descending=True, stable=True)[:, :places]
-        columns = zip(self._columns(), new._columns(), strict=True)
+        columns = zip(self.columns(), new.columns(), strict=True)
         return Complete(*(torch.cat(both, dim=1).gather(1, keep) for both in columns))
 
     def select(self, rows: Tensor) -> "Complete":
         """These sentences, in this order."""
-        return Complete(*(column.index_select(0, rows) for column in self._columns()))
+        return Complete(*(column.index_select(0, rows) for column in self.columns()))
 
-    def hypotheses(self, trail: Trail, rows: Tensor, end: int) -> list[list[Hypothesis]]:
-        """What is in the table for these sentences, best first."""
+    def hypotheses(self, trail: Trail, rows: Tensor, end: int, count: int) -> list[list[Hypothesis]]:
+        """What is in the table for these sentences, best first, at most ``count`` for each."""
         chosen = self.select(rows)
-        order = rounded(chosen.scores).argsort(dim=1, descending=True, stable=True)
-        best = Complete(*(column.gather(1, order) for column in chosen._columns()))
+        order = rounded(chosen.scores).argsort(dim=1, descending=True, stable=True)[:, :count]
+        best = Complete(*(column.gather(1, order) for column in chosen.columns()))
         path, sums = trail.follow(rows, best.slots, best.lengths)
         return hypotheses(path, sums, best.lengths, best.totals, best.scores, end)
 
-    def _columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Its four tensors, in the order of the fields."""
         return self.scores, self.totals, self.lengths, self.slots
 
 

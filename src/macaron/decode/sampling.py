@@ -62,11 +62,11 @@ class Chains:
         for name in ("limits", "totals", "lengths", "ended", "same", "uniform"):
             setattr(self, name, getattr(self, name).index_select(0, rows))
 
-    def results(self, rows: Tensor) -> list[list[Hypothesis]]:
-        """The samples of these sentences, best first."""
+    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
+        """The samples of these sentences, best first, at most so many for each."""
         totals, lengths = self.totals[rows], self.lengths[rows]
         scores = totals / (lengths + 1.0) ** self.settings.length_penalty
-        order = scores.argsort(dim=1, descending=True, stable=True)
+        order = scores.argsort(dim=1, descending=True, stable=True)[:, :count]
         scores, totals, lengths = (each.gather(1, order) for each in (scores, totals, lengths))
         path, sums = self.trail.follow(rows, order, lengths)
         return hypotheses(path, sums, lengths, totals, scores, self.special.end)

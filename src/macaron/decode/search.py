@@ -1,12 +1,14 @@
 """Beam search and sampling over token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from macaron.decode.beam import Beams
+from macaron.decode.captured import CapturedSteps
+from macaron.decode.fixed import FixedScorer
 from macaron.decode.sampling import Chains
 from macaron.decode.scorer import Scorer, SpecialTokens
 from macaron.decode.settings import Hypothesis, SearchSettings
@@ -15,8 +17,9 @@ from macaron.models.translation import TranslationModel
 
 #: Steps between two questions to the device whether sentences are complete. A GPU has to stop for an answer.
 _PATIENCE = {"cpu": 1, "cuda": 8}
-#: Complete sentences leave the batch when they are this part of it: leaving copies what stays.
-_LEAVE = {"cpu": 0.0, "cuda": 0.25}
+#: Complete sentences leave the batch when they are this part of it: leaving copies what stays, and on a GPU the step
+#: has to be recorded again.
+_LEAVE = {"cpu": 0.0, "cuda": 0.4}
 
 
 class State(Protocol):
@@ -32,8 +35,8 @@ class State(Protocol):
     def select(self, rows: Tensor) -> None:
         """Keep these sentences."""
 
-    def results(self, rows: Tensor) -> list[list[Hypothesis]]:
-        """What has been found for these sentences."""
+    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
+        """The best that have been found for these sentences, at most so many for each."""
 
 
 def translate_ids(
@@ -42,6 +45,8 @@ def translate_ids(
     settings: SearchSettings | None = None,
     *,
     keys: Sequence[Sequence[int]] | None = None,
+    nbest: int | None = None,
+    half: torch.dtype | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch of sentences, given and returned as token ids (`Hypothesis.text` is empty).
 
@@ -50,7 +55,9 @@ def translate_ids(
     :param sources: token ids of each sentence, with its end
     :param settings: by default those of the authors' code
     :param keys: numbers that identify each sentence, for sampling; by default its place in the batch
-    :returns: for each sentence its hypotheses, best first; ``beam`` of them unless there are not so many
+    :param nbest: hypotheses wanted for each sentence; by default as many as beams
+    :param half: on a GPU, precision of the decoder's matrix products if less than the model's
+    :returns: for each sentence its hypotheses, best first; ``nbest`` of them unless there are not so many
     """
     settings = settings or SearchSettings()
     if not sources:
@@ -60,7 +67,8 @@ def translate_ids(
     model.eval()
     try:
         with torch.inference_mode():
-            return _search(model, sources, settings, keys or [(number,) for number in range(len(sources))])
+            keys = keys or [(number,) for number in range(len(sources))]
+            return _search(model, sources, settings, keys, nbest or settings.beam, half)
     finally:
         model.train(was_training)
 
@@ -70,13 +78,21 @@ def _search(
     sources: Sequence[Sequence[int]],
     settings: SearchSettings,
     keys: Sequence[Sequence[int]],
+    nbest: int,
+    half: torch.dtype | None,
 ) -> list[list[Hypothesis]]:
     special = SpecialTokens.of(model)
     device = model.embedding.tokens.weight.device
     # Kept here as well as on the device: no step has to ask for them.
     limits = [settings.limit(len(source)) for source in sources]
-    scorer = Scorer(model, sources, settings.beam)
+    scorer: Scorer | FixedScorer
+    # Numbers for samples are made on the host: such steps cannot be recorded.
+    if device.type == "cuda" and settings.sampling is None:
+        scorer = FixedScorer(model, sources, settings.beam, half)
+    else:
+        scorer = Scorer(model, sources, settings.beam)
     state = _state(settings, special, torch.tensor(limits, device=device), keys, scorer.score_dtype)
+    steps = _steps(scorer, state)
     tokens = torch.full((len(sources), settings.beam), special.start, device=device)
     numbers = list(range(len(sources)))  # of the sentences that are still in the batch
     found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -84,15 +100,14 @@ def _search(
 
     for step in range(max(limits) + 1):
         at_limit = any(limits[number] == step for number in numbers)
-        tokens, parents = state.advance(scorer.step(tokens), step, at_limit)
-        scorer.reorder(parents)
+        tokens = steps(tokens, step, at_limit)
         if step < max(limits) and (step + 1) % patience:
             continue
         closed = state.closed.tolist()
         if sum(closed) == 0 or (not all(closed) and sum(closed) < leave * len(closed)):
             continue
         gone, stay = ([row for row, done in enumerate(closed) if done == which] for which in (True, False))
-        for row, best in zip(gone, state.results(torch.tensor(gone, device=device)), strict=True):
+        for row, best in zip(gone, state.results(torch.tensor(gone, device=device), nbest), strict=True):
             found[numbers[row]] = best
         if not stay:
             break
@@ -101,6 +116,19 @@ def _search(
         scorer.select(rows)
         tokens, numbers = tokens[rows], [numbers[row] for row in stay]
     return found
+
+
+def _steps(scorer: Scorer | FixedScorer, state: State) -> Callable[[Tensor, int, bool], Tensor]:
+    """What leads from the last tokens, (B, N), to the next ones."""
+    if isinstance(scorer, FixedScorer) and isinstance(state, Beams):
+        return CapturedSteps(scorer, state)
+
+    def step(tokens: Tensor, number: int, at_limit: bool) -> Tensor:
+        tokens, parents = state.advance(scorer.step(tokens), number, at_limit)
+        scorer.reorder(parents)
+        return tokens
+
+    return step
 
 
 def _state(

@@ -1,5 +1,7 @@
 """Where the hypotheses came from: tokens, parents and scores of every step, followed backwards at the end."""
 
+from operator import sub
+
 import torch
 from torch import Tensor
 
@@ -65,7 +67,7 @@ def hypotheses(
             if score == -torch.inf:
                 continue
             cumulative = [*partial[:length], total]
-            steps = [after - before for after, before in zip(cumulative, [0.0, *cumulative], strict=False)]
-            best.append(Hypothesis("", score, (*tokens[:length], end), tuple(steps)))
+            steps = tuple(map(sub, cumulative, [0.0, *cumulative]))
+            best.append(Hypothesis("", score, (*tokens[:length], end), steps))
         found.append(best)
     return found

@@ -12,14 +12,44 @@ from torch import Tensor, nn
 CHUNK = {"cpu": 1024, "cuda": 8192}  # rows of logits held at a time
 
 
+class ChunkLoss(nn.Module):
+    """The losses of a chunk and their slope, from its logits. A module, so that it can be compiled: written out, this
+    goes through the logits ten times, compiled twice.
+
+    :param ignored: the target that is none (padding)
+    """
+
+    def __init__(self, smoothing: float, ignored: int) -> None:
+        super().__init__()
+        self.smoothing, self.ignored = smoothing, ignored
+
+    def forward(
+        self, logits: Tensor, targets: Tensor, exact: torch.dtype, sloping: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits (N, V), which may be overwritten, and targets (N,) to the sums (2,) of smoothed loss and nll in the
+        precision ``exact``, and the slope of the first, (N, V), in that of the logits.
+        """
+        share, kind = self.smoothing, logits.dtype
+        real = targets != self.ignored
+        goal = targets.unsqueeze(-1)
+        logits = logits.to(exact)
+        normaliser = logits.logsumexp(-1)
+        nll = (normaliser - logits.gather(-1, goal).squeeze(-1)) * real
+        loss = (1 - share) * nll + share * (normaliser - logits.mean(-1)) * real
+        sums = torch.stack([loss.sum(), nll.sum()])
+        if not sloping:
+            return sums, None
+        # d loss / d logits = softmax - e / V - (1 - e) [target], written over the logits; the last is added by
+        # `_SmoothedCrossEntropy`, one number in a row.
+        slope = logits.sub_(normaliser.unsqueeze(-1)).exp_().sub_(share / logits.shape[-1]).mul_(real.unsqueeze(-1))
+        return sums, slope.to(kind)
+
+
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, smoothing: float, ignored: int, chunk: int
-    ) -> Tensor:
+    def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, losses: ChunkLoss, chunk: int) -> Tensor:
         """States (N, D), output embedding (V, D), targets (N,) to the sums (2,) of smoothed loss and nll."""
         need_states, need_weight = ctx.needs_input_grad[:2]
-        classes = weight.shape[0]
         # Under autocast the products run in its precision; sums, softmax and gradients of weights are in float32.
         if torch.is_autocast_enabled(states.device.type):
             kind = torch.get_autocast_dtype(states.device.type)
@@ -33,18 +63,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         with torch.autocast(states.device.type, enabled=False):
             for start in range(0, len(rows), chunk):
                 part, goal = rows[start : start + chunk], targets[start : start + chunk]
-                real = goal != ignored
-                logits = (part @ matrix.T).to(exact)
-                normaliser = logits.logsumexp(-1)
-                nll = (normaliser - logits.gather(-1, goal.unsqueeze(-1)).squeeze(-1)) * real
-                loss = (1 - smoothing) * nll + smoothing * (normaliser - logits.mean(-1)) * real
-                sums += torch.stack([loss.sum(), nll.sum()])
-                if d_states is None and d_weight is None:
+                found, slope = losses(part @ matrix.T, goal, exact, need_states or need_weight)
+                sums += found
+                if slope is None:
                     continue
-                # d loss / d logits = softmax - (1 - e) [target] - e / V, written over the logits.
-                slope = logits.sub_(normaliser.unsqueeze(-1)).exp_().sub_(smoothing / classes)
-                slope.scatter_add_(-1, goal.unsqueeze(-1), slope.new_full((len(goal), 1), smoothing - 1))
-                slope = slope.mul_(real.unsqueeze(-1)).to(rows.dtype)
+                target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
+                slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
                 if d_states is not None:
                     torch.mm(slope, matrix, out=d_states[start : start + chunk])
                 if d_weight is not None:
@@ -62,7 +86,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             d_states = (d_states * scale).to(ctx.kinds[0])
         if d_weight is not None:
             d_weight = (d_weight * scale).to(ctx.kinds[1])
-        return d_states, d_weight, None, None, None, None
+        return d_states, d_weight, None, None, None
 
 
 class SmoothedCrossEntropy(nn.Module):
@@ -76,13 +100,13 @@ class SmoothedCrossEntropy(nn.Module):
 
     def __init__(self, smoothing: float, ignored: int, chunk: int | None = None) -> None:
         super().__init__()
-        self.smoothing, self.ignored, self.chunk = smoothing, ignored, chunk
+        self.losses, self.chunk = ChunkLoss(smoothing, ignored), chunk
 
     def forward(self, states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
         """States (..., D), output embedding (V, D), targets (...) to the two sums, (2,)."""
         flat = states.reshape(-1, states.shape[-1])
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
         sums: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-            flat, weight, targets.reshape(-1), self.smoothing, self.ignored, chunk
+            flat, weight, targets.reshape(-1), self.losses, chunk
         )
         return sums

@@ -17,13 +17,14 @@ from macaron.train import limits
 from macaron.train.checkpoint import checkpoints, progress_of
 from macaron.train.distributed import Processes, join
 from macaron.train.failures import explained
+from macaron.train.logs import note_start
 from macaron.train.loop import Stopped, Trainer
+from macaron.train.settings import LIMITS
 
 # What may differ when a run is resumed: how long it goes on, what it watches, on what machine, how the model will be
 # used. Whether the data are still the same is asked of the data, not of their place.
-LIMITS = tuple(("train", key) for key in ("max_updates", "max_epochs", "max_minutes"))
 FREE_KEYS = {
-    *LIMITS,
+    *(("train", key) for key in LIMITS),
     *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
     *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
     ("data", "out"),
@@ -60,7 +61,10 @@ def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started:
     if processes.first:
         out.mkdir(parents=True, exist_ok=True)
         _write(out / "recipe.toml", write_toml(recipe.to_data()))
-        _write(out / "environment.json", json.dumps(_environment(processes), indent=1) + "\n")
+        kept = checkpoints(out / "checkpoints")
+        note_start(
+            out / "environment.json", {"update": progress_of(kept[-1]).update if kept else 0, **_environment(processes)}
+        )
     summary = trainer.fit(resume)
     if processes.first:
         _write(out / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -79,8 +83,9 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
             f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
             "Use the old values, or start a new run with another --out."
         )
-    moved = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS - {*LIMITS})
-    if moved and recipe.train.ends_with_run:
+    fixed = {("train", key) for key in recipe.train.fixed_limits}
+    moved = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS - fixed)
+    if moved:
         raise MacaronError(
             f"{out} cannot be resumed with another end: {'; '.join(moved)}. Its learning rate falls towards the end "
             f"(train.schedule = {recipe.train.schedule!r}), so it would have been another from the start."

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,8 @@ class TranslationTask:
         self._buckets: list[Indices] | None = None
         self._chunk: tuple[tuple[int, int], list[Tensor]] | None = None
         self._rows: tuple[int, batching.Rows] | None = None
+        self._planner = ThreadPoolExecutor(1, "plan")
+        self._planned: dict[int, Future[batching.Rows]] = {}
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TranslationTask":
@@ -152,9 +155,14 @@ class TranslationTask:
 
     def _packed_rows(self, epoch: int) -> batching.Rows:
         if self._rows is None or self._rows[0] != epoch:
-            rows = _pack(self.train_pairs, self.kept, self.settings.row_tokens, self.settings.seed, epoch)
-            self._rows = epoch, rows
+            planned = self._planned.pop(epoch, None) or self._planner.submit(self._plan_rows, epoch)
+            self._rows = epoch, planned.result()
+            # The next epoch is planned meanwhile; a GPU would have to wait for it.
+            self._planned = {epoch + 1: self._planner.submit(self._plan_rows, epoch + 1)}
         return self._rows[1]
+
+    def _plan_rows(self, epoch: int) -> batching.Rows:
+        return _pack(self.train_pairs, self.kept, self.settings.row_tokens, self.settings.seed, epoch)
 
     def batch(self, piece: Piece, device: torch.device) -> Batch:
         """Lay a micro-batch out on a device."""
@@ -173,12 +181,15 @@ class TranslationTask:
         return cut_batch(self._chunk[1], start - first, self.rows_per_batch)
 
     def compiled_parts(self) -> list[nn.Module]:
-        """The layers: small graphs, one for all layers of a stack."""
+        """The layers, small graphs, one for all layers of a stack; and what lies before and behind them."""
+        return [*self._layers(), self.model.embedding, self.module.criterion.losses]
+
+    def _layers(self) -> list[nn.Module]:
         return [*self.model.encoder.layers, *self.model.decoder.layers]
 
     def sharded_parts(self) -> list[nn.Module]:
         """The layers too; but one that is applied at every depth, and lends its parts to the ends, is always needed."""
-        return [] if self.model.config.tying == "depth" else self.compiled_parts()
+        return [] if self.model.config.tying == "depth" else self._layers()
 
     # Validation.
 

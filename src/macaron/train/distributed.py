@@ -1,6 +1,6 @@
 """Several processes: who am I, what do the others say, how is the model shared out.
 
-Started by ``torchrun --nproc-per-node N -m macaron train ...``.
+Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``.
 """
 
 import os

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, ProcessLost
 from macaron.train.settings import TrainSettings
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc", "bad allocation")
@@ -29,6 +29,11 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
     except RuntimeError as error:
         if any(words in str(error).lower() for words in _MEMORY_WORDS):
             raise _out_of_memory(settings) from error
+        if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo raises no class of its own
+            raise ProcessLost(
+                "another process of this run has ended. See what it said, and go on from the last checkpoint with "
+                "--resume."
+            ) from error
         raise
 
 

@@ -4,7 +4,7 @@ import math
 import time
 
 from macaron.train.checkpoint import Progress
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import LIMITS, TrainSettings
 
 
 class Clock:
@@ -24,15 +24,28 @@ class Clock:
 
 def share(settings: TrainSettings, progress: Progress, seconds: float) -> float:
     """The share of the run that is done, from 0 to 1, by whichever limit is nearest."""
-    shares = [0.0]
-    if settings.max_updates is not None:
-        shares.append(progress.update / settings.max_updates)
-    if settings.max_epochs is not None:
-        within = progress.batch / progress.batches if progress.batches else 0.0
-        shares.append((progress.epoch - 1 + within) / settings.max_epochs)
-    if settings.max_minutes is not None:
-        shares.append(seconds / (60 * settings.max_minutes))
-    return min(max(shares), 1.0)
+    return min(max(_shares(settings, progress, seconds)), 1.0)
+
+
+def schedule_share(settings: TrainSettings, progress: Progress, seconds: float) -> float:
+    """The share of the schedule that is done, from 0 to 1: by the first limit given, whatever the others say.
+
+    A cap in minutes beside ``max_updates`` thus changes no learning rate: the run does not depend on the machine's
+    speed unless the cap really stops it.
+    """
+    return min(_shares(settings, progress, seconds)[0], 1.0)
+
+
+def _shares(settings: TrainSettings, progress: Progress, seconds: float) -> list[float]:
+    """How much of each limit that is given is used up, in the order of ``LIMITS``."""
+    within = progress.batch / progress.batches if progress.batches else 0.0
+    done = {
+        "max_updates": progress.update,
+        "max_epochs": progress.epoch - 1 + within,
+        "max_minutes": seconds / 60,
+    }
+    given = ((getattr(settings, name), done[name]) for name in LIMITS)
+    return [value / limit for limit, value in given if limit is not None]
 
 
 def over(settings: TrainSettings, progress: Progress, seconds: float) -> bool:

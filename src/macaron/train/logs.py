@@ -93,6 +93,18 @@ class RunLog:
             self.file = None
 
 
+def note_start(path: Path, start: dict[str, Any]) -> None:
+    """Add to the list of a run's starts: a run that was resumed has several, and each may be on another machine."""
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the first one
+        earlier = []
+    starts = [*earlier, start] if isinstance(earlier, list) else [earlier, start]
+    aside = path.with_name(f".{path.name}.writing")
+    aside.write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
 def _plain(value: Any) -> Any:
     # JSON has no word for what is not finite.
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,6 +21,7 @@ from macaron.train.optimiser import Optimiser, copy_weights, whole
 from macaron.train.schedule import learning_rate
 from macaron.train.settings import TrainSettings
 from macaron.train.signals import StopSignals
+from macaron.train.step import CapturedStep, Step
 from macaron.train.task import Piece, Task
 
 
@@ -55,11 +56,16 @@ class Trainer:
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         task.model.to(self.device)
-        if settings.compile == "on" or (settings.compile == "auto" and on_gpu):
+        fixed_shapes = settings.packs(on_gpu)
+        compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
+        if compiled:
             for part in task.compiled_parts():
-                part.compile(dynamic=False if settings.packs(on_gpu) else None)
+                part.compile(dynamic=False if fixed_shapes else None)
         self.module = distribute(task.module, task.sharded_parts(), settings.distributed, processes, self.device)
-        self.optimiser = Optimiser(self.module, settings)
+        # The processes of DDP and FSDP talk between the kernels, which a graph of one process cannot hold.
+        captured = compiled and on_gpu and fixed_shapes and processes.world == 1
+        self.step = (CapturedStep if captured else Step)(self.module, self._autocast)
+        self.optimiser = Optimiser(self.module, settings, keep_gradients=captured)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 
     def fit(self, resume: bool) -> dict[str, Any]:
@@ -79,7 +85,7 @@ class Trainer:
             + (f", resumed at update {self.progress.update}" if found else "")
         )
         try:
-            with self.signals:
+            with self.signals, self._stream():
                 self._train()
                 return self._finish()
         finally:
@@ -107,7 +113,8 @@ class Trainer:
         progress, world = self.progress, self.processes.world
         self.task.module.train()
         targets = sum(piece.targets for piece in group)
-        self.rate = learning_rate(self.settings, progress.update, self._share())
+        scheduled = limits.schedule_share(self.settings, progress, self.seconds)
+        self.rate = learning_rate(self.settings, progress.update, scheduled)
         weight = world / max(targets, 1)  # gradients are averaged over the processes
         turns = self.processes.turns(len(group))
         for turn, (i, counts) in enumerate(turns, start=1):
@@ -115,11 +122,9 @@ class Trainer:
             torch.manual_seed((self.settings.seed * 1_000_003 + progress.update) * 4099 + i)
             batch = self.task.batch(group[i], self.device)
             with local_gradients(self.module, turn < len(turns)):
-                with self._autocast():
-                    losses: Tensor = self.module(batch)
-                torch.autograd.backward(losses[0] * (weight if counts else 0.0))
+                losses = self.step(batch, weight if counts else 0.0)
             if counts:
-                self.log_losses += losses.detach()
+                self.log_losses += losses
         self.norm = self.optimiser.step(self.rate, progress.update)
         progress.update += 1
         progress.batch += len(group)
@@ -158,12 +163,15 @@ class Trainer:
         values: dict[str, Any] = {"epoch": epoch}
         for name, value in zip(self.task.loss_names, sums, strict=True):
             values[name] = value / max(self.progress.log_targets, 1)
+        values["targets"] = self.progress.log_targets
         values["learning_rate"] = self.rate
         values["tokens_per_second"] = round(self.pace_targets / max(elapsed, 1e-9), 1)
         values["seconds"] = round(self.seconds, 3)
         values["time_left"] = limits.duration(limits.seconds_left(share, self.seconds))
         if self.norm is not None:
             values["gradient_norm"] = float(whole(self.norm))
+        if self.device.type == "cuda":
+            values["memory_gib"] = round(torch.cuda.max_memory_reserved(self.device) / 2**30, 2)
         self.log.metrics(self.progress.update, values, share)
         self.log_losses.zero_()
         self.progress.log_targets = 0
@@ -292,7 +300,13 @@ class Trainer:
         return not_finite(what, where, bad, checkpoint.checkpoints(self.folder))
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, torch.bfloat16) if self.half else nullcontext()
+        # No cache: what it keeps would be a graph's own memory.
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.half else nullcontext()
+
+    def _stream(self) -> AbstractContextManager[Any]:
+        if self.device.type != "cuda":
+            return nullcontext()
+        return torch.cuda.stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
 
 
 def _due(update: int, every: int, end_of_epoch: bool) -> bool:

@@ -13,10 +13,13 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class Optimiser:
-    """AdamW over all parameters of a module (the authors decay biases and norms too), with clipping and an EMA."""
+    """AdamW over all parameters of a module (the authors decay biases and norms too), with clipping and an EMA.
 
-    def __init__(self, module: nn.Module, settings: TrainSettings) -> None:
-        self.settings = settings
+    :param keep_gradients: gradients are set to zero in place, not given back: a CUDA graph knows them by address
+    """
+
+    def __init__(self, module: nn.Module, settings: TrainSettings, keep_gradients: bool = False) -> None:
+        self.settings, self.keep_gradients = settings, keep_gradients
         # Tied parameters appear once; the names are the model's, without the wrappers of DDP or compile.
         self.named = {clean(name): parameter for name, parameter in module.named_parameters()}
         on_gpu = any(parameter.is_cuda for parameter in self.named.values())
@@ -43,7 +46,7 @@ class Optimiser:
         for group in self.adam.param_groups:
             group["lr"], group["eps"] = rate, epsilon
         self.adam.step()
-        self.adam.zero_grad(set_to_none=True)
+        self.adam.zero_grad(set_to_none=not self.keep_gradients)
         if self.mean:
             # A short memory at first, or the mean would remember the random start for long.
             decay = min(self.settings.ema, (1 + update) / (10 + update))

@@ -6,6 +6,9 @@ from typing import Literal
 
 from macaron.errors import MacaronError
 
+#: What may end a run. The first one given is the length of a schedule that ends with the run.
+LIMITS = ("max_updates", "max_epochs", "max_minutes")
+
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -17,12 +20,16 @@ class TrainSettings:
         batching: bucket (pairs of like length), pack (rows of several pairs, one fixed shape), auto (pack on a GPU)
         row_tokens: length of a packed row; longer pairs are left out
         max_length: pairs with a longer side are left out
-    Length of the run (at least one; a resumed run may be given a longer one unless its schedule ends with it)
-        max_updates, max_epochs, max_minutes (from the start of the command, compilation included)
+    Length of the run (at least one)
+        max_updates, max_epochs, max_minutes (from the start of the command, compilation included): whichever is
+        reached first ends the run. The first one given, in this order, is also the length of a linear or cosine
+        schedule; the others only stop the run. So max_minutes beside max_updates is a pure cap: unless it stops the
+        run, the result does not depend on how fast the machine is. A resumed run may be given other limits, but not
+        another length of such a schedule
     Optimiser
         learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
-        schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at the
-        end of the run
+        schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at
+        their end (see above)
         warmup: updates of linear warm-up from warmup_rate
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
@@ -72,7 +79,7 @@ class TrainSettings:
     def __post_init__(self) -> None:
         for name in ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in ("max_updates", "max_epochs", "max_minutes"):
+        for name in LIMITS:
             self._require(name, getattr(self, name) is None or getattr(self, name) > 0, "above 0")
         for name in ("learning_rate", "epsilon"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
@@ -85,7 +92,7 @@ class TrainSettings:
             self._require(name, 0 <= getattr(self, name) < 1, "at least 0 and below 1")
         self._require("betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two from 0 to 1")
         self._require("seed", 0 <= self.seed < 1 << 31, "from 0 to 2147483647")
-        if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
+        if all(getattr(self, name) is None for name in LIMITS):
             raise MacaronError("give the run an end: train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
@@ -106,6 +113,12 @@ class TrainSettings:
         return self.batching == "pack" or (self.batching == "auto" and on_gpu)
 
     @property
-    def ends_with_run(self) -> bool:
-        """Whether the schedule depends on where the run ends: another end would have meant another past."""
-        return self.schedule in ("linear", "cosine")
+    def fixed_limits(self) -> tuple[str, ...]:
+        """The limits that decide the schedule's length: with others, every rate so far would have been another.
+
+        They are the first one given and, since they were not given, those before it.
+        """
+        if self.schedule not in ("linear", "cosine"):
+            return ()
+        first = next(i for i, name in enumerate(LIMITS) if getattr(self, name) is not None)
+        return LIMITS[: first + 1]
