@@ -222,3 +222,21 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def require_same(folder: Path, found: Checkpoint, shapes: dict[str, tuple[int, ...]], identity: dict[str, Any]) -> None:
+    """Refuse a checkpoint of another model or of other data.
+
+    :param shapes: of the weights that are wanted, by name
+    :param identity: what is trained on now, see `Task.identity`
+    """
+    theirs = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
+    if theirs != shapes:
+        odd = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))[0]
+        raise MacaronError(f"{folder}: another model's: {odd!r} differs. Start a new run with another --out.")
+    for key in sorted({*identity, *found.identity}):
+        if identity.get(key) != found.identity.get(key):
+            raise MacaronError(
+                f"{folder}: the run trained on something else: {key} was {found.identity.get(key)!r}, is "
+                f"{identity.get(key)!r}. Bring it back, or start a new run with another --out."
+            )

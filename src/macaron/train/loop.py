@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from macaron.train.optimiser import Optimiser, copy_weights, whole
 from macaron.train.schedule import learning_rate
 from macaron.train.settings import TrainSettings
 from macaron.train.signals import StopSignals
-from macaron.train.step import CapturedStep, Step
+from macaron.train.step import CapturedStep, Step, own_stream, precision
 from macaron.train.task import Piece, Task
 
 
@@ -55,6 +55,7 @@ class Trainer:
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
+        self.autocast = partial(precision, self.device, self.half)
         task.model.to(self.device)
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
@@ -64,7 +65,7 @@ class Trainer:
         self.module = distribute(task.module, task.sharded_parts(), settings.distributed, processes, self.device)
         # The processes of DDP and FSDP talk between the kernels, which a graph of one process cannot hold.
         captured = compiled and on_gpu and fixed_shapes and processes.world == 1
-        self.step = (CapturedStep if captured else Step)(self.module, self._autocast)
+        self.step = (CapturedStep if captured else Step)(self.module, self.autocast)
         self.optimiser = Optimiser(self.module, settings, keep_gradients=captured)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 
@@ -85,7 +86,7 @@ class Trainer:
             + (f", resumed at update {self.progress.update}" if found else "")
         )
         try:
-            with self.signals, self._stream():
+            with self.signals, own_stream(self.device):
                 self._train()
                 return self._finish()
         finally:
@@ -206,7 +207,7 @@ class Trainer:
     def validation(self) -> dict[str, Any]:
         """Mean losses over the validation data."""
         self.task.module.eval()
-        with torch.no_grad(), self._autocast(), gathered(self.module):
+        with torch.no_grad(), self.autocast(), gathered(self.module):
             sums, targets = self.task.validate(self.device, self.processes)
         both = torch.cat([sums.double(), torch.tensor([targets], dtype=torch.float64, device=sums.device)])
         *losses, count = self.processes.sum(both).tolist()
@@ -238,18 +239,8 @@ class Trainer:
 
     def _load(self, folder: Path) -> None:
         found = checkpoint.load(folder)
-        shapes = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
-        ours = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
-        if shapes != ours:
-            odd = sorted(name for name in {*shapes, *ours} if shapes.get(name) != ours.get(name))[0]
-            raise MacaronError(f"{folder}: another model's: {odd!r} differs. Start a new run with another --out.")
-        identity = self.task.identity()
-        for key in sorted({*identity, *found.identity}):
-            if identity.get(key) != found.identity.get(key):
-                raise MacaronError(
-                    f"{folder}: the run trained on something else: {key} was {found.identity.get(key)!r}, is "
-                    f"{identity.get(key)!r}. Bring it back, or start a new run with another --out."
-                )
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
+        checkpoint.require_same(folder, found, shapes, self.task.identity())
         self.progress = found.progress
         self.clock.before = found.progress.seconds
         copy_weights(found.weights, self.optimiser.named.items())
@@ -298,15 +289,6 @@ class Trainer:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
         where = f"update {self.progress.update} (epoch {epoch}, learning rate {self.rate:.3g})"
         return not_finite(what, where, bad, checkpoint.checkpoints(self.folder))
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        # No cache: what it keeps would be a graph's own memory.
-        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False) if self.half else nullcontext()
-
-    def _stream(self) -> AbstractContextManager[Any]:
-        if self.device.type != "cuda":
-            return nullcontext()
-        return torch.cuda.stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
 
 
 def _due(update: int, every: int, end_of_epoch: bool) -> bool:

@@ -6,7 +6,7 @@ one shape, and the gradients stay where they are (see `Optimiser`).
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
@@ -79,6 +79,19 @@ class CapturedStep(Step):
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
             self.losses = self.run(self.batch, self.weight)
+
+
+def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:
+    """A context for forward passes: matrix products in bfloat16, or everything as it is."""
+    # No cache: what it keeps would be a graph's own memory.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
+
+
+def own_stream(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which a GPU works on a stream of its own, where graphs can be recorded."""
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _tensors(batch: Any) -> dict[str, Tensor]:
