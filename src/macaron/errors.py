@@ -11,3 +11,7 @@ class UsageError(MacaronError):
 
 class Interrupted(MacaronError):
     """A person or the system asked us to stop, and we did; exits 130."""
+
+
+class ProcessLost(MacaronError):
+    """Another process of the same run has ended; why, only that one can say."""

@@ -72,14 +72,40 @@ def test_a_recipe_with_overrides(corpus: Path) -> None:
         ([*LANGUAGES, "--train", "gone", "--out", "o"], 1, "gone.de (also tried: .gz, .xz)"),
         ([*LANGUAGES, "--train", "train", "--out", "o", "--set", "data.max_word=3"], 1, "did you mean 'max_words'"),
         ([*LANGUAGES, "--train", "train", "--out", "o", "--vocab-size", "99"], 1, "at least 260 entries"),
+        ([*LANGUAGES, "--train", "train", "--out", "o", "--vocab-size", "259"], 1, "data.vocab_size: a byte-level"),
+        ([*LANGUAGES, "--train", "train", "--out", "o", "--pipeline", "moses", "--set", "data.vocab_size=5"], 1, "6"),
+        ([*LANGUAGES, "--train", "train", "--out", "o", "--set", "vocab_size=300"], 1, "write it as data.vocab_size"),
+        ([*LANGUAGES, "--train", "train", "--out", "o", "--set", "dta.vocab_size=300"], 1, "'dta' stands outside"),
+        ([*LANGUAGES, "--train", "/", "--out", "o"], 1, "give the prefix of both files"),
+        ([*LANGUAGES, "--train", ".", "--out", "o"], 1, "give the prefix of both files"),
+        ([*LANGUAGES, "--train", "train", "--out", "train.de/o"], 1, "train.de/o cannot be made: Not a directory"),
         ([*LANGUAGES, "--train", "train", "--out", "."], 1, "was not written by 'macaron prepare'"),
     ],
 )
 def test_mistakes(corpus: Path, arguments: list[str], code: int, message: str) -> None:
     before = sorted(path.name for path in corpus.iterdir())
     done = run(*arguments, cwd=corpus)
+    assert "cleaning" not in done.stderr  # it is said at once
     assert done.returncode == code, done.stderr
     assert message in done.stderr.replace("\n", " ")
+    assert sorted(path.name for path in corpus.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("\n" * 7, "of 7 pairs cleaning dropped all (7 too short). Look at the files, or loosen the rules in [data]."),
+        ("de neu\n", "of 1 pairs cleaning dropped all (1 overlap)"),
+        ("", "{0}/few.de and {0}/few.en are empty. Give files with text, or leave them out."),
+    ],
+)
+def test_nothing_left_to_train_on(corpus: Path, lines: str, message: str) -> None:
+    for language in ("de", "en"):
+        (corpus / f"few.{language}").write_text(lines, encoding="utf-8")
+    before = sorted(path.name for path in corpus.iterdir())
+    done = run(*LANGUAGES, "--train", corpus / "few", "--valid", corpus / "valid", "--out", corpus / "out")
+    assert done.returncode == 1
+    assert message.format(corpus) in done.stderr
     assert sorted(path.name for path in corpus.iterdir()) == before
 
 

@@ -129,11 +129,14 @@ def test_limits(recipe: Path, tmp_path: Path):
     summary = json.loads((tmp_path / "epochs" / "summary.json").read_text())
     assert summary["epoch"] == 3
     assert summary["update"] < 1000
-    # The rate of a schedule by epochs falls within epochs too, and the end is reached.
-    rates = ["train.max_epochs=2", "train.max_updates=1000", "train.schedule=linear", "train.log_every=1"]
-    run(load_recipe(recipe, [*rates, "train.warmup=0"]), tmp_path / "linear", False)
+    # The rate of a schedule by epochs falls within epochs too, and comes to its end.
+    by_epochs = tmp_path / "epochs.toml"
+    by_epochs.write_text(recipe.read_text().replace("max_updates = 12", "max_epochs = 2"))
+    rates = ["train.schedule=linear", "train.log_every=1", "train.warmup=0", "train.max_minutes=60"]
+    run(load_recipe(by_epochs, rates), tmp_path / "linear", False)
     found = [record["learning_rate"] for record in records(tmp_path / "linear") if "learning_rate" in record]
     assert all(b < a for a, b in itertools.pairwise(found))
+    assert found[-1] < 2 * found[0] / len(found)
     # A limit that lies in the past: one update at most, and still a model.
     run(load_recipe(recipe, ["train.max_minutes=1e-9"]), tmp_path / "time", False, started=0.0)
     assert json.loads((tmp_path / "time" / "summary.json").read_text())["update"] <= 1

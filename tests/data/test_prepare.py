@@ -319,6 +319,20 @@ def test_two_at_once_are_refused(recipe: DataRecipe) -> None:
     prepare(recipe, workers=1)
 
 
+def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: DataRecipe) -> None:
+    prepare(recipe, workers=1)
+    file = recipe.out / "tokenizer" / "tokenizer.json"
+    whole = file.read_bytes()
+    for damaged in (b"{", b"\xff", whole.replace(b'"BPE"', b'"EPB"')):
+        file.write_bytes(damaged)
+        with pytest.raises(
+            MacaronError, match=r"tokenizer: the tokenizer cannot be read .*Run 'macaron prepare' again"
+        ):
+            _ = PreparedData.open(recipe.out).tokenizer
+        assert "cannot be read" in str(prepare(recipe, workers=1).reason)
+        assert file.read_bytes() == whole
+
+
 def test_foreign_stores_are_refused(recipe: DataRecipe) -> None:
     data = prepare(recipe, workers=1).data
     for suffix in ("ids", "offsets", "json"):

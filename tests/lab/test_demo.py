@@ -3,13 +3,18 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from macaron.data.grammar import demo_corpus
+from macaron.errors import Interrupted, MacaronError
+from macaron.lab.demo import Demo
+from macaron.train.signals import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -25,40 +30,99 @@ def demo(runs: Path, recipe: Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def test_it_runs_and_says_what_it_reuses(tmp_path: Path):
-    runs, recipe = tmp_path / "runs", tmp_path / "demo.toml"
+def small(folder: Path, **changes: object) -> tuple[Path, Path]:
+    """A folder for runs with a small corpus in it, and a recipe of a few updates."""
+    runs, recipe = folder / "runs", folder / "demo.toml"
     demo_corpus(n_train=600, n_valid=40, n_test=30, n_novel=30).write(runs / "demo-corpus")
     text = (REPOSITORY / "recipes/demo.toml").read_text()
-    for key, value in (
-        ("max_updates", 4),
-        ("warmup", 1),
-        ("validate_every", 2),
-        ("checkpoint_every", 2),
-        ("log_every", 1),
-    ):
-        text = re.sub(rf"^{key} = \S+", f"{key} = {value}", text, flags=re.M)
-    recipe.write_text(re.sub(r"^max_length = \S+", "max_length = 12", text, flags=re.M))
+    settings = {"max_updates": 4, "warmup": 1, "validate_every": 2, "checkpoint_every": 2, "log_every": 1}
+    for key, value in {**settings, "max_length": 12, **changes}.items():
+        text, found = re.subn(rf"^{key} = \S+", f"{key} = {value}", text, flags=re.M)
+        assert found == 1
+    recipe.write_text(text)
+    return runs, recipe
+
+
+def timeless(runs: Path) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((runs / "demo-report.json").read_text())
+    assert report.pop("seconds") > 0
+    return report
+
+
+def weights(runs: Path) -> list[bytes]:
+    return [(runs / f"demo-{name}/model/model.safetensors").read_bytes() for name in ("transformer", "macaron")]
+
+
+def test_it_runs_says_what_it_reuses_and_repeats(tmp_path: Path):
+    runs, recipe = small(tmp_path)
     done = demo(runs, recipe, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     assert f"reusing {runs / 'demo-corpus'}" in done.stdout
     assert "training" in done.stdout
+    assert "No fair comparison" not in done.stdout
     assert "macaron translate" in done.stdout.splitlines()[-1]
-    report = json.loads((runs / "demo-report.json").read_text())
+    report, trained = timeless(runs), weights(runs)
     assert set(report["sets"]) == {"test", "novel"}
     for part in report["sets"].values():
         assert set(part["scores"]) == {"word by word", "Transformer", "Macaron"}
     sizes = report["parameters"]
     assert abs(sizes["Macaron"] / sizes["Transformer"] - 1) < 0.005
+    assert report["updates"] == {"Transformer": 4, "Macaron": 4}
+    assert report["fair"] is True
     assert (runs / "demo-curves.png").stat().st_size > 10_000
-    weights = {
-        name: (runs / f"demo-{name}/model/model.safetensors").read_bytes() for name in ("transformer", "macaron")
-    }
 
     again = demo(runs, recipe, OMP_NUM_THREADS="1")
     assert again.returncode == 0, again.stderr
     assert again.stdout.count("reusing") == 4
-    for name, before in weights.items():
-        assert (runs / f"demo-{name}/model/model.safetensors").read_bytes() == before
+    assert weights(runs) == trained
+    assert timeless(runs) == report
+
+    # From the start: the same bits and the same numbers.
+    for name in ("data", "transformer", "macaron"):
+        shutil.rmtree(runs / f"demo-{name}")
+    afresh = demo(runs, recipe, OMP_NUM_THREADS="1")
+    assert afresh.returncode == 0, afresh.stderr
+    assert afresh.stdout.count("reusing") == 1
+    assert weights(runs) == trained
+    assert timeless(runs) == report
+
+
+def test_it_says_when_the_clock_has_stopped_a_twin(tmp_path: Path):
+    runs, recipe = small(tmp_path, max_minutes=1e-9)
+    said: list[str] = []
+    report = Demo(recipe, runs, said.append).run()
+    assert report["fair"] is False
+    text = "\n".join(said)
+    assert "No fair comparison: Transformer after 0 and Macaron after 0 of 4 updates had to stop" in text
+    assert f"Give them more time (train.max_minutes in {recipe})" in text
+    assert (runs / "demo-curves.png").exists()
+
+
+def test_a_corpus_of_another_grammar_is_not_reused(tmp_path: Path):
+    runs, recipe = small(tmp_path)
+    for name in ("test.de", "test.en"):
+        path = runs / "demo-corpus" / name
+        path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(MacaronError, match=r"not what this version's grammar makes: remove .*demo-\*"):
+        Demo(recipe, runs, lambda _: None).run()
+
+
+def test_stopped_and_started_again_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs, recipe = small(tmp_path)
+    demo = Demo(recipe, runs, lambda _: None)
+    with monkeypatch.context() as patch:
+        patch.setattr("macaron.train.signals.StopSignals.__enter__", _stop_at_once)
+        with pytest.raises(Interrupted, match="stopped at update 1; start the demo again"):
+            demo.run()
+    said: list[str] = []
+    Demo(recipe, runs, said.append).run()
+    assert any(f"going on with {runs / 'demo-transformer'}" in line for line in said)
+    assert timeless(runs)["updates"] == {"Transformer": 4, "Macaron": 4}
+
+
+def _stop_at_once(signals: StopSignals) -> StopSignals:
+    signals.received = True
+    return signals
 
 
 @pytest.mark.slow
@@ -66,6 +130,7 @@ def test_the_demo_as_users_run_it_meets_its_bar(tmp_path: Path):
     done = demo(tmp_path / "runs", REPOSITORY / "recipes/demo.toml")
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "runs/demo-report.json").read_text())
+    assert report["fair"], done.stdout
     scores = {name: score["score"] for name, score in report["sets"]["test"]["scores"].items()}
     for name in ("Transformer", "Macaron"):
         assert scores[name] >= 60

@@ -1,15 +1,14 @@
 """The command ``macaron``: one small file per verb. Verbs import torch and transformers themselves, when they run."""
 
+import errno
 import os
-import sys
-from typing import NoReturn
 
 import typer
 
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
 from macaron.cli.evaluate import evaluate
-from macaron.cli.guard import guarded
+from macaron.cli.guard import fail, guarded, occupy_stdout
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
 from macaron.cli.prepare import prepare
@@ -52,17 +51,14 @@ def main() -> None:
     # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower than
     # one. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    occupy_stdout()
     try:
         app()
     except MacaronError as error:
         code = {UsageError: 2, Interrupted: 130}.get(type(error), 1)
-        _fail(str(error), code)
+        fail(error, str(error), code)
     except OSError as error:
-        # A missing file, no permission, a full disk: the system's own words name the file.
-        name = f"{error.filename}: " if error.filename else ""
-        _fail(f"{name}{error.strerror or error}", 1)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"macaron: {message}", err=True)
-    sys.exit(code)
+        # A missing file, no permission: the system's own words name the file. It has none when writing fails later.
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+        name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
+        fail(error, f"{name}{error.strerror or error}", 1)

@@ -1,14 +1,26 @@
-"""How a verb ends when a person or a pipe stops it."""
+"""How a verb ends when a person or a pipe stops it, or when it fails as one of several processes."""
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import NoReturn, ParamSpec
 
-from macaron.errors import Interrupted
+import typer
+
+from macaron.errors import Interrupted, ProcessLost
 
 P = ParamSpec("P")
+# Seconds: torchrun ends all processes a moment after one has failed, so one that waits leaves the word to that one.
+_FOLLOWER, _LOST = 5.0, 10.0
+
+
+def occupy_stdout() -> None:
+    """Where standard output is closed (``>&-``), let whoever writes to it fail, and no file of ours take its number."""
+    if sys.stdout is None:
+        unwritable = os.open(os.devnull, os.O_RDONLY)
+        sys.stdout = open(unwritable, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - for the whole process
 
 
 def guarded(verb: Callable[P, None]) -> Callable[P, None]:
@@ -23,6 +35,32 @@ def guarded(verb: Callable[P, None]) -> Callable[P, None]:
             raise Interrupted("stopped by Ctrl-C") from None
         except BrokenPipeError:
             # The reader of our output went away (`macaron ... | head`): not an error of ours, and nothing to say.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
 
     return run
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere, or Python would complain about it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail(error: Exception, message: str, code: int) -> NoReturn:
+    """Say what went wrong, and leave. Of the processes that torchrun has started, only one says it.
+
+    A mistake that all meet is said by the first. One that failed alone says so itself, after a moment in which nobody
+    else has; one that has only lost another waits for that one's words first.
+    """
+    rank = int(os.environ.get("RANK", "0")) if os.environ.get("WORLD_SIZE", "1") != "1" else 0
+    if rank and isinstance(error, Interrupted):
+        sys.exit(code)  # they stop together, and the first one says where
+    try:
+        time.sleep(_LOST if isinstance(error, ProcessLost) else _FOLLOWER if rank else 0)
+    except KeyboardInterrupt:
+        sys.exit(code)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+    typer.echo(f"macaron: {f'process {rank}: ' if rank else ''}{message}", err=True)
+    sys.exit(code)

@@ -16,7 +16,6 @@ from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.translation import TranslationModel
-from macaron.text.pipeline import PipelineName
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import SPECIALS, read_dictionary
 from macaron.text.vocabulary import Kind as TokenizerKind
@@ -57,22 +56,16 @@ def convert_fairseq(
     dictionary: str | Path,
     out: str | Path,
     *,
-    codes: str | Path | None = None,
-    pipeline: PipelineName = "spaces",
-    source_lang: str | None = None,
-    target_lang: str | None = None,
-    lower: bool = True,
-    normalize: bool = False,
     force: bool = False,
+    **settings: Any,
 ) -> Conversion:
     """Turn a checkpoint and its dictionary into a model folder that the Auto classes of transformers read.
 
-    :param codes: BPE codes of subword-nmt; without them words are looked up as they stand (``foo@@ bar``)
-    :param pipeline: ``spaces`` for text that is tokenised already, ``moses`` for plain text
-    :param source_lang: language codes for ``moses``; by default those of the checkpoint's settings
-    :param lower: lower-case (``moses``), as the usual IWSLT14 data is
-    :param normalize: normalise punctuation (``moses``), where the training data was; the usual IWSLT14 data was not
     :param force: replace an older model folder
+    :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
+        without them words are looked up as they stand, ``foo@@ bar``), ``pipeline`` (``spaces`` for text that is
+        tokenised already, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``,
+        ``target_lang`` (by default those of the checkpoint), ``lower`` and ``normalize``
     """
     out = Path(out)
     check_free(out, force)
@@ -80,19 +73,9 @@ def convert_fairseq(
     read.tensors = upgrade(read.tensors)
     kind = kind_of(read)
     model = build_model(read, kind)
-    tokenizer = _tokenizer(
-        read,
-        dictionary,
-        kind,
-        {
-            "codes": codes,
-            "pipeline": pipeline,
-            "source_lang": source_lang or read.args.get("source_lang"),
-            "target_lang": target_lang or read.args.get("target_lang"),
-            "lower": lower,
-            "normalize": normalize,
-        },
-    )
+    for side in ("source_lang", "target_lang"):
+        settings[side] = settings.get(side) or read.args.get(side)
+    tokenizer = _tokenizer(read, dictionary, kind, settings)
     model.config.tokenizer_fingerprint = tokenizer.fingerprint()
     with new_folder(out, force) as folder:
         model.save_pretrained(folder)

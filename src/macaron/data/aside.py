@@ -17,14 +17,17 @@ class AsideFolder:
     """
 
     def __init__(self, final: Path) -> None:
-        self.final = final.absolute()
+        self.given, self.final = final, final.absolute()
         self.path = self.final.with_name(f".{self.final.name}.partial")
         self._old = self.final.with_name(f".{self.final.name}.old")
         self._lock = -1
         self._committed = False
 
     def __enter__(self) -> Self:
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise MacaronError(f"{self.given} cannot be made: {error.strerror}. Choose another place.") from error
         # The folder itself is locked: the lock goes with it when it is renamed, and nothing is left lying about.
         self._lock = os.open(self.path, os.O_RDONLY)
         try:
@@ -33,7 +36,7 @@ class AsideFolder:
                 raise FileNotFoundError
         except OSError:
             os.close(self._lock)
-            raise MacaronError(f"{self.final} is being written by another process. Wait for it to end.") from None
+            raise MacaronError(f"{self.given} is being written by another process. Wait for it to end.") from None
         for leftover in self.path.iterdir():
             _remove(leftover)
         _remove(self._old)

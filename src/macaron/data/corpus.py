@@ -44,7 +44,7 @@ class Chunk:
 def find_file(prefix: Path, language: str) -> Path | None:
     """Find ``PREFIX.LANGUAGE``, plain or compressed; the plain one first."""
     for ending in ENDINGS:
-        path = prefix.with_name(f"{prefix.name}.{language}{ending}")
+        path = Path(f"{prefix}.{language}{ending}")
         if path.is_file():
             return path
     return None
@@ -55,7 +55,8 @@ def missing_files(prefixes: Sequence[Path], languages: Sequence[str]) -> list[st
     tried = ", ".join(ending for ending in ENDINGS if ending)
     missing = []
     for prefix in prefixes:
-        hint = "; give the prefix of both files, without the ending" if prefix.is_file() else ""
+        # Somebody gave one of the files, or the folder they are in.
+        hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
         missing += [
             f"{prefix}.{language} (also tried: {tried}{hint})"
             for language in languages

@@ -62,7 +62,7 @@ def prepare(
         return Outcome(PreparedData.open(recipe.out), None)
     if older:
         progress.say(f"{recipe.out} is prepared again: {reason}")
-    with AsideFolder(out) as aside, Workers(workers) as pool:
+    with AsideFolder(recipe.out) as aside, Workers(workers) as pool:
         try:
             manifest = Job(recipe, aside.path, pool, progress, chunk_lines).run(inputs.corpora)
             manifest |= {"settings": settings, "inputs": inputs.fingerprints, "downloads": inputs.downloads}

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
+#: What a prepared folder holds: pairs of sentences to translate, or documents (see `macaron.data.documents`).
+DataKind = Literal["pairs", "text"]
+KINDS: dict[DataKind, str] = {"pairs": "pairs of sentences, for translation", "text": "documents, for pre-training"}
 FORMAT = 1
 MANIFEST = "prepared.json"
 
@@ -65,7 +68,7 @@ class PreparedData:
     def open(cls, folder: str | Path) -> "PreparedData":
         """Open a prepared folder; its stores are checked against prepared.json when they are opened."""
         folder = Path(folder)
-        return cls(folder, read_manifest(folder))
+        return cls(folder, read_manifest(folder, "pairs"))
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -80,15 +83,7 @@ class PreparedData:
     @cached_property
     def tokenizer(self) -> "MacaronTokenizer":
         """The tokenizer, verified by its fingerprint."""
-        from macaron.text.tokenizer import MacaronTokenizer
-
-        place = self.folder / "tokenizer"
-        if not (place / "tokenizer.json").is_file():
-            raise MacaronError(f"{place}: there is no tokenizer here. {REMEDY}")
-        tokenizer = cast("MacaronTokenizer", MacaronTokenizer.from_pretrained(place))
-        if tokenizer.fingerprint() != self.tokenizer_fingerprint:
-            raise MacaronError(f"{place}: not the tokenizer that these tokens were made with. {REMEDY}")
-        return tokenizer
+        return load_tokenizer(self.folder, self.tokenizer_fingerprint)
 
     def pairs(self, split: Split) -> PairStore:
         """Open the token stores of a split."""
@@ -131,16 +126,42 @@ class PreparedData:
             raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read prepared.json, or say why this is no prepared folder."""
+def load_tokenizer(folder: Path, fingerprint: str) -> "MacaronTokenizer":
+    """Read the tokenizer of a prepared folder and verify it."""
+    from macaron.text.tokenizer import MacaronTokenizer
+
+    place = folder / "tokenizer"
+    if not (place / "tokenizer.json").is_file():
+        raise MacaronError(f"{place}: there is no tokenizer here. {REMEDY}")
+    try:
+        tokenizer = cast("MacaronTokenizer", MacaronTokenizer.from_pretrained(place))
+    except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
+        raise MacaronError(f"{place}: the tokenizer cannot be read ({error}). {REMEDY}") from error
+    if tokenizer.fingerprint() != fingerprint:
+        raise MacaronError(f"{place}: not the tokenizer that these tokens were made with. {REMEDY}")
+    return tokenizer
+
+
+def data_kind(folder: str | Path) -> DataKind:
+    """What a prepared folder holds."""
+    return cast(DataKind, read_manifest(Path(folder)).get("kind", "pairs"))
+
+
+def read_manifest(folder: Path, kind: DataKind | None = None) -> dict[str, Any]:
+    """Read prepared.json, or say why this is no prepared folder, or not one of the wanted kind."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise MacaronError(f"{path}: no such file. Is {folder} a folder that 'macaron prepare' wrote?") from None
     except ValueError as error:
         raise MacaronError(f"{path}: damaged ({error}). {REMEDY}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else None
         raise MacaronError(f"{path}: format {found!r}, this version reads {FORMAT}. {REMEDY}")
+    held = manifest.get("kind", "pairs")
+    if held not in KINDS:
+        raise MacaronError(f"{path}: holds {held!r}, which this version does not know. {REMEDY}")
+    if kind is not None and held != kind:
+        raise MacaronError(f"{folder} holds {KINDS[held]}; wanted are {KINDS[kind]}. Give another folder.")
     return manifest

@@ -12,13 +12,16 @@ from typing import Any, Literal
 from macaron.errors import MacaronError
 from macaron.settings import build, override, read_toml
 from macaron.text.pipeline import State
+from macaron.text.vocabulary import check_size
 
 #: How the text lies in a file: one sentence a line, ``<seg>`` elements, or TED's ``train.tags`` files.
 Format = Literal["lines", "sgm", "ted"]
 #: What counts as a training pair that is also in the valid or test set.
 Overlap = Literal["none", "source", "pair"]
 
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+#: The sections of a recipe. All but the first are for training.
+SECTIONS = ("data", "model", "train", "decode")
+LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
@@ -133,7 +136,7 @@ class DataRecipe:
 
     def __post_init__(self) -> None:
         for key in ("source_lang", "target_lang"):
-            if not _LANGUAGE.fullmatch(getattr(self, key)):
+            if not LANGUAGE.fullmatch(getattr(self, key)):
                 raise MacaronError(f"data.{key} = {getattr(self, key)!r} is no language code such as 'de'")
         if self.source_lang == self.target_lang:
             raise MacaronError("data.source_lang and data.target_lang are the same: the two files would be one")
@@ -147,8 +150,12 @@ class DataRecipe:
             raise MacaronError("data.min_words and data.max_words must satisfy 0 <= min_words <= max_words >= 1")
         if self.max_ratio < 0 or self.ratio_slack < 0:
             raise MacaronError("data.max_ratio and data.ratio_slack must not be negative")
-        if self.vocab_size < 1 or self.vocab_multiple < 1:
-            raise MacaronError("data.vocab_size and data.vocab_multiple must be positive")
+        if self.vocab_multiple < 1:
+            raise MacaronError("data.vocab_multiple must be positive")
+        try:
+            check_size(self.vocab_size, self.pipeline == "raw")
+        except MacaronError as error:
+            raise MacaronError(f"data.vocab_size: {error}") from error
         self._check_states()
         self._check_archives()
 
@@ -186,6 +193,10 @@ class DataRecipe:
 
 def data_recipe(content: Mapping[str, Any], where: str = "") -> DataRecipe:
     """Build the ``[data]`` section of a recipe's contents; the other sections are left to those who train."""
+    for name in content:
+        if name not in SECTIONS:
+            meant = f"write it as data.{name}" if name in DataRecipe.__dataclass_fields__ else "no such section"
+            raise MacaronError(f"{f'{where}: ' if where else ''}{name!r} stands outside the sections: {meant}")
     if "data" not in content:
         raise MacaronError(f"{f'{where}: ' if where else ''}there is no [data] section in this recipe")
     # Built with the whole recipe's keys, so that a message says "data.vocab_size".

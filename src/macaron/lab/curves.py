@@ -27,9 +27,10 @@ def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
         metrics = read_metrics(run)
         train = [(m["update"], m["nll"]) for m in metrics if "nll" in m]
         valid = [(m["update"], m["valid_nll"]) for m in metrics if "valid_nll" in m]
-        axes.plot(*zip(*train, strict=True), color=colour, linewidth=1, alpha=0.45)
-        last = f"{name}, {valid[-1][1]:.3f} at the end"
-        axes.plot(*zip(*valid, strict=True), color=colour, linewidth=2, marker="o", markersize=4, label=last)
+        # A run that was stopped at once has written neither.
+        last = f"{name}, {valid[-1][1]:.3f} at the end" if valid else name
+        axes.plot(*_columns(train), color=colour, linewidth=1, alpha=0.45)
+        axes.plot(*_columns(valid), color=colour, linewidth=2, marker="o", markersize=4, label=last)
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -44,3 +45,7 @@ def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=150)
     plt.close(figure)
+
+
+def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.grammar import WordByWord, demo_corpus
+from macaron.data.grammar.corpus import FILES
 from macaron.data.prepare import prepare
 from macaron.data.recipe import load_data_recipe
 from macaron.decode import Translator
-from macaron.errors import MacaronError
+from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.lab.curves import plot_curves
 from macaron.settings import read_toml
@@ -25,8 +26,7 @@ SETS = {
     "test": "held-out sentences",
     "novel": "words and constructions never seen together",
 }
-EXAMPLE = "Wir wissen, dass der Junge die Tür zumacht."
-CORPUS_FILES = [f"{split}.{lang}" for split in ("train", "valid", "test", "novel") for lang in ("de", "en")]
+EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,31 @@ class Demo:
         load_recipe(self.recipe, [])  # a mistake in it shows before anything is made
         corpus = self._corpus()
         self._prepare()
-        runs: dict[str, Path] = {}
-        for name, preset in TWINS.items():
-            # The clock may end the first run early; the second then makes as many updates, or they would be no twins.
-            made = [_summary(run)["update"] for run in runs.values()]
-            runs[name] = self._train(name, preset, [f"train.max_updates={made[0]}"] if made else [])
+        runs = {name: self._train(name, preset) for name, preset in TWINS.items()}
         report = self._score(corpus, runs)
         figure = self.runs / "demo-curves.png"
         plot_curves(runs, figure, "The demo's twins")
         report |= {"figure": str(figure), "seconds": round(time.monotonic() - started, 1)}
-        (self.runs / "demo-report.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        (self.runs / "demo-report.json").write_text(text, encoding="utf-8")
         self._close(figure, runs["Macaron"])
         return report
 
     def _corpus(self) -> dict[str, list[str]]:
         folder = self.runs / "demo-corpus"
-        if all((folder / name).is_file() for name in CORPUS_FILES):
+        if all((folder / name).is_file() for name in FILES):
             self.say(f"1. Corpus: reusing {folder}")
         else:
             self.say("1. Corpus: 100,000 German-English pairs from a grammar")
             demo_corpus().write(folder)
-        return {name: list(read_lines(folder / name)) for name in CORPUS_FILES}
+        corpus = {name: list(read_lines(folder / name)) for name in FILES}
+        # The test set does not depend on the size of the rest, so it tells whether the grammar is still the same.
+        test = list(zip(corpus["test.de"], corpus["test.en"], strict=True))
+        if test != list(demo_corpus(n_train=0, n_valid=0, n_test=len(test), n_novel=0).test):
+            raise MacaronError(
+                f"{folder} is not what this version's grammar makes: remove {self.runs}/demo-*, or give another --runs"
+            )
+        return corpus
 
     def _prepare(self) -> None:
         settings = [f"data.out={self.runs / 'demo-data'}", f"data.root={self.runs / 'demo-corpus'}"]
@@ -72,10 +76,10 @@ class Demo:
         done = f"reusing {data.folder}" if outcome.reason is None else f"{data.vocab_size:,} subwords, in {data.folder}"
         self.say(f"2. Prepare: {done}")
 
-    def _train(self, name: str, preset: str, more: list[str]) -> Path:
+    def _train(self, name: str, preset: str) -> Path:
         out = self.runs / f"demo-{name.lower()}"
         number = list(TWINS).index(name) + 3
-        recipe = load_recipe(self.recipe, [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}", *more])
+        recipe = load_recipe(self.recipe, [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}"])
         if (out / "recipe.toml").is_file() and read_toml(out / "recipe.toml") != tomllib.loads(
             write_toml(recipe.to_data())
         ):
@@ -85,7 +89,10 @@ class Demo:
             return out
         resume = out.exists()
         self.say(f"{number}. {name} ({preset}): {'going on with' if resume else 'training'} {out}")
-        train_run(recipe, out, resume)
+        try:
+            train_run(recipe, out, resume)
+        except Interrupted as stop:
+            raise Interrupted(f"{str(stop).partition(';')[0]}; start the demo again to go on from there") from None
         return out
 
     def _score(self, corpus: dict[str, list[str]], runs: dict[str, Path]) -> dict[str, Any]:
@@ -96,9 +103,8 @@ class Demo:
         updates = {name: _summary(path)["update"] for name, path in runs.items()}
         for name, size in sizes.items():
             self.say(f"   {name}: {size:,} parameters, {updates[name]:,} updates")
-        if len(set(updates.values())) > 1:
-            self.say("   They made different numbers of updates (too slow a machine): no fair comparison of the two.")
-        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "sets": {}}
+        fair = self._is_fair(updates)
+        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "fair": fair, "sets": {}}
         for part, what in SETS.items():
             source, reference = corpus[f"{part}.de"], corpus[f"{part}.en"]
             outputs = {"word by word": [baseline.translate(line) for line in source]}
@@ -112,6 +118,18 @@ class Demo:
             self._examples(source, reference, outputs)
         self.say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
         return report
+
+    def _is_fair(self, updates: dict[str, int]) -> bool:
+        """Whether both twins came to the end of their schedule; if not, say so."""
+        whole = max(load_recipe(self.recipe, []).train.max_updates or 0, *updates.values())
+        early = [f"{name} after {made:,}" for name, made in updates.items() if made < whole]
+        if early:
+            self.say(
+                f"   No fair comparison: {' and '.join(early)} of {whole:,} updates had to stop, before the learning\n"
+                f"   rate had come down. Give them more time (train.max_minutes in {self.recipe}), remove\n"
+                f"   {self.runs}/demo-transformer and {self.runs}/demo-macaron, and run again."
+            )
+        return not early
 
     def _line(self, name: str, score: Score) -> dict[str, Any]:
         interval = bootstrap_interval(score.statistics)

@@ -1,7 +1,7 @@
 """The text encoder: pre-training heads (masked words, next sentence), classification and regression."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,13 @@ from macaron.models.configuration import EncoderConfig, steps_of
 from macaron.nn import Context, Embedding, Stack
 from macaron.nn.embedding import token_positions
 from macaron.nn.linear import Linear
+
+Output = TypeVar("Output", bound=ModelOutput)
+
+
+def as_asked(output: Output, return_dict: bool | None) -> Output | tuple[Any, ...]:
+    """An output as it is, or as a tuple for who does not want it by name."""
+    return output if return_dict in (None, True) else output.to_tuple()
 
 
 class EncoderPreTrainedModel(MacaronPreTrainedModel):
@@ -89,7 +96,7 @@ class EncoderModel(EncoderPreTrainedModel):
             hidden_states=None if states is None else (*states, x),
             attentions=None if context.weights is None else tuple(weights for _, weights in context.weights),
         )
-        return output if return_dict in (None, True) else output.to_tuple()
+        return as_asked(output, return_dict)
 
 
 class MaskedHead(nn.Module):
@@ -116,19 +123,30 @@ class PreTrainingOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
-class EncoderForPreTraining(EncoderPreTrainedModel):
-    """Masked words and next sentence."""
+class MaskedWordsModel(EncoderPreTrainedModel):
+    """Base of the two that predict masked words."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.model = EncoderModel(config)
         self.head = MaskedHead(config.hidden_size, config.layer_norm_eps)
-        self.next_sentence = nn.Linear(config.hidden_size, 1)
-        self.post_init()
 
     def mlm_logits(self, states: Tensor) -> Tensor:
         """(..., D) to (..., V)."""
         return F.linear(self.head(states), self.model.embedding.tokens.weight)
+
+    def mlm_loss(self, logits: Tensor, labels: Tensor | None, count: Any) -> Tensor | None:
+        """The mean over masked words, or their sum over ``count``; None without labels."""
+        return None if labels is None else token_loss(logits, labels, self.pad, num_items_in_batch=count)
+
+
+class EncoderForPreTraining(MaskedWordsModel):
+    """Masked words and next sentence."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        self.next_sentence = nn.Linear(config.hidden_size, 1)
+        self.post_init()
 
     def forward(
         self,
@@ -149,26 +167,22 @@ class EncoderForPreTraining(EncoderPreTrainedModel):
         encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
         states = encoded.last_hidden_state
         words, follows = self.mlm_logits(states), self.next_sentence(states[:, 0])
-        loss: Tensor | None = None
-        if labels is not None:
-            loss = token_loss(words, labels, self.pad, num_items_in_batch=num_items_in_batch)
+        loss = self.mlm_loss(words, labels, num_items_in_batch)
         if next_sentence_label is not None:
             target = next_sentence_label.view(-1, 1).to(follows.dtype)
             nsp = F.binary_cross_entropy_with_logits(follows, target)
             loss = nsp if loss is None else loss + nsp
         output = PreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
-        return output if return_dict in (None, True) else output.to_tuple()
+        return as_asked(output, return_dict)
 
 
-class EncoderForMaskedLM(EncoderPreTrainedModel):
+class EncoderForMaskedLM(MaskedWordsModel):
     """Masked words alone; loads the folder of a pre-trained model."""
 
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\."]
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        self.model = EncoderModel(config)
-        self.head = MaskedHead(config.hidden_size, config.layer_norm_eps)
         self.post_init()
 
     def forward(
@@ -183,12 +197,10 @@ class EncoderForMaskedLM(EncoderPreTrainedModel):
     ) -> MaskedLMOutput | tuple[Any, ...]:
         """Logits (B, T, V), and a loss when ``labels`` (B, T) are given."""
         encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
-        logits = F.linear(self.head(encoded.last_hidden_state), self.model.embedding.tokens.weight)
-        loss: Tensor | None = None
-        if labels is not None:
-            loss = token_loss(logits, labels, self.pad, num_items_in_batch=num_items_in_batch)
+        logits = self.mlm_logits(encoded.last_hidden_state)
+        loss = self.mlm_loss(logits, labels, num_items_in_batch)
         output = MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return output if return_dict in (None, True) else output.to_tuple()
+        return as_asked(output, return_dict)
 
 
 class EncoderForSequenceClassification(EncoderPreTrainedModel):
@@ -224,7 +236,7 @@ class EncoderForSequenceClassification(EncoderPreTrainedModel):
         logits = self.classifier(encoded.last_hidden_state[:, 0])
         loss = None if labels is None else self._loss(logits, labels)
         output = SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return output if return_dict in (None, True) else output.to_tuple()
+        return as_asked(output, return_dict)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         kind = self.config.problem_type

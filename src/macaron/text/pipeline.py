@@ -18,6 +18,8 @@ PipelineName = Literal["raw", "moses", "spaces"]
 Side = Literal["source", "target"]
 #: What a given text is: plain, or already tokenised and escaped by Moses.
 State = Literal["raw", "moses"]
+#: What besides its name makes a pipeline; it means something for ``moses`` only.
+MOSES_SETTINGS = ("source_lang", "target_lang", "lower", "normalize")
 
 
 class Pipeline(Protocol):
@@ -123,7 +125,7 @@ def make_pipeline(
     lower: bool = True,
     normalize: bool = True,
 ) -> Pipeline:
-    """Make a pipeline from its stored settings; the last four mean something for ``moses`` only."""
+    """Make a pipeline from its stored settings, see ``MOSES_SETTINGS``."""
     match name:
         case "raw":
             return Raw()

@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Sequence as Steps
 from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import MacaronError
-from macaron.text.vocabulary import CONTINUED, UNK, WORD_END, Kind, fillers, specials
+from macaron.text.vocabulary import CONTINUED, UNK, WORD_END, Kind, check_size, fillers, specials
 
 #: Byte-level BPE merges inside these matches only. A word takes the space before it, its accents and inner
 #: apostrophes along; digits stand alone, so that an unseen number is not an unseen word.
@@ -28,8 +28,6 @@ RAW_PATTERN = (
     r"|\s+(?!\S)|\s+"  # white space, leaving its last character to the word that follows
 )
 
-BYTES = 256
-
 
 def train_byte_bpe(
     lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
@@ -38,12 +36,7 @@ def train_byte_bpe(
 
     `vocab_size` counts the special tokens. A small corpus may hold fewer merges than asked for.
     """
-    smallest = len(specials(kind)) + BYTES
-    if vocab_size < smallest:
-        raise MacaronError(
-            f"a byte-level vocabulary needs at least {smallest} entries ({BYTES} bytes and the special "
-            f"tokens), not {vocab_size}"
-        )
+    check_size(vocab_size, True, kind)
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = Steps(
         [Split(Regex(RAW_PATTERN), "isolated"), ByteLevel(add_prefix_space=False, use_regex=False)]
@@ -68,9 +61,7 @@ def train_word_bpe(
     The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
     merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
     """
-    smallest = len(specials(kind)) + 2
-    if vocab_size < smallest:
-        raise MacaronError(f"a vocabulary needs at least {smallest} entries, not {vocab_size}")
+    check_size(vocab_size, False, kind)
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     trainer = BpeTrainer(

@@ -16,7 +16,7 @@ from macaron.errors import MacaronError
 from macaron.text.backend import PipelineBackend
 from macaron.text.files import read_lines
 from macaron.text.fingerprint import digest
-from macaron.text.pipeline import PipelineName, Side, State, make_pipeline
+from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, State, make_pipeline
 from macaron.text.subword import dictionary_bpe, dictionary_lookup, train_byte_bpe, train_word_bpe
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, Kind, read_codes, read_dictionary, specials
 
@@ -62,10 +62,6 @@ class MacaronTokenizer(PipelineBackend):
         codes: str | Path | None = None,
         *,
         pipeline: PipelineName = "spaces",
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        lower: bool = True,
-        normalize: bool = False,
         kind: Kind = "translation",
         pad_to_multiple: int = 1,
         **settings: Any,
@@ -75,7 +71,11 @@ class MacaronTokenizer(PipelineBackend):
         With codes, words are split exactly as subword-nmt does. Without, they are looked up as they stand
         (``foo@@ bar``), and decoding joins at ``@@``. Encoders get the reference's segments: 1 for the first
         sentence and for padding, 0 for the second.
+
+        :param settings: those of the class, but punctuation is normalised only if ``normalize`` says so: the usual
+            IWSLT14 data was not
         """
+        settings.setdefault("normalize", False)
         tokens = read_dictionary(dict_path, kind, pad_to_multiple)
         if pipeline == "raw":
             raise MacaronError(
@@ -92,16 +92,7 @@ class MacaronTokenizer(PipelineBackend):
             backend = dictionary_lookup(tokens, kind)
         if kind == "encoder":
             settings.setdefault("segments", (1, 0))
-        return cls.from_backend(
-            backend,
-            kind=kind,
-            pipeline=pipeline,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            lower=lower,
-            normalize=normalize,
-            **settings,
-        )
+        return cls.from_backend(backend, kind=kind, pipeline=pipeline, **settings)
 
     @classmethod
     def train(
@@ -111,10 +102,6 @@ class MacaronTokenizer(PipelineBackend):
         *,
         target_lines: Iterable[str] | Sequence[Path] = (),
         pipeline: PipelineName = "raw",
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        lower: bool = True,
-        normalize: bool = True,
         kind: Kind = "translation",
         prepared: bool = False,
         pad_to_multiple: int = 1,
@@ -130,8 +117,9 @@ class MacaronTokenizer(PipelineBackend):
         :param target_lines: plain text of the target side, in its own language
         :param prepared: the lines have been through the pipeline already
         :param pad_to_multiple: pad the vocabulary to a multiple of this with entries no text reaches
+        :param settings: those of the class
         """
-        text = make_pipeline(pipeline, source_lang, target_lang, lower, normalize)
+        text = make_pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})
         both: tuple[tuple[Side, Iterable[str] | Sequence[Path]], ...] = (
             ("source", lines),
             ("target", target_lines),
@@ -141,16 +129,7 @@ class MacaronTokenizer(PipelineBackend):
         )
         train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
         backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple)
-        return cls.from_backend(
-            backend,
-            kind=kind,
-            pipeline=pipeline,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            lower=lower,
-            normalize=normalize,
-            **settings,
-        )
+        return cls.from_backend(backend, kind=kind, pipeline=pipeline, **settings)
 
     def encode_lines(
         self,
@@ -192,8 +171,7 @@ class MacaronTokenizer(PipelineBackend):
             "dictionary_size": self.dictionary_size,
         }
         if self.pipeline == "moses":
-            names = ("source_lang", "target_lang", "lower", "normalize")
-            settings |= {name: getattr(self, name) for name in names}
+            settings |= {name: getattr(self, name) for name in MOSES_SETTINGS}
         return digest(self.backend_tokenizer, settings)
 
 

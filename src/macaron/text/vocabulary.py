@@ -15,6 +15,8 @@ SPECIALS: dict[Kind, tuple[str, ...]] = {
     "encoder": ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<cls>"),
 }
 PAD, EOS, UNK, MASK, CLS = 1, 2, 3, 4, 5
+#: What a byte-level vocabulary begins with, so that no text is unknown to it.
+BYTES = 256
 
 #: subword-nmt writes a piece that does not end its word with this suffix.
 CONTINUED = "@@"
@@ -29,6 +31,19 @@ def specials(kind: Kind) -> tuple[str, ...]:
     if kind not in SPECIALS:
         raise MacaronError(f"unknown kind of tokenizer {kind!r}: choose one of {', '.join(SPECIALS)}")
     return SPECIALS[kind]
+
+
+def check_size(vocab_size: int, raw: bool, kind: Kind = "translation") -> None:
+    """Refuse a vocabulary that is too small for its alphabet.
+
+    :param raw: an alphabet of bytes, otherwise of letters, of which there are two at least
+    """
+    smallest = len(specials(kind)) + (BYTES if raw else 2)
+    if vocab_size < smallest:
+        why = f" ({BYTES} bytes and the special tokens)" if raw else ""
+        raise MacaronError(
+            f"a{' byte-level' if raw else ''} vocabulary needs at least {smallest} entries{why}, not {vocab_size}"
+        )
 
 
 def fillers(size: int, multiple: int) -> list[str]:

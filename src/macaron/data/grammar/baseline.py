@@ -53,10 +53,6 @@ class WordByWord:
         words = [word for token in self._known(sentence) for word in self.dictionary.get(token, (token,))]
         return finish(words, sentence[-1]) if words else sentence
 
-    def covers(self, sentence: str) -> bool:
-        """Whether the dictionary has every word of the sentence."""
-        return all(token in self.dictionary for token in self._known(sentence))
-
     def _known(self, sentence: str) -> list[str]:
         tokens = _TOKEN.findall(sentence)
         lowered = _lower_first(tokens[0]) if tokens else ""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from macaron.data.aside import AsideFolder
 from macaron.data.grammar.english import english
 from macaron.data.grammar.german import german
 from macaron.data.grammar.heldout import Kind, held_out
@@ -14,6 +15,8 @@ from macaron.errors import MacaronError
 
 SHORTEST, LONGEST = 4, 16
 Pair = tuple[str, str]
+#: What a corpus consists of on disk.
+FILES = tuple(f"{split}.{language}" for split in ("train", "valid", "test", "novel") for language in ("de", "en"))
 _WORD = re.compile(r"[\w'-]+")
 # How many sentences may be tried for each novel one before the training set counts as too small.
 _PATIENCE = 400
@@ -56,13 +59,22 @@ class DemoCorpus:
         return {"train": self.train, "valid": self.valid, "test": self.test, "novel": self.novel}
 
     def write(self, folder: str | Path) -> None:
-        """Write train.de, train.en, valid.de ... into the folder, one sentence a line."""
+        """Write train.de, train.en, valid.de ... into the folder, one sentence a line.
+
+        It is there complete or not at all, in the place of an older one.
+        """
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, pairs in self.splits().items():
-            for suffix, side in (("de", 0), ("en", 1)):
-                text = "".join(pair[side] + "\n" for pair in pairs)
-                (folder / f"{name}.{suffix}").write_text(text, encoding="utf-8", newline="\n")
+        foreign = sorted({path.name for path in folder.iterdir()} - set(FILES)) if folder.is_dir() else []
+        if foreign:
+            raise MacaronError(
+                f"{folder} holds something else, too ({foreign[0]}): give the corpus a folder of its own"
+            )
+        with AsideFolder(folder) as aside:
+            for name, pairs in self.splits().items():
+                for suffix, side in (("de", 0), ("en", 1)):
+                    text = "".join(pair[side] + "\n" for pair in pairs)
+                    (aside.path / f"{name}.{suffix}").write_text(text, encoding="utf-8", newline="\n")
+            aside.commit()
 
 
 def demo_corpus(
