@@ -96,3 +96,9 @@ def test_output_is_complete_or_absent(tmp_path: Path):
     with stream.output(Path("/dev/null")) as file:
         file.write(b"gone")
     assert not Path("/dev/null").is_file()
+
+
+def test_output_in_a_folder_that_is_not_there_names_the_users_path(tmp_path: Path):
+    path = tmp_path / "nowhere" / "out.en"
+    with pytest.raises(MacaronError, match=f"{path}: there is no folder"), stream.output(path):
+        pass

@@ -1,5 +1,6 @@
 """Lines in and out of a command: windows of input as it arrives, output that is complete or absent."""
 
+import errno
 import os
 import select
 import sys
@@ -140,6 +141,8 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
         with place.open("wb") as file:  # a pipe or a device has no place to take
             yield file
         return
+    if not place.parent.is_dir():
+        raise MacaronError(f"{path}: there is no folder {place.parent}. Make it, or write elsewhere.")
     descriptor, aside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -148,6 +151,13 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
         os.umask(mask)
         os.chmod(aside, place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~mask)
         os.replace(aside, place)
+    except OSError as error:
+        os.unlink(aside)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise MacaronError(
+                f"{path} could not be written ({error.strerror}); it is as it was. Free some space."
+            ) from error
+        raise
     except BaseException:
         os.unlink(aside)
         raise

@@ -113,6 +113,7 @@ class TranslationTask:
     def from_recipe(cls, recipe: Recipe) -> "TranslationTask":
         """The task of a recipe; the model is drawn with the recipe's seed."""
         data = PreparedData.open(recipe.data)
+        data.tokenizer.fingerprint()  # a damaged one is refused now, not when the trained model is saved
         config = model_config(recipe, data.vocab_size)
         config.tokenizer_fingerprint = data.tokenizer_fingerprint
         config.evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}

@@ -41,8 +41,8 @@ def disk_full(what: Path, error: Exception) -> MacaronError:
     """Something could not be written."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return MacaronError(
-        f"{what} could not be written ({reason}). The last checkpoint is untouched: free some space and go on with "
-        "--resume."
+        f"{what} could not be written ({reason}). Checkpoints written before are untouched: free some space and go "
+        "on with --resume."
     )
 
 
