@@ -63,6 +63,7 @@ def translate(
         str | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.
 
@@ -81,7 +82,7 @@ def translate(
 
     if input_file is not None:
         input_file.stat()  # a missing file is reported before the model is loaded
-    translator = Translator(model, device=device, dtype=dtype, threads=threads)
+    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
     options: dict[str, Any] = {
         "nbest": nbest,
         "beam": 1 if greedy else beam,

@@ -56,6 +56,15 @@ def choose_dtype(name: str | torch.dtype) -> torch.dtype:
     return dtype
 
 
+def int8_precision(device: torch.device, dtype: str | torch.dtype | None) -> torch.dtype:
+    """The number format beside int8, which is for matrices on the CPU."""
+    if device.type != "cpu":
+        raise MacaronError(f"int8 is for the CPU, not for {device}: leave --int8 out, or choose --device cpu")
+    if dtype is not None and choose_dtype(dtype) != torch.float32:
+        raise MacaronError(f"int8 goes with float32, not with {dtype}: leave out --int8 or --dtype")
+    return torch.float32
+
+
 def _check_files(folder: Path) -> None:
     if not folder.exists():
         raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")

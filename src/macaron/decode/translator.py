@@ -8,7 +8,8 @@ from typing import Any, get_args
 
 import torch
 
-from macaron.decode.folder import choose_device, choose_dtype, load_folder
+from macaron.decode.folder import choose_device, choose_dtype, int8_precision, load_folder
+from macaron.decode.packed import packed
 from macaron.decode.pieces import LongLines, longest_start, pieces
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
@@ -18,7 +19,8 @@ from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer, verify
 
 #: Source tokens in a batch, padding included.
-_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+_BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
+HALF = (torch.bfloat16, torch.float16)
 _END = 1  # a source has one token more than its text
 
 
@@ -34,6 +36,10 @@ class Translator:
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default as the weights were saved
     :param threads: CPU threads for PyTorch, for the whole process
+    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
+
+    On the CPU a model from a folder is searched with packed matrices (`macaron.decode.packed`), which are made from the
+    weights here and now. A model in memory may still be trained and is searched as it is, unless ``int8`` is asked for.
     """
 
     def __init__(
@@ -44,20 +50,29 @@ class Translator:
         device: str | torch.device = "auto",
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
+        int8: bool = False,
     ) -> None:
         if threads is not None:
             if threads < 1:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
             torch.set_num_threads(threads)
+        own = not isinstance(model, TranslationModel)
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
             verify(tokenizer, model.config)
             where = model.device if device == "auto" else choose_device(device)
         else:
-            where = choose_device(device)
+            where = choose_device("cpu" if int8 and device == "auto" else device)
             model, tokenizer = load_folder(model)
-        self.model: TranslationModel = model.to(where, None if dtype is None else choose_dtype(dtype))
+        precision = int8_precision(where, dtype) if int8 else None if dtype is None else choose_dtype(dtype)
+        # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
+        saved = model.embedding.tokens.weight.dtype
+        products_only = where.type == "cuda" and precision in HALF and saved == torch.float32
+        self.half = precision if products_only else None
+        self.model: TranslationModel = model.to(where, None if products_only else precision)
+        fast = int8 or (own and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
+        self.searched = packed(self.model, int8) if fast else self.model
         self.tokenizer = tokenizer
         self.defaults = _folder_defaults(model)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
@@ -119,7 +134,7 @@ class Translator:
         parts = self._parts(lines, longest, long_lines, first_line, state)
         keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
         sources = [source for of_line in parts for source in of_line]
-        found = iter(self._translate(sources, keys, settings, batch_tokens or self.batch_tokens, state))
+        found = iter(self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state))
         return [_join([next(found) for _ in of_line], settings, nbest) for of_line in parts]
 
     def _parts(
@@ -149,6 +164,7 @@ class Translator:
         sources: Sequence[Sequence[int]],
         keys: Sequence[tuple[int, int]],
         settings: SearchSettings,
+        nbest: int,
         batch_tokens: int,
         state: State,
     ) -> list[list[Hypothesis]]:
@@ -156,7 +172,12 @@ class Translator:
         for batch in batches([len(source) for source in sources], batch_tokens):
             try:
                 results = translate_ids(
-                    self.model, [sources[i] for i in batch], settings, keys=[keys[i] for i in batch]
+                    self.searched,
+                    [sources[i] for i in batch],
+                    settings,
+                    keys=[keys[i] for i in batch],
+                    nbest=nbest,
+                    half=self.half,
                 )
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
