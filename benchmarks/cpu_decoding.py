@@ -18,21 +18,16 @@ import importlib.util
 import json
 import os
 import platform
-import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-Run = Callable[[list[list[int]]], list[list[int]]]
+from cpu_systems import ctranslate2, ours, say, sentences, transformers
 
-END = 2
-FIRST_WORD = 4
 #: For each system the package it needs, and whether it is slow (and then measured in one round only).
 SYSTEMS = {
     "ours float32": ("macaron", False),
@@ -48,182 +43,6 @@ RATIOS = [
     ("ours float32", "ours, plain float32"),
     ("ours float32", "transformers float32"),
 ]
-
-
-def sentences(count: int, tokens: int, vocabulary: int) -> list[list[int]]:
-    """Random sources of so many tokens, the end included."""
-    generator = random.Random(1)
-    return [[*(generator.randrange(FIRST_WORD, vocabulary) for _ in range(tokens - 1)), END] for _ in range(count)]
-
-
-def random_model(preset_name: str, vocabulary: int) -> Any:
-    """A model with random weights, large enough that the next token matters."""
-    import torch
-
-    from macaron.models import TranslationModel, preset
-
-    torch.manual_seed(1)
-    return TranslationModel(preset(preset_name, vocab_size=vocabulary)).eval()
-
-
-def ours(options: argparse.Namespace, kind: str) -> Run:
-    import torch
-
-    from macaron.decode import SearchSettings, translate_ids
-    from macaron.decode.packed import packed
-
-    torch.set_num_threads(options.threads)
-    model = random_model(options.preset, options.vocabulary)
-    # The end is one of the tokens: the search takes one step more than max_length.
-    settings = SearchSettings(beam=options.beam, min_length=options.tokens - 1, max_length=options.tokens - 1)
-    if "plain" not in kind:
-        model = packed(model, int8="int8" in kind)
-    return lambda sources: [list(best[0].tokens) for best in translate_ids(model, sources, settings)]
-
-
-def ctranslate2(options: argparse.Namespace, kind: str) -> Run:
-    import ctranslate2
-    import torch
-
-    torch.set_num_threads(options.threads)
-    model = random_model(options.preset.replace("macaron", "transformer"), options.vocabulary)
-    with tempfile.TemporaryDirectory() as folder:
-        to_ctranslate2(model, folder)
-        translator = ctranslate2.Translator(
-            folder, "cpu", compute_type=kind, inter_threads=1, intra_threads=options.threads
-        )
-
-    def run(sources: list[list[int]]) -> list[list[int]]:
-        results = translator.translate_batch(
-            [[str(token) for token in source] for source in sources],
-            beam_size=options.beam,
-            min_decoding_length=options.tokens,
-            max_decoding_length=options.tokens,
-            max_batch_size=0,
-        )
-        return [[int(token) for token in result.hypotheses[0]] for result in results]
-
-    agree(model, translator, options)
-    return run
-
-
-def to_ctranslate2(model: Any, folder: str) -> None:
-    """Write a pre-norm Transformer of ours as a CTranslate2 model."""
-    import numpy as np
-    import torch
-    from ctranslate2.specs import TransformerSpec
-
-    from macaron.nn.embedding import FIRST_POSITION, sinusoids
-
-    def linear(spec: Any, layer: Any) -> None:
-        spec.weight, spec.bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-
-    def norm(spec: Any, layer: Any) -> None:
-        spec.gamma, spec.beta = layer.weight.detach().numpy(), layer.bias.detach().numpy()
-
-    config = model.config
-    spec = TransformerSpec.from_config((config.encoder_layers, config.decoder_layers), config.num_attention_heads)
-    table = model.embedding.tokens.weight.detach().numpy()
-    positions = sinusoids(torch.arange(FIRST_POSITION, FIRST_POSITION + 512), config.hidden_size).numpy()
-    for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        (side.embeddings[0] if side is spec.encoder else side.embeddings).weight = table
-        side.position_encodings.encodings = positions
-        norm(side.layer_norm, stack.norm)
-        for part, layer in zip(side.layer, stack.layers, strict=True):
-            attention, feedforward = layer.sublayers["F1"], layer.sublayers["G1"]
-            norm(part.self_attention.layer_norm, attention.norm)
-            linear(part.self_attention.linear[0], attention.operator.qkv)
-            linear(part.self_attention.linear[1], attention.operator.out)
-            norm(part.ffn.layer_norm, feedforward.norm)
-            linear(part.ffn.linear_0, feedforward.operator.fc1)
-            linear(part.ffn.linear_1, feedforward.operator.fc2)
-            if side is spec.decoder:
-                cross = layer.sublayers["H1"]
-                norm(part.attention.layer_norm, cross.norm)
-                for place, name in enumerate(("q", "kv", "out")):
-                    linear(part.attention.linear[place], getattr(cross.operator, name))
-    spec.decoder.projection.weight = table
-    spec.decoder.projection.bias = np.zeros(len(table), np.float32)
-    words = [str(token) for token in range(len(table))]
-    spec.register_source_vocabulary(words)
-    spec.register_target_vocabulary(words)
-    spec.config.bos_token = spec.config.decoder_start_token = spec.config.eos_token = str(END)
-    spec.config.unk_token = "3"
-    spec.config.add_source_bos = spec.config.add_source_eos = False
-    spec.validate()
-    spec.optimize()
-    spec.save(folder)
-
-
-def agree(model: Any, translator: Any, options: argparse.Namespace) -> None:
-    """Compare CTranslate2's scores with ours on the same weights; both search with so many beams and steps."""
-    from macaron.decode import SearchSettings, translate_ids
-
-    sources = sentences(4, options.tokens, options.vocabulary)
-    # CTranslate2 stops after so many tokens, ours writes the end after them.
-    settings = SearchSettings(
-        beam=options.beam, min_length=options.tokens, max_length=options.tokens, length_penalty=0.0
-    )
-    theirs = translator.translate_batch(
-        [[str(token) for token in source] for source in sources],
-        beam_size=options.beam,
-        num_hypotheses=options.beam,
-        min_decoding_length=options.tokens,
-        max_decoding_length=options.tokens,
-        length_penalty=0.0,
-        return_scores=True,
-    )
-    gaps, same = [], 0
-    for best, result in zip(translate_ids(model, sources, settings), theirs, strict=True):
-        if {len(each) for each in result.hypotheses} != {options.tokens} or len(result.hypotheses) != options.beam:
-            sys.exit(f"CTranslate2 did not search as asked: {[len(each) for each in result.hypotheses]} tokens")
-        found = {each.tokens[:-1]: sum(each.token_scores[:-1]) for each in best}
-        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            key = tuple(int(token) for token in tokens)
-            if key in found:
-                same += 1
-                gaps.append(abs(found[key] - score))
-    say({"agree": f"{same} of {options.beam * len(sources)} hypotheses, scores differ by {max(gaps, default=0.0):.2g}"})
-
-
-def transformers(options: argparse.Namespace, kind: str) -> Run:
-    import torch
-    from transformers import MarianConfig, MarianMTModel
-
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(1)
-    own = random_model(options.preset.replace("macaron", "transformer"), 8).config
-    config = MarianConfig(
-        vocab_size=options.vocabulary,
-        d_model=own.hidden_size,
-        encoder_layers=own.encoder_layers,
-        decoder_layers=own.decoder_layers,
-        encoder_attention_heads=own.num_attention_heads,
-        decoder_attention_heads=own.num_attention_heads,
-        encoder_ffn_dim=own.intermediate_size,
-        decoder_ffn_dim=own.intermediate_size,
-        activation_function="relu",
-        scale_embedding=True,
-        pad_token_id=1,
-        eos_token_id=END,
-        forced_eos_token_id=None,
-        decoder_start_token_id=END,
-    )
-    model = MarianMTModel(config).eval()
-    length = {"min_new_tokens": options.tokens, "max_new_tokens": options.tokens}
-
-    def run(sources: list[list[int]]) -> list[list[int]]:
-        ids = torch.tensor(sources)
-        made = model.generate(
-            ids, attention_mask=torch.ones_like(ids), num_beams=options.beam, early_stopping=True, **length
-        )
-        return made[:, 1:].tolist()
-
-    return run
-
-
-def say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
 
 
 def work(name: str, options: argparse.Namespace) -> None:

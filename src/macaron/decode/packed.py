@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.decode.matrices import Int8Linear, PackedLinear, check_int8
+from macaron.decode.matrices import Direct, Int8Linear, PackedLinear, check_int8
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
@@ -61,7 +61,7 @@ def packed(model: TranslationModel, int8: bool = False) -> TranslationModel:
     return clone.eval()
 
 
-class _SubLayer(SubLayer):
+class _SubLayer(Direct, SubLayer):
     """A sub-step, see `SubLayer`, with fewer calls: for one sentence they cost as much as the products."""
 
     def __init__(self, plain: SubLayer, make: Make) -> None:
@@ -85,7 +85,7 @@ class _SubLayer(SubLayer):
         return self.operator(x, context, slot)
 
 
-class _Embedding(Embedding):
+class _Embedding(Direct, Embedding):
     """See `Embedding`; the vectors of the positions are kept."""
 
     def __init__(self, plain: Embedding) -> None:
@@ -104,7 +104,7 @@ class _Embedding(Embedding):
         return torch.add(F.embedding(positions, self.table), vectors, alpha=math.sqrt(size))
 
 
-class _FeedForward(nn.Module):
+class _FeedForward(Direct):
     """G, see `FeedForward`."""
 
     def __init__(self, plain: FeedForward, make: Make) -> None:
@@ -119,7 +119,7 @@ class _FeedForward(nn.Module):
         return self.fc2(inner if self.activation is None else self.activation(inner))
 
 
-class _Attention(nn.Module):
+class _Attention(Direct):
     """What both attentions share."""
 
     name = ""
