@@ -8,6 +8,9 @@ import typer
 from macaron.errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from macaron.data.documents import PreparedText
     from macaron.data.prepared import PreparedData
 
 Prefixes = list[str]
@@ -24,9 +27,19 @@ def prepare(
     ] = None,
     valid: Annotated[Prefixes | None, typer.Option("--valid", metavar="PREFIX", help="The same, to validate.")] = None,
     test: Annotated[Prefixes | None, typer.Option("--test", metavar="PREFIX", help="The same, to test.")] = None,
+    text: Annotated[
+        Prefixes | None,
+        typer.Option(
+            "--text",
+            metavar="FILE",
+            help="Plain text for pre-training: a paragraph a line, a blank line between documents; plain, .gz or .xz; "
+            "may be repeated.",
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The folder to write.")] = None,
     vocab_size: Annotated[
-        int | None, typer.Option("--vocab-size", min=8, help="Joint subword vocabulary (default: 10,000).")
+        int | None,
+        typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: 10,000 joint; --text: 32,000)."),
     ] = None,
     pipeline: Annotated[
         Literal["raw", "moses"] | None,
@@ -44,7 +57,7 @@ def prepare(
         int | None, typer.Option("--workers", min=1, help="Processes (default: one for every core).")
     ] = None,
 ) -> None:
-    """Clean a parallel corpus, learn a joint subword vocabulary and write memory-mapped token stores."""
+    """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
     from macaron.data.recipe import data_recipe
     from macaron.settings import override, read_toml
 
@@ -54,6 +67,7 @@ def prepare(
         "--train": train,
         "--valid": valid,
         "--test": test,
+        "--text": text,
         "--vocab-size": vocab_size,
         "--pipeline": pipeline,
         "--state": state,
@@ -64,11 +78,21 @@ def prepare(
         if extra:
             raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
         content = read_toml(recipe)
+    elif text:
+        for_pairs = ("--source-lang", "--target-lang", "--train", "--valid", "--test")
+        extra = [name for name in for_pairs if given[name] is not None]
+        if extra:
+            raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
+        if out is None:
+            raise UsageError("--text needs --out: the folder to write")
+        texts = [{"path": path, "state": state or "raw"} for path in text]
+        data |= {"kind": "text", "train": texts, "vocab_size": vocab_size, "pipeline": pipeline}
+        content = {"data": {key: value for key, value in data.items() if value is not None}}
     else:
         missing = [name for name in ("--source-lang", "--target-lang", "--train") if not given[name]]
         if missing or out is None:
             names = ", ".join([*missing, *(["--out"] if out is None else [])])
-            raise UsageError(f"give a recipe, or these options: {names} (see macaron prepare --help)")
+            raise UsageError(f"give a recipe, or these options: {names}; or --text (see macaron prepare --help)")
         corpora = {"train": train, "valid": valid, "test": test}
         data |= {"source_lang": source_lang, "target_lang": target_lang, "vocab_size": vocab_size, "pipeline": pipeline}
         data |= {
@@ -83,6 +107,7 @@ def prepare(
     chosen = data_recipe(override(content, settings or []), str(recipe or ""))
 
     # Only now: a mistake in the call is answered at once.
+    from macaron.data.documents import PreparedText
     from macaron.data.prepare import prepare as run
     from macaron.data.progress import Progress
 
@@ -94,36 +119,73 @@ def prepare(
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return
-    _print(outcome.data)
+    prepared = outcome.data
+    if isinstance(prepared, PreparedText):
+        _print_text(prepared)
+    else:
+        _print_pairs(prepared)
+    typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline})")
+    typer.echo(f"prepared in {prepared.folder}")
 
 
-def _print(data: "PreparedData") -> None:
+def _print_pairs(data: "PreparedData") -> None:
     """Print what was dropped, and what there is now."""
-    import sys
-
-    from rich.console import Console
-    from rich.table import Table
-
     from macaron.data.cleaning import RULES
 
-    manifest = data.manifest
-    cleaning = manifest["cleaning"]
-    table = Table(title="Training pairs", title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column("pairs", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    cleaning = data.manifest["cleaning"]
+    table = _table("Training pairs", "pairs")
     table.add_row("read", f"{cleaning['read']:,}")
     for rule, meaning in RULES.items():
         table.add_row(f"- {rule}", f"{cleaning['dropped'][rule]:,}", meaning)
     if cleaning["held_out"]:
         table.add_row("- held out", f"{cleaning['held_out']:,}", "every so manieth, to validate")
     table.add_row("kept", f"{cleaning['kept']:,}")
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(table)
-    for split, sizes in manifest["splits"].items():
+    _show(table)
+    for split, sizes in data.manifest["splits"].items():
         typer.echo(
             f"{split}: {sizes['pairs']:,} pairs, {sizes['source_tokens']:,} {data.source_lang} and "
             f"{sizes['target_tokens']:,} {data.target_lang} tokens"
         )
-    typer.echo(f"vocabulary: {data.vocab_size:,} subwords ({data.pipeline})")
-    typer.echo(f"prepared in {data.folder}")
+
+
+def _print_text(data: "PreparedText") -> None:
+    """The same for documents."""
+    from macaron.data.documents_cleaning import TEXT_RULES
+
+    cleaning = data.manifest["cleaning"]
+    table = _table("Text", "")
+    table.add_row("paragraphs", f"{cleaning['paragraphs']:,}", "read")
+    for rule, (unit, meaning) in TEXT_RULES.items():
+        table.add_row(f"- {rule}", f"{cleaning['dropped'][rule]:,}", f"{unit}: {meaning}")
+    table.add_row("sentences", f"{cleaning['sentences']:,}", "kept")
+    table.add_row("words", f"{cleaning['words']:,}", "in them")
+    table.add_row("documents", f"{cleaning['documents']:,}", "with at least one sentence")
+    _show(table)
+    for split, sizes in data.manifest["splits"].items():
+        typer.echo(
+            f"{split}: {sizes['documents']:,} documents, {sizes['sentences']:,} sentences, {sizes['tokens']:,} tokens"
+        )
+    subwords = data.manifest["subwords"]
+    if subwords["learned_from_sentences"] < subwords["of_sentences"]:
+        typer.echo(
+            f"subwords were learned from a sample: {subwords['learned_from_sentences']:,} of "
+            f"{subwords['of_sentences']:,} sentences"
+        )
+
+
+def _table(title: str, unit: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column(unit, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    return table
+
+
+def _show(table: "Table") -> None:
+    import sys
+
+    from rich.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 120).print(table)

@@ -16,7 +16,7 @@ def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     lengths = store.lengths[indices].astype(np.int64)
     matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
-    columns = _counting(lengths)
+    columns = counting(lengths)
     matrix[rows, columns] = store.ids[_places(store, indices, lengths)]
     return matrix
 
@@ -46,7 +46,7 @@ def packed(store: TokenStore, rows: Rows, start: int, stop: int, width: int, pad
     number = np.arange(len(row)) - opens[run] + 1 if len(opens) else before
     shape = (stop - start, width)
     ids, place, sentence = np.full(shape, pad, dtype=np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    at_row, inside = np.repeat(row, lengths), _counting(lengths)
+    at_row, inside = np.repeat(row, lengths), counting(lengths)
     at_column = np.repeat(begins, lengths) + inside
     ids[at_row, at_column] = store.ids[_places(store, pairs, lengths)]
     place[at_row, at_column] = inside
@@ -54,7 +54,7 @@ def packed(store: TokenStore, rows: Rows, start: int, stop: int, width: int, pad
     return PackedSide(ids, place, sentence)
 
 
-def _counting(lengths: Indices) -> Matrix:
+def counting(lengths: Indices) -> Matrix:
     """0, 1, ..., n-1 for each length n, one after the other."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
@@ -62,4 +62,4 @@ def _counting(lengths: Indices) -> Matrix:
 
 def _places(store: TokenStore, indices: Indices, lengths: Indices) -> Matrix:
     """Where the ids of these sequences lie in the flat store."""
-    return np.repeat(store.offsets[indices].astype(np.int64), lengths) + _counting(lengths)
+    return np.repeat(store.offsets[indices].astype(np.int64), lengths) + counting(lengths)

@@ -88,7 +88,7 @@ def clean_chunk(task: tuple[Cleaner, Chunk]) -> Cleaned:
     digests = bytearray()
     dropped: Counter[Rule] = Counter()
     for offset, (left, right) in enumerate(zip(chunk.source, chunk.target, strict=True)):
-        source, target = _decode(left), _decode(right)
+        source, target = decode_line(left), decode_line(right)
         if source is None or target is None:
             if cleaner.strict:
                 raise _unreadable(chunk, offset, source is None)
@@ -101,7 +101,7 @@ def clean_chunk(task: tuple[Cleaner, Chunk]) -> Cleaned:
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
         if not cleaner.strict:
-            rule = cleaner.rule_against(_count(source, source_words), _count(target, target_words))
+            rule = cleaner.rule_against(count_of_words(source, source_words), count_of_words(target, target_words))
             if rule is not None:
                 dropped[rule] += 1
                 continue
@@ -114,14 +114,15 @@ def clean_chunk(task: tuple[Cleaner, Chunk]) -> Cleaned:
     return Cleaned(
         read=len(chunk.source),
         kept=len(sides[0]),
-        sides=(_join(sides[0]), _join(sides[1])),
+        sides=(join_lines(sides[0]), join_lines(sides[1])),
         hashes=bytes(digests),
         dropped=dict(dropped),
-        texts=(_join(texts[0]), _join(texts[1])),
+        texts=(join_lines(texts[0]), join_lines(texts[1])),
     )
 
 
-def _decode(raw: bytes | None) -> str | None:
+def decode_line(raw: bytes | None) -> str | None:
+    """The text of a line; None for one that is too long, not UTF-8, or with NUL characters."""
     if raw is None or b"\0" in raw:
         return None
     try:
@@ -143,7 +144,7 @@ def _unreadable(chunk: Chunk, offset: int, is_source: bool) -> MacaronError:
     return MacaronError(f"{where}: not valid UTF-8. {remedy}")
 
 
-def _count(text: str, words: list[str]) -> int:
+def count_of_words(text: str, words: list[str]) -> int:
     """Count words; in scripts without spaces, characters."""
     # max() runs at C speed and spares nearly all text the search.
     return len(words) if max(text, default="") < "\u0e00" else len(words) + len(_SPACELESS.findall(text))
@@ -154,5 +155,6 @@ def _digest(words: list[str]) -> bytes:
     return hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
 
 
-def _join(lines: list[str]) -> bytes:
+def join_lines(lines: list[str]) -> bytes:
+    """The bytes of lines, each with its end."""
     return "".join([line + "\n" for line in lines]).encode()

@@ -1,13 +1,13 @@
 """From cleaned text to subwords and ids: what workers do with the chunks that cleaning has written."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, compress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,23 +50,30 @@ class Piece:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """What the subword vocabulary is learned from: how often each word occurs in so many pairs."""
+    """What the subword vocabulary is learned from: how often each word occurs in so many lines (pairs of them)."""
 
     counts: Mapping[str, int]
-    pairs: int
+    lines: int
 
 
-def count_words(workers: Workers, pieces: Sequence[Piece]) -> WordCounts:
-    """Count the words of both sides of the training pairs, up to the limits, chunk by chunk in a shuffled order.
+AnyPiece = TypeVar("AnyPiece")
 
-    Without limits in the way every pair is counted; otherwise a sample that is the same in every run.
+
+def count_words(
+    workers: Workers, pieces: Sequence[AnyPiece], count: Callable[[AnyPiece], tuple[Counter[str], int]]
+) -> WordCounts:
+    """Count the words that are trained on, up to the limits, chunk by chunk in a shuffled order.
+
+    Without limits in the way everything is counted; otherwise a sample that is the same in every run.
+
+    :param count: counts the words and the lines of one piece
     """
     order = list(range(len(pieces)))
     Random(len(pieces)).shuffle(order)
     counts: dict[str, int] = {}
-    pairs = words = size = 0
-    results = workers.map(_count_piece, [pieces[index] for index in order])
-    for found, count in results:
+    lines = words = size = 0
+    results = workers.map(count, (pieces[index] for index in order))
+    for found, more in results:
         for word, times in found.items():
             if word in counts:
                 counts[word] += times
@@ -74,14 +81,15 @@ def count_words(workers: Workers, pieces: Sequence[Piece]) -> WordCounts:
                 counts[word] = times
                 size += len(word.encode())
         words += found.total()
-        pairs += count
+        lines += more
         if size > MAX_TYPE_BYTES or words > MAX_WORDS:
             break
     results.close()
-    return WordCounts(counts, pairs)
+    return WordCounts(counts, lines)
 
 
-def _count_piece(piece: Piece) -> tuple[Counter[str], int]:
+def count_pairs(piece: Piece) -> tuple[Counter[str], int]:
+    """Count the words of both sides, and the pairs."""
     counts: Counter[str] = Counter()
     for side in (0, 1):
         counts.update(chain.from_iterable(map(str.split, piece.lines(side, TRAIN))))
@@ -129,7 +137,7 @@ Side = tuple[NDArray[Any], NDArray[np.int64]]
 
 def encode_piece(task: EncodeTask) -> dict[int, tuple[Side, Side]]:
     """The ids and lengths of both sides, by role (training, or held out to validate on)."""
-    encoder = _encoder(task.tokenizer_file, task.fingerprint, task.dtype, task.raw)
+    encoder = word_encoder(task.tokenizer_file, task.fingerprint, task.dtype, task.raw)
     return {
         role: (encoder.encode(task.piece.lines(0, role)), encoder.encode(task.piece.lines(1, role)))
         for role in (TRAIN, VALID)
@@ -142,15 +150,17 @@ class WordEncoder:
 
     A subword never crosses a space, so that the ids of a line are those of its words, one after the other. Ten times
     faster than the tokenizer itself, and the same (but for runs of spaces, which it is given whole).
+
+    :param end: put ``</s>`` at the end of every line
     """
 
-    def __init__(self, backend: Any, dtype: str, raw: bool) -> None:
+    def __init__(self, backend: Any, dtype: str, raw: bool, end: bool = True) -> None:
         self.backend, self.dtype, self.raw = backend, np.dtype(dtype), raw
         self._known: dict[str, bytes] = {}
-        self._end = np.array([EOS], self.dtype).tobytes()
+        self._end = np.array([EOS], self.dtype).tobytes() if end else b""
 
     def encode(self, lines: Sequence[str]) -> Side:
-        """The ids of all lines, flat, each line with ``</s>`` at its end; and their lengths."""
+        """The ids of all lines, flat; and their lengths."""
         # In raw text every word has its space in front, and the line begins with one. Moses' words have none.
         words = [line[1:].split(" ") if self.raw else line.split(" ") for line in lines]
         self._learn(set(chain.from_iterable(words)))
@@ -176,7 +186,8 @@ class WordEncoder:
 
 
 @lru_cache(maxsize=1)
-def _encoder(path: Path, fingerprint: str, dtype: str, raw: bool) -> WordEncoder:
+def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool = True) -> WordEncoder:
+    """The encoder of a tokenizer's file, kept from one task to the next; the fingerprint tells files apart."""
     # The subword model alone, without transformers: a worker needs no more, and starts in a tenth of a second.
     from tokenizers import Tokenizer
 
@@ -184,4 +195,4 @@ def _encoder(path: Path, fingerprint: str, dtype: str, raw: bool) -> WordEncoder
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # "</s>" in a text is text
-    return WordEncoder(backend, dtype, raw)
+    return WordEncoder(backend, dtype, raw, end)

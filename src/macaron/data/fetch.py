@@ -46,7 +46,7 @@ def _fetch_files(
         ending = Path(urlsplit(url).path).suffix
         path = prefix.with_name(f"{prefix.name}.{language}{ending if ending in ENDINGS else ''}")
         remedy = f"Or get the file by other means, and put it at {path}"
-        records.append(_get((url,), path, corpus.checksums.get(language), trusted, remedy, progress))
+        records.append(get_file((url,), path, corpus.checksums.get(language), trusted, remedy, progress))
     return records
 
 
@@ -60,7 +60,7 @@ def _fetch_archive(
     path = recipe.downloads_folder / archive.file_name
     prefixes = ", ".join(f"{recipe.root / corpus.path}.*" for corpus in corpora)
     remedy = f"Or get the archive by other means, and put it at {path}; or its text, at {prefixes}"
-    record = _get(archive.urls, path, archive.checksum, trusted, remedy, progress)
+    record = get_file(archive.urls, path, archive.checksum, trusted, remedy, progress)
     wanted = {}
     for corpus in corpora:
         prefix = recipe.root / corpus.path
@@ -73,7 +73,7 @@ def _fetch_archive(
     return record
 
 
-def _get(
+def get_file(
     urls: Sequence[str],
     path: Path,
     checksum: str | None,

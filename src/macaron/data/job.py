@@ -14,7 +14,8 @@ from macaron.data import duplicates
 from macaron.data.cleaning import RULES, Cleaned, Cleaner, Rule, clean_chunk
 from macaron.data.corpus import Chunk, Corpus, chunks
 from macaron.data.duplicates import TRAIN, VALID, Roles
-from macaron.data.encoding import EncodeTask, Piece, count_words, encode_piece, repeated_words
+from macaron.data.encoding import EncodeTask, Piece, count_pairs, count_words, encode_piece
+from macaron.data.learning import learn_tokenizer
 from macaron.data.prepared import FORMAT, Split
 from macaron.data.progress import Progress
 from macaron.data.recipe import DataRecipe
@@ -209,27 +210,11 @@ class Job:
 
     def learn(self, pieces: Sequence[Piece], pairs: int) -> tuple[MacaronTokenizer, dict[str, int]]:
         """Learn the joint vocabulary from the training pairs, and save the tokenizer."""
-        recipe = self.recipe
         with self.progress.step("counting words") as step:
-            words = count_words(self.workers, pieces)
-            step(words.pairs)
-        with self.progress.step("learning subwords", "words") as step:
-            step(len(words.counts))
-            tokenizer = MacaronTokenizer.train(
-                repeated_words(words.counts, recipe.pipeline == "raw"),
-                recipe.vocab_size,
-                pipeline=recipe.pipeline,
-                source_lang=recipe.source_lang,
-                target_lang=recipe.target_lang,
-                lower=recipe.lower,
-                normalize=recipe.normalize,
-                prepared=True,
-                pad_to_multiple=recipe.vocab_multiple,
-            )
-        tokenizer.save_pretrained(self.folder / "tokenizer")
-        if len(tokenizer) < recipe.vocab_size:
-            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {recipe.vocab_size:,}")
-        return tokenizer, {"learned_from_pairs": words.pairs, "of_pairs": pairs, "word_types": len(words.counts)}
+            words = count_words(self.workers, pieces, count_pairs)
+            step(words.lines)
+        tokenizer = learn_tokenizer(words, self.folder, self.recipe, self.languages, "translation", self.progress)
+        return tokenizer, {"learned_from_pairs": words.lines, "of_pairs": pairs, "word_types": len(words.counts)}
 
     # Step 4
 

@@ -7,12 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from macaron.data.prepared import KINDS
 from macaron.errors import MacaronError
 from macaron.settings import build, override, read_toml
 from macaron.text.pipeline import State
 from macaron.text.vocabulary import check_size
+
+if TYPE_CHECKING:
+    from macaron.data.documents_recipe import TextRecipe
 
 #: How the text lies in a file: one sentence a line, ``<seg>`` elements, or TED's ``train.tags`` files.
 Format = Literal["lines", "sgm", "ted"]
@@ -20,7 +24,7 @@ Format = Literal["lines", "sgm", "ted"]
 Overlap = Literal["none", "source", "pair"]
 
 #: The sections of a recipe. All but the first are for training.
-SECTIONS = ("data", "model", "train", "decode")
+SECTIONS = ("data", "model", "train", "decode", "pretrain")
 LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
@@ -191,19 +195,35 @@ class DataRecipe:
         return self.downloads if self.downloads is not None else self.root / "downloads"
 
 
-def data_recipe(content: Mapping[str, Any], where: str = "") -> DataRecipe:
-    """Build the ``[data]`` section of a recipe's contents; the other sections are left to those who train."""
+def data_recipe(content: Mapping[str, Any], where: str = "") -> "DataRecipe | TextRecipe":
+    """Build the ``[data]`` section of a recipe's contents; the other sections are left to those who train.
+
+    What it holds decides its class: ``kind = "text"`` is plain text, anything else pairs to translate.
+    """
+    # Here, for it builds upon this module.
+    from macaron.data.documents_recipe import TextOnly, TextRecipe
+
+    place = f"{where}: " if where else ""
+    data = content.get("data", {})
+    kind = data.get("kind", "pairs") if isinstance(data, Mapping) else "pairs"
+    if kind not in KINDS:
+        raise MacaronError(f"{place}data.kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+    recipe = TextRecipe if kind == "text" else DataRecipe
     for name in content:
         if name not in SECTIONS:
-            meant = f"write it as data.{name}" if name in DataRecipe.__dataclass_fields__ else "no such section"
-            raise MacaronError(f"{f'{where}: ' if where else ''}{name!r} stands outside the sections: {meant}")
+            meant = f"write it as data.{name}" if name in recipe.__dataclass_fields__ else "no such section"
+            raise MacaronError(f"{place}{name!r} stands outside the sections: {meant}")
     if "data" not in content:
-        raise MacaronError(f"{f'{where}: ' if where else ''}there is no [data] section in this recipe")
+        raise MacaronError(f"{place}there is no [data] section in this recipe")
     # Built with the whole recipe's keys, so that a message says "data.vocab_size".
-    return build(_DataOnly, {"data": content["data"]}, where).data
+    if kind == "text":
+        return build(TextOnly, {"data": data}, where).data
+    if isinstance(data, Mapping):
+        data = {key: value for key, value in data.items() if key != "kind"}
+    return build(_DataOnly, {"data": data}, where).data
 
 
-def load_data_recipe(path: Path, assignments: Sequence[str] = ()) -> DataRecipe:
+def load_data_recipe(path: Path, assignments: Sequence[str] = ()) -> "DataRecipe | TextRecipe":
     """Read the ``[data]`` section of a recipe file, with ``data.key=value`` assignments applied."""
     return data_recipe(override(read_toml(path), assignments), str(path))
 

@@ -45,9 +45,9 @@ class TokenStore:
         self._sequences, self._tokens = int(header["sequences"]), int(header["tokens"])
         self.vocab_size = int(header["vocab_size"])
         #: All ids, flat (memory-mapped, of the stored dtype).
-        self.ids: NDArray[Any] = _map(_file(self.base, "ids"), self.dtype, self._tokens)
+        self.ids: NDArray[Any] = map_file(_file(self.base, "ids"), self.dtype, self._tokens)
         #: Sequence i is ``ids[offsets[i]:offsets[i + 1]]`` (memory-mapped).
-        self.offsets: NDArray[np.uint64] = _map(_file(self.base, "offsets"), OFFSET, self._sequences + 1)
+        self.offsets: NDArray[np.uint64] = map_file(_file(self.base, "offsets"), OFFSET, self._sequences + 1)
         if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self._tokens:
             raise MacaronError(f"{_file(self.base, 'offsets')}: belongs to other ids. {REMEDY}")
 
@@ -166,7 +166,8 @@ def _read_header(base: Path) -> dict[str, Any]:
     return header
 
 
-def _map(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+def map_file(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    """Map a file of so many numbers; one of another size is refused."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:
