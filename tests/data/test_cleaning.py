@@ -205,22 +205,22 @@ def test_every_word_is_repeated_as_often_as_it_was_counted() -> None:
 # Ids
 
 TOKENIZERS = {
-    name: MacaronTokenizer.train(
+    (name, size): MacaronTokenizer.train(
         ["a  b   the house's 1999 </s> ...\t\u00a0 x y", "the  house"] * 20,
-        290,
+        size,
         pipeline=name,
         source_lang="de",
         target_lang="en",
     )
-    for name in ("raw", "spaces")
+    for name, size in (("raw", 290), ("spaces", 290), ("spaces", 1000))
 }
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(st.sampled_from("a b'\u00a0\t1.ä東 \u2028 \u0301 the</s>"), max_size=14), max_size=6))
-@pytest.mark.parametrize("pipeline", ["raw", "spaces"])
-def test_ids_are_the_tokenizers(pipeline: str, lines: list[str]) -> None:
-    tokenizer = TOKENIZERS[pipeline]
+@pytest.mark.parametrize(("pipeline", "size"), TOKENIZERS)
+def test_ids_are_the_tokenizers(pipeline: str, size: int, lines: list[str]) -> None:
+    tokenizer = TOKENIZERS[pipeline, size]
     prepared = [tokenizer.text_pipeline.encode(line) for line in lines]
     backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True
@@ -234,7 +234,7 @@ def test_ids_are_the_tokenizers(pipeline: str, lines: list[str]) -> None:
 
 def test_a_worker_forgets_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_KNOWN", 5)
-    tokenizer = TOKENIZERS["raw"]
+    tokenizer = TOKENIZERS["raw", 290]
     encoder = WordEncoder(tokenizer.backend_tokenizer, "<u2", True)
     for line in ("a b c", "d e f", "a b c d e f g h", "a b"):
         assert encoder.encode([" " + line])[0].tolist() == tokenizer.encode_lines([line])[0]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +64,16 @@ def test_a_cap_that_does_not_stop_the_run_changes_nothing(schedule: str, recipe:
 
 
 def test_a_run_that_the_cap_has_stopped_goes_on_as_if_it_had_not(
-    recipe: Path, server: Any, same_run: Any, tmp_path: Path
+    recipe: Path, server: Any, same_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     settings = (*COSINE, "--set", "train.max_updates=60", "--set", "train.ema=0.9")
     server.run("train", recipe, "--out", tmp_path / "whole", *settings)
     out = tmp_path / "run"
-    server.run("train", recipe, "--out", out, *settings, "--set", "train.max_minutes=0.005")
-    assert json.loads((out / "summary.json").read_text())["update"] < 60
+    calls = count()
+    with monkeypatch.context() as patch:  # a clock of which a second is over whenever it is looked at
+        patch.setattr(limits.Clock, "seconds", lambda _: float(next(calls)))
+        run(load_recipe(recipe, [*settings[1::2], "train.max_minutes=0.5"]), out, False)
+    assert 0 < json.loads((out / "summary.json").read_text())["update"] < 60
     server.run("train", recipe, "--out", out, *settings, "--set", "train.max_minutes=60", "--resume")
     same_run(tmp_path / "whole", out)
 

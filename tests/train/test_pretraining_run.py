@@ -111,6 +111,9 @@ def test_the_run_itself(whole: Path, metrics: Any):
     assert valid[-1]["valid_mlm"] < valid[0]["valid_mlm"]
     # Real tokens are what is counted: nearly all of 8 rows of 32, twice.
     assert 0.8 < logged[0]["targets"] / (5 * 2 * 256) <= 1
+    # Always on the same texts under the same masks: what the end gives is what it gives again.
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["candidates"]["last"] == valid[-1]["valid_loss"]
     stored = (whole / "recipe.toml").read_text()
     assert "[pretrain]" in stored
     assert "[decode]" not in stored
@@ -256,6 +259,13 @@ def test_one_document_has_no_other(server: Any, pretraining: Path, tmp_path: Pat
     server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", *off)
 
 
+def test_a_kernel_that_needs_a_gpu(server: Any, pretraining: Path, tmp_path: Path):
+    flash = ("--set", "pretrain.attention=flash")
+    text = server.run("train", pretraining, "--out", tmp_path / "run", *flash, code=1)
+    assert "pretrain.attention = flash needs a GPU and bfloat16" in text
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_path: Path):
     data = tmp_path / "prepared"
     shutil.copytree(documents, data)
@@ -274,9 +284,9 @@ def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_pa
 def test_data_of_another_kind(server: Any, pretraining: Path, recipe: Path, toy: Path, documents: Path, tmp_path: Path):
     run = tmp_path / "run"
     text = server.run("train", pretraining, "--out", run, "--set", f"data.out={toy}", code=1)
-    assert f"{toy} holds data for translation, but the recipe (model.preset = 'macaron-bert-tiny') is for" in text
+    assert f"{toy} holds data for translation, but model.preset 'macaron-bert-tiny' is a text encoder" in text
     text = server.run("train", recipe, "--out", run, "--set", f"data.out={documents}", code=1)
-    assert f"{documents} holds data for pre-training" in text
+    assert f"{documents} holds data for pre-training, but model.preset 'macaron-tiny' is for translation" in text
     assert "take model.preset = 'macaron-bert-base'" in text
     text = server.run("train", recipe, "--out", run, "--set", "model.preset=bert-tiny", code=1)
     assert "[decode] is for translation" in text

@@ -8,9 +8,12 @@ import typer
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
 from macaron.cli.evaluate import evaluate
+from macaron.cli.finetune import finetune
+from macaron.cli.glue import glue
 from macaron.cli.guard import fail, guarded, occupy_stdout
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
+from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
 from macaron.cli.train import train
 from macaron.cli.translate import translate
@@ -24,7 +27,7 @@ app = typer.Typer(
 )
 
 
-for _verb in (prepare, train, translate, evaluate, models, demo):
+for _verb in (prepare, train, translate, evaluate, models, demo, glue, finetune, predict):
     app.command()(guarded(_verb))
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")

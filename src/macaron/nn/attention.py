@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn.linear import Linear, xavier_bound
+from macaron.nn.packed import Packed, packed_attention
 
 
 class Cache(Protocol):
@@ -39,6 +40,7 @@ class Context:
     ``mask`` and ``memory_mask`` broadcast to (B, H, T, S): boolean, true where attention is allowed, or float, added
     to the logits. ``causal`` forbids attention to later positions. ``kernel`` is ``"sdpa"`` (PyTorch chooses the
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
+    ``packed``, instead of a mask, says where the texts of packed rows begin (see `macaron.nn.packed`).
     """
 
     mask: Tensor | None = None
@@ -48,6 +50,7 @@ class Context:
     cache: Cache | None = None
     kernel: str = "sdpa"
     weights: list[tuple[str, Tensor]] | None = field(default=None)
+    packed: Packed | None = None
 
 
 def attend(
@@ -67,6 +70,8 @@ def attend(
     :param value: (B, H, S, K)
     :returns: (B, H, T, K)
     """
+    if context.packed is not None:
+        return packed_attention(query, key, value, context.packed, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
     if causal and (past > 0 or mask is not None):
         # SDPA's is_causal knows neither a past nor a second mask, so the triangle is written out. One new position

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from macaron.data.prepared import data_kind
 from macaron.errors import Interrupted, MacaronError
 from macaron.settings import read_toml
-from macaron.tasks.recipe import Recipe, write_toml
+from macaron.tasks.pretraining import PretrainingTask
+from macaron.tasks.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, write_toml
 from macaron.tasks.translation import TranslationTask
 from macaron.train import limits
 from macaron.train.checkpoint import checkpoints, progress_of
@@ -27,6 +29,7 @@ FREE_KEYS = {
     *(("train", key) for key in LIMITS),
     *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
     *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
+    ("pretrain", "attention"),
     ("data", "out"),
 }
 
@@ -53,9 +56,7 @@ def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started:
         if processes.first:
             print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
         return
-    task = TranslationTask.from_recipe(recipe)
-    if processes.first and task.left_out():
-        print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
+    task = _task(recipe, processes)
     trainer = Trainer(task, recipe.train, out, processes, started)
     processes.wait()  # nobody writes before all have looked
     if processes.first:
@@ -68,6 +69,23 @@ def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started:
     summary = trainer.fit(resume)
     if processes.first:
         _write(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+
+def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
+    """What the data are for: pairs of sentences for translation, plain text for pre-training."""
+    held = data_kind(recipe.data)
+    if held != recipe.kind:
+        what = "a text encoder" if recipe.kind == "text" else "for translation"
+        raise MacaronError(
+            f"{recipe.data} holds data for {PURPOSES[held]}, but model.preset {recipe.model.preset!r} is {what}. Give "
+            f"other data, or take model.preset = {DEFAULT_PRESETS[held]!r}."
+        )
+    if held == "text":
+        return PretrainingTask.from_recipe(recipe)
+    task = TranslationTask.from_recipe(recipe)
+    if processes.first and task.left_out():
+        print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
+    return task
 
 
 def _check(recipe: Recipe, out: Path, resume: bool) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers.utils import logging
@@ -21,13 +20,13 @@ from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.settings import SearchSettings
 from macaron.errors import MacaronError
 from macaron.evaluate.bleu import tokenised_bleu
-from macaron.evaluate.model import translate_all
+from macaron.evaluate.model import lower_cases, translate_all
 from macaron.evaluate.scores import sacre_bleu
-from macaron.models import TranslationConfig, TranslationModel, preset
+from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces, short_pairs
-from macaron.tasks.recipe import DecodeSettings, Recipe
+from macaron.tasks.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.failures import disk_full
@@ -219,8 +218,12 @@ class TranslationTask:
                 targets += int(target[indices].sum()) * counts
         return sums, float(targets)
 
-    def score(self, device: torch.device) -> dict[str, float]:
-        """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens."""
+    def score(self, device: torch.device) -> dict[str, Any]:
+        """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens.
+
+        With the number of sentences and the definition. As in `macaron.evaluate.model`, lower-cased tokens are compared
+        with lower-cased references.
+        """
         count = min(self.settings.bleu_sentences, len(self.valid_pairs))
         if not count:
             return {}
@@ -232,9 +235,13 @@ class TranslationTask:
             lines = translate_all(self.model, self.data.tokenizer, sources, search, batch_tokens, state)
         references = self.data.text("valid", self.data.target_lang)[:count]
         if state == "raw":
-            return {"valid_sacrebleu": sacre_bleu(lines, references).score}
-        bleu = tokenised_bleu(lines, references, lower=self.decode.lower, compound_split=self.decode.compound_split)
-        return {"valid_tokenised_bleu": bleu.score}
+            name, bleu = "valid_sacrebleu", sacre_bleu(lines, references)
+        else:
+            lower = self.decode.lower or lower_cases(self.data.tokenizer.text_pipeline)
+            split, tokens = self.decode.compound_split, "moses tokens as given"
+            name = "valid_tokenised_bleu"
+            bleu = tokenised_bleu(lines, references, lower=lower, compound_split=split, tokens=tokens)
+        return {name: bleu.score, "bleu_sentences": count, "bleu_definition": bleu.definition}
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder: weights, configuration, tokenizer, how to decode. There entirely or not at all."""
@@ -258,17 +265,11 @@ class TranslationTask:
 
 def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
-    name = recipe.model.preset
-    try:
-        config = preset(name, **{"vocab_size": vocab_size, **recipe.model.changes})
-    except MacaronError as error:
-        raise MacaronError(f"[model]: {error}") from None
-    except (StrictDataclassError, TypeError, ValueError) as error:  # transformers' own checks of types and values
-        raise MacaronError(f"[model]: {' '.join(str(error).split())}") from None
+    config = configuration(recipe, vocab_size)
     if not isinstance(config, TranslationConfig):
-        raise MacaronError(f"model.preset {name!r} is a text encoder; for translation take macaron-small")
-    if config.vocab_size < vocab_size:
-        raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
+        raise MacaronError(
+            f"model.preset {recipe.model.preset!r} is a text encoder; for translation take {DEFAULT_PRESETS['pairs']}"
+        )
     return config
 
 

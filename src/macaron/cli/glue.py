@@ -1,0 +1,94 @@
+"""``macaron glue``: fine-tune on GLUE's tasks, choose on dev, and make the submission."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from macaron.cli.lists import numbers
+from macaron.errors import UsageError
+
+
+def glue(
+    model: Annotated[Path | None, typer.Argument(help="A pre-trained model folder, or a run's.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
+    tasks: Annotated[
+        str, typer.Option("--tasks", help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
+    ] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
+    out: Annotated[Path | None, typer.Option("--out", help="The run's folder.", show_default=False)] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds 1 to N, for each setting.")] = 3,
+    grid: Annotated[
+        Literal["paper", "fixed"],
+        typer.Option(
+            "--grid", help="paper: batch 16,32, rate 5e-5,3e-5, epochs 3,4,5; fixed: 32, 5e-5, 3. Lists replace parts."
+        ),
+    ] = "paper",
+    batch_size: Annotated[str | None, typer.Option("--batch-size", help="One or a list: 16,32.")] = None,
+    rate: Annotated[str | None, typer.Option("--learning-rate", help="One or a list: 5e-5,3e-5.")] = None,
+    epochs: Annotated[str | None, typer.Option("--epochs", help="One or a list: 3,4,5.")] = None,
+    weight_decay: Annotated[str, typer.Option("--weight-decay", help="One or a list.")] = "0",
+    clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
+    dropout: Annotated[float | None, typer.Option("--dropout", help="Default: the model's own.")] = None,
+    max_length: Annotated[int, typer.Option("--max-length", min=8, help="Tokens; longer examples are cut.")] = 256,
+    symmetric: Annotated[
+        bool,
+        typer.Option("--symmetric", help="Swap the texts of MRPC, STS-B and QQP half of the time, as the authors."),
+    ] = False,
+    two_logits: Annotated[
+        bool, typer.Option("--two-logits", help="CoLA, MRPC, QQP by two logits; the authors take one.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on; finished runs are not done again.")] = False,
+    device: Annotated[str, typer.Option("--device", help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes; default: one for each GPU, or one.")
+    ] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
+    ] = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the layers: for long runs.")] = False,
+    check: Annotated[Path | None, typer.Option("--check", help="Only check a submission zip.")] = None,
+) -> None:
+    """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
+
+    RUN gets results.jsonl (a line for each finished run), table.md, results.json, the best model of each task in
+    models/, predictions/, submission.zip. Stop it with Ctrl-C; --resume goes on.
+    """
+    if check is not None:
+        _check(check)
+        return
+    if model is None or data is None or out is None:
+        raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
+    lists = {
+        "batch_sizes": numbers("--batch-size", batch_size, int),
+        "learning_rates": numbers("--learning-rate", rate, float),
+        "epochs": numbers("--epochs", epochs, int),
+    }
+    decays = numbers("--weight-decay", weight_decay, float) or (0.0,)
+
+    from macaron.data.glue_tasks import task_named
+    from macaron.tasks.finetune_glue import FIXED, PAPER, make_plan
+    from macaron.tasks.finetune_run import GlueOptions, run_glue
+
+    chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
+    space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
+    plan = make_plan(
+        chosen,
+        seeds,
+        **space,  # type: ignore[arg-type]
+        weight_decays=decays,
+        symmetric=symmetric,
+        one_logit=not two_logits,
+        clip_norm=clip_norm,
+    )
+    options = GlueOptions(max_length, dropout, clip_norm, precision, compiled)
+    typer.echo(run_glue(model, data, out, plan, options, resume, device, workers))
+
+
+def _check(path: Path) -> None:
+    from macaron.data.glue_submission import check_submission
+    from macaron.errors import MacaronError
+
+    problems = check_submission(path)
+    if problems:
+        raise MacaronError(f"{path}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
+    typer.echo(f"{path}: complete and well formed")

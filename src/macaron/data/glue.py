@@ -1,0 +1,182 @@
+"""GLUE's files as they are: every complaint names the file and the line."""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from macaron.data.glue_tasks import GlueFile, GlueTask, Submission
+from macaron.errors import MacaronError
+from macaron.text.files import read_lines
+
+#: A file may be compressed.
+SUFFIXES = ("", ".gz", ".xz")
+#: The most of its lines that an official file has torn. Beyond it, the file is not the official one.
+MOST_TORN = 0.01
+#: Where GLUE's files come from, for messages.
+SOURCE = "https://gluebenchmark.com/tasks"
+
+
+@dataclass
+class Examples:
+    """Texts and labels of a file.
+
+    :param texts: one or two lists
+    :param labels: class indices or scores; empty for a test file
+    :param lines: the line of each example
+    :param skipped: torn lines and lines without an agreed label
+    """
+
+    path: Path
+    texts: tuple[list[str], ...]
+    labels: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def fingerprint(self) -> str:
+        """A digest of the texts and labels: what was learned from, wherever it lay and however it was compressed."""
+        digest = hashlib.sha256()
+        for texts in self.texts:
+            digest.update("\n".join(texts).encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(repr(self.labels).encode())
+        return digest.hexdigest()[:16]
+
+
+def task_folder(root: Path, task: GlueTask) -> Path:
+    """The folder of a task below the archive's; names are also found in lower case."""
+    if not root.is_dir():
+        raise MacaronError(
+            f"{root}: no such folder. Give the one that holds {task.folders[0]} and the others (--data)."
+        )
+    names = [name for given in task.folders for name in (given, given.lower())]
+    for name in names:
+        if (root / name).is_dir():
+            return root / name
+    raise MacaronError(
+        f"{root}: no folder {task.folders[0]!r} for the task {task.name}. Fetch it from {SOURCE}, or leave "
+        f"{task.name} out of --tasks."
+    )
+
+
+def find(folder: Path, file: GlueFile) -> Path | None:
+    """A file of a task, compressed or not; None if it is not there."""
+    for suffix in SUFFIXES:
+        path = folder / f"{file.name}{suffix}"
+        if path.is_file():
+            return path.resolve() if ".." in file.name else path
+    return None
+
+
+def read_train(root: Path, task: GlueTask) -> Examples:
+    """The training set."""
+    return _required(root, task, task.train)
+
+
+def read_dev(root: Path, task: GlueTask) -> dict[str, Examples]:
+    """The development sets by name."""
+    return {name: _required(root, task, file) for name, file in task.dev.items()}
+
+
+def read_test(root: Path, task: GlueTask, wanted: Submission) -> Examples | None:
+    """A test set, which has no labels; None if its file is not there."""
+    path = find(task_folder(root, task), wanted.test)
+    return None if path is None else read_file(path, wanted.test, task)
+
+
+def _required(root: Path, task: GlueTask, file: GlueFile) -> Examples:
+    folder = task_folder(root, task)
+    path = find(folder, file)
+    if path is None:
+        raise MacaronError(
+            f"{folder / file.name}: no such file (nor compressed, .gz or .xz). Fetch it from {SOURCE}, or leave "
+            f"{task.name} out of --tasks."
+        )
+    return read_file(path, file, task)
+
+
+def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
+    """The examples of a file. There is no quoting in GLUE's files: a quotation mark is a character."""
+    lines = enumerate(read_lines(path), start=1)
+    if file.header:
+        _, first = next(lines, (1, ""))
+        places, width = _places(path, first, file)
+    else:
+        places, width = tuple(int(column) for column in file.columns), file.width
+    count = len(places) - file.label
+    found = Examples(path, tuple([] for _ in range(count)))
+    # A test file is answered line by line: there nothing may be skipped.
+    skips = task.torn and file.label
+    for number, values in _rows(path, lines, places, width, skips, found):
+        if file.label:
+            label = values[-1].strip()
+            if label in task.no_label:
+                found.skipped += 1
+                continue
+            found.labels.append(_label(path, number, label, task))
+        for texts, value in zip(found.texts, values, strict=False):
+            texts.append(value.strip())
+        found.lines.append(number)
+    if not found.lines:
+        raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
+    if skips and found.skipped > max(MOST_TORN * len(found), 1):
+        raise MacaronError(
+            f"{path}: {found.skipped:,} of {found.skipped + len(found):,} lines do not have the columns that line 1 "
+            f"names. Fetch the file again from {SOURCE}."
+        )
+    return found
+
+
+def _places(path: Path, header: str, file: GlueFile) -> tuple[tuple[int, ...], int]:
+    """Where the wanted columns are, and how many there are."""
+    names = [name.strip() for name in header.split("\t")]
+    for wanted in file.columns:
+        if wanted not in names:
+            raise MacaronError(
+                f"{path}, line 1: no column {wanted!r} in the header; found {', '.join(map(repr, names))[:200]}. Is "
+                "this the official file? It is separated by tabs."
+            )
+    return tuple(names.index(str(wanted)) for wanted in file.columns), len(names)
+
+
+def _rows(
+    path: Path,
+    lines: Iterator[tuple[int, str]],
+    places: tuple[int, ...],
+    width: int,
+    skips: bool,
+    found: Examples,
+) -> Iterator[tuple[int, list[str]]]:
+    """The values of the wanted columns, line by line."""
+    for number, line in lines:
+        values = line.split("\t")
+        # Only in the wanted columns does it matter what is missing; one tab too many would move them all.
+        if max(places) < len(values) <= width:
+            yield number, [values[place] for place in places]
+        elif skips:
+            found.skipped += 1
+        else:
+            raise MacaronError(
+                f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "
+                f"by tabs. Correct the line, or fetch the file again from {SOURCE}."
+            )
+
+
+def _label(path: Path, number: int, text: str, task: GlueTask) -> float:
+    if task.regression:
+        low, high = task.score_range
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise MacaronError(f"{path}, line {number}: the score {text!r} is not a number from {low:g} to {high:g}")
+        return value
+    if text not in task.labels:
+        raise MacaronError(
+            f"{path}, line {number}: the label {text!r} is none of {task.title}'s: {', '.join(task.labels)}"
+        )
+    return float(task.labels.index(text))

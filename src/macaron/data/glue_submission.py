@@ -1,0 +1,117 @@
+"""The zip that GLUE's server takes: eleven files, each complete, and a validator that says what is wrong."""
+
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from macaron.data.glue_tasks import TASKS, GlueTask, Submission
+from macaron.errors import MacaronError
+
+HEADER = "index\tprediction"
+
+
+def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
+    """All files of a submission by name."""
+    return {wanted.name: (task, wanted) for task in TASKS.values() for wanted in task.submission}
+
+
+def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> list[str]:
+    """Write the zip. The server refuses one that lacks a file: where there are no predictions, every row is the same.
+
+    :param predictions: by file name, in the order of the test set
+    :return: the names of the files that were filled up so
+    """
+    filled = []
+    aside = path.with_name(f".{path.name}.writing")
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, (_, wanted) in expected_files().items():
+                rows = predictions.get(name)
+                if rows is None:
+                    filled.append(name)
+                    rows = [wanted.filler] * wanted.rows
+                text = "".join(f"{index}\t{value}\n" for index, value in enumerate(rows))
+                # A fixed date: equal predictions give an equal file.
+                entry = zipfile.ZipInfo(name, date_time=(2019, 1, 1, 0, 0, 0))
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(entry, f"{HEADER}\n{text}")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return filled
+
+
+def as_predictions(task: GlueTask, values: Sequence[float]) -> list[str]:
+    """Class indices or scores as the server reads them; a score outside the range becomes its end."""
+    if task.regression:
+        low, high = task.score_range
+        return [f"{min(max(value, low), high):.3f}" for value in values]
+    return [task.labels[int(value)] for value in values]
+
+
+def check_submission(path: Path) -> list[str]:
+    """What is wrong with a submission, file and line named; an empty list if the server will take it."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise MacaronError(f"{path}: not a zip file ({error})") from None
+    with archive:
+        wanted = expected_files()
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        problems = []
+        for name in names:
+            if name in wanted:
+                continue
+            inside = name.rsplit("/", 1)[-1]
+            where = f"it must lie at the top of the zip, not in {name.rsplit('/', 1)[0]}/" if inside in wanted else ""
+            problems.append(f"{name}: {where or 'no file of a submission'}")
+        problems += [f"{name}: there {names.count(name)} times" for name in wanted if names.count(name) > 1]
+        for name, (task, submission) in wanted.items():
+            if name not in names:
+                problems.append(f"{name}: missing")
+                continue
+            try:
+                raw = archive.read(name)
+            except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+                problems.append(f"{name}: cannot be unpacked ({error})")
+                continue
+            problems += _check_file(name, raw, task, submission)
+    return problems
+
+
+def _check_file(name: str, raw: bytes, task: GlueTask, submission: Submission) -> list[str]:
+    try:
+        lines = raw.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        return [f"{name}: not UTF-8 text (byte {error.start})"]
+    if lines and not lines[-1]:
+        lines.pop()
+    if not lines or lines[0].rstrip("\r").lower() != HEADER:
+        return [f"{name}, line 1: the header must be 'index', a tab, 'prediction', not {(lines or [''])[0][:40]!r}"]
+    problems = []
+    for number, line in enumerate(lines[1:], start=2):
+        problem = _check_line(line.rstrip("\r"), number - 2, task)
+        if problem:
+            problems.append(f"{name}, line {number}: {problem}")
+            break  # what follows is usually the same
+    rows = len(lines) - 1
+    if rows != submission.rows:
+        problems.append(f"{name}: {rows:,} rows where the test set has {submission.rows:,}")
+    return problems
+
+
+def _check_line(line: str, index: int, task: GlueTask) -> str | None:
+    values = line.split("\t")
+    if len(values) != 2:
+        return f"{len(values)} column(s) instead of 2"
+    if values[0] != str(index):
+        return f"the index is {values[0][:20]!r}, not {index}"
+    if not task.regression:
+        return None if values[1] in task.labels else f"{values[1][:40]!r} is none of {', '.join(task.labels)}"
+    low, high = task.score_range
+    try:
+        value = float(values[1])
+    except ValueError:
+        value = math.nan
+    return None if low <= value <= high else f"{values[1][:40]!r} is no number from {low:g} to {high:g}"

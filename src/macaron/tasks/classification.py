@@ -1,0 +1,170 @@
+"""Classes and scores of one or two texts: what is predicted, its loss, and how it becomes a plain model in the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from macaron.data.glue_tasks import GlueTask
+from macaron.errors import MacaronError
+from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.train.settings import TrainSettings
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is predicted.
+
+    classes     one logit for each, cross-entropy
+    one-logit   two classes by one logit, binary cross-entropy: as the authors train CoLA, MRPC and QQP
+    score       mean squared error on ``(score - shift) / scale``
+
+    :param labels: names of the classes, or of the score
+    """
+
+    kind: Literal["classes", "one-logit", "score"]
+    labels: tuple[str, ...]
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind == "one-logit" and len(self.labels) != 2:
+            raise MacaronError(f"one logit tells two classes apart, not {len(self.labels)}")
+        if self.kind == "classes" and len(self.labels) < 2:
+            raise MacaronError(f"classes are two at least; here is only {', '.join(self.labels) or 'none'}")
+
+    @property
+    def logits(self) -> int:
+        """Outputs of the model while it is trained."""
+        return len(self.labels) if self.kind == "classes" else 1
+
+    def targets(self, labels: Sequence[float]) -> NDArray[Any]:
+        """Class indices or scores as the loss takes them, (N,)."""
+        values = np.asarray(labels, dtype=np.float64)
+        if self.kind == "classes":
+            return values.astype(np.int64)
+        return ((values - self.shift) / self.scale).astype(np.float32)
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example, (B,); logits are (B, ``logits``)."""
+        if self.kind == "classes":
+            return F.cross_entropy(logits, targets, reduction="none")
+        if self.kind == "one-logit":
+            return F.binary_cross_entropy_with_logits(logits[:, 0], targets, reduction="none")
+        return (logits[:, 0] - targets).square()
+
+    def predictions(self, logits: Numbers) -> Numbers:
+        """Class indices or scores, (N,). Logits that are not finite count as zero."""
+        logits = np.nan_to_num(logits, posinf=0.0, neginf=0.0)
+        if self.kind == "classes":
+            return logits.argmax(axis=1).astype(np.float64)
+        if self.kind == "one-logit":
+            return (logits[:, 0] > 0).astype(np.float64)
+        return logits[:, 0] * self.scale + self.shift
+
+    def plain_head(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights of a head that says the same without knowing how it was trained.
+
+        One logit z becomes the two logits 0 and z, whose softmax is its sigmoid; a score is put on its own scale.
+        """
+        if self.kind == "one-logit":
+            return torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
+        if self.kind == "score":
+            return weight * self.scale, bias * self.scale + self.shift
+        return weight, bias
+
+
+def glue_objective(task: GlueTask, one_logit: bool = True) -> Objective:
+    """The objective of a GLUE task as the authors have it.
+
+    :param one_logit: one logit for CoLA, MRPC and QQP; otherwise two as for the rest
+    """
+    if task.regression:
+        # The authors' 0.5 * (score - 3).
+        return Objective("score", ("score",), shift=3.0, scale=2.0)
+    return Objective("one-logit" if one_logit and task.one_logit else "classes", task.labels)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tokens, segments and the mask of real tokens, all (B, T); targets (B,); weights (B,), 0 for rows that only fill
+    the shape.
+    """
+
+    tokens: Tensor
+    segments: Tensor
+    real: Tensor
+    targets: Tensor
+    weights: Tensor
+
+
+class ClassificationLoss(nn.Module):
+    """A classifier together with its objective."""
+
+    def __init__(self, model: EncoderForSequenceClassification, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(B, logits) in float32: scores and small margins suffer in bfloat16, and the head costs nothing."""
+        encoded: Any = self.model.model(batch.tokens, batch.real, batch.segments)
+        state = encoded.last_hidden_state[:, 0]
+        with torch.autocast(state.device.type, enabled=False):
+            return self.model.classifier(state.float())
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The sum of the losses of all examples, (1,)."""
+        return (self.objective.losses(self.logits(batch), batch.targets) * batch.weights).sum().reshape(1)
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How to fine-tune.
+
+    Batches are of examples. The rate rises over the first ``warmup`` of the updates and falls linearly to 0.
+
+    :param symmetric: swap the two texts of an example with probability 1/2, anew at every epoch
+    """
+
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    epochs: int = 3
+    seed: int = 1
+    weight_decay: float = 0.0
+    warmup: float = 0.1
+    clip_norm: float = 0.0
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise MacaronError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.warmup < 1:
+            raise MacaronError(f"the share of the warm-up must be at least 0 and below 1, not {self.warmup}")
+        self.train_settings(1)
+
+    def updates(self, examples: int) -> int:
+        """Updates of the whole run."""
+        return self.epochs * -(-examples // self.batch_size)
+
+    def train_settings(self, updates: int) -> TrainSettings:
+        """The optimiser's and the schedule's settings: the authors' Adam."""
+        return TrainSettings(
+            max_updates=updates,
+            learning_rate=self.learning_rate,
+            betas=(0.9, 0.999),
+            epsilon=1e-6,
+            weight_decay=self.weight_decay,
+            clip_norm=self.clip_norm,
+            schedule="linear",
+            warmup=round(self.warmup * updates),
+            warmup_rate=min(1e-7, self.learning_rate),
+            seed=self.seed,
+        )

@@ -1,0 +1,177 @@
+"""Texts as tokens, tokens as batches: ``<cls> a </s>`` and ``<cls> a </s> b </s>``."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from macaron.data.workers import Workers
+from macaron.tasks.classification import Batch
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import CLS, EOS, PAD
+
+Tokens = NDArray[np.int32]
+Indices = NDArray[np.int64]
+
+#: Lengths that batches are padded to where shapes should be few.
+LENGTHS = (32, 64, 128, 256, 512)
+#: So many texts are worth starting processes for, if the tokenizer is written in Python.
+MANY = 40_000
+_CHUNK = 5_000
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Examples as tokens, without the special ones.
+
+    :param texts: one or two lists, each with one array per example
+    :param targets: as the loss takes them, (N,); zeros where there are no labels
+    :param truncated: how many examples were cut
+    """
+
+    texts: tuple[list[Tokens], ...]
+    targets: NDArray[Any]
+    truncated: int
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+    @cached_property
+    def lengths(self) -> Indices:
+        """Tokens of each example, special ones included, (N,)."""
+        counts = [np.array([len(text) for text in texts], dtype=np.int64) for texts in self.texts]
+        return sum(counts, np.full(len(self), 1 + len(self.texts), dtype=np.int64))
+
+
+def encode(
+    tokenizer: MacaronTokenizer,
+    texts: Sequence[Sequence[str]],
+    targets: NDArray[Any] | None,
+    max_length: int,
+    folder: Path | None = None,
+) -> Encoded:
+    """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
+
+    :param texts: one or two lists
+    :param folder: where the tokenizer lies, for processes that help with a large corpus
+    """
+    # A text often comes more than once (premises of MNLI).
+    unique = list(dict.fromkeys(text for column in texts for text in column))
+    tokens = dict(zip(unique, _tokens(tokenizer, unique, folder), strict=True))
+    columns = tuple([tokens[text] for text in column] for column in texts)
+    room = max_length - 1 - len(columns)
+    truncated = 0
+    for i, each in enumerate(zip(*columns, strict=True)):
+        if sum(map(len, each)) > room:
+            truncated += 1
+            for column, keep in zip(columns, _shares([len(text) for text in each], room), strict=True):
+                column[i] = column[i][:keep]
+    count = len(columns[0])
+    return Encoded(columns, np.zeros(count, dtype=np.float32) if targets is None else targets, truncated)
+
+
+def _shares(lengths: list[int], room: int) -> list[int]:
+    """How many tokens of each text stay: the longer one gives first, then both in turn."""
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    half = room // 2
+    if second <= half:
+        return [room - second, second]
+    if first <= room - half:
+        return [first, room - first]
+    return [room - half, half]
+
+
+def _tokens(tokenizer: MacaronTokenizer, texts: list[str], folder: Path | None) -> list[Tokens]:
+    if tokenizer.pipeline == "moses" and len(texts) > MANY and folder is not None:
+        with Workers() as workers:
+            chunks = (texts[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK))
+            return [tokens for part in workers.map(partial(_encode_chunk, folder), chunks) for tokens in part]
+    encoded = tokenizer.encode_lines(texts, add_special_tokens=False)
+    return [np.asarray(ids, dtype=np.int32) for ids in encoded]
+
+
+def _encode_chunk(folder: Path, texts: Sequence[str]) -> list[Tokens]:
+    encoded = _stored_tokenizer(folder).encode_lines(list(texts), add_special_tokens=False)
+    return [np.asarray(ids, dtype=np.int32) for ids in encoded]
+
+
+@lru_cache(maxsize=1)
+def _stored_tokenizer(folder: Path) -> MacaronTokenizer:
+    from macaron.tasks.classification_model import load_tokenizer
+
+    return load_tokenizer(folder)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Makes batches.
+
+    :param segments: ids of the first and of the second text; padding has the first
+    :param fixed: few shapes: rows fill the batch, lengths are those of ``LENGTHS``
+    """
+
+    segments: tuple[int, int]
+    device: torch.device
+    fixed: bool
+    max_length: int
+
+    def length(self, longest: int) -> int:
+        """The length of a batch whose longest example has that many tokens."""
+        if not self.fixed:
+            return longest
+        return min((length for length in (*LENGTHS, self.max_length) if length >= longest), default=longest)
+
+    def make(self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None) -> Batch:
+        """The batch of some examples.
+
+        :param size: rows that it has if shapes are fixed
+        :param swap: of which examples the second text comes first, (N,)
+        """
+        count = max(size, len(rows)) if self.fixed else len(rows)
+        width = self.length(int(data.lengths[rows].max()))
+        tokens = np.full((count, width), PAD, dtype=np.int64)
+        segments = np.full((count, width), self.segments[0], dtype=np.int64)
+        weights = np.zeros(count, dtype=np.float32)
+        weights[: len(rows)] = 1.0
+        targets = np.zeros(count, dtype=data.targets.dtype)
+        targets[: len(rows)] = data.targets[rows]
+        for i in range(count):
+            # A row that only fills the shape repeats the first: one without any real token would give no numbers.
+            index = rows[i] if i < len(rows) else rows[0]
+            texts = [column[index] for column in data.texts]
+            if swap is not None and swap[index]:
+                texts.reverse()
+            tokens[i, 0], end = CLS, 1
+            for segment, text in zip(self.segments, texts, strict=False):
+                start, end = end, end + len(text) + 1
+                tokens[i, start : end - 1] = text
+                tokens[i, end - 1] = EOS
+                segments[i, start:end] = segment
+        arrays = (tokens, segments, tokens != PAD, targets, weights)
+        return Batch(*(self._place(array) for array in arrays))
+
+    def _place(self, array: NDArray[Any]) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        if self.device.type == "cuda":
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor
+
+    def in_order(self, data: Encoded, size: int) -> Iterator[tuple[Indices, Batch]]:
+        """All examples, those of like length together: for prediction."""
+        order = np.argsort(data.lengths, kind="stable")
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            yield rows, self.make(data, rows, size)
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """The order of an epoch's examples, and which of them would be swapped: a function of seed and epoch alone."""
+    draw = np.random.default_rng((seed, epoch))
+    return draw.permutation(count), draw.random(count) < 0.5

@@ -1,0 +1,107 @@
+"""Fine-tuning on a user's own files: a run folder with the classifier, its curve and its scores."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from macaron.data.labelled import Table, class_indices, find_classes, numbers_of, read_table
+from macaron.data.progress import Progress
+from macaron.errors import Interrupted, MacaronError
+from macaron.tasks.classification import FineTuning, Objective
+from macaron.tasks.finetune import DevSet, FineTuner, Outcome, RunStopped
+from macaron.tasks.finetune_results import score_line, write_text
+from macaron.train.signals import StopSignals
+
+#: What an unfinished run leaves behind, which the next start may replace.
+_UNFINISHED = {"settings.json", "metrics.jsonl"}
+
+
+def run_files(
+    tuner_options: dict[str, Any],
+    train: Path,
+    dev: Path,
+    texts: Sequence[str],
+    label: str,
+    regression: bool,
+    settings: FineTuning,
+    out: Path,
+) -> str:
+    """Fine-tune, write RUN/model; returns a line about the scores.
+
+    :param tuner_options: those of `FineTuner`
+    """
+    if out.exists() and not {path.name for path in out.iterdir()} <= _UNFINISHED:
+        raise MacaronError(f"{out} is not empty: give another --out")
+    tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
+    objective, labels = make_objective(tables, label, regression)
+    metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
+    if len(objective.labels) == 2:
+        metrics += ("f1", "matthews")
+    progress, signals = Progress(), StopSignals()
+    tuner = FineTuner(**tuner_options)
+    data = tuner.encode(tables["train"].texts, objective, labels["train"])
+    held = DevSet(tuner.encode(tables["dev"].texts, objective, labels["dev"]), labels["dev"])
+    cut = data.truncated + held.data.truncated
+    progress.say(
+        f"{len(data):,} examples, {len(held.labels):,} to score on; "
+        + (
+            f"a score, {label}"
+            if regression
+            else f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
+        )
+        + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
+    write_text(out / "settings.json", json.dumps(described, indent=1) + "\n")
+    updates = settings.updates(len(data))
+    history: list[str] = []
+
+    def told(record: dict[str, Any]) -> None:
+        history.append(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
+        write_text(out / "metrics.jsonl", "".join(history))
+        loss = "not finite" if record["loss"] is None else f"{record['loss']:.4f}"
+        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line({**record, 'diverged': False})}")
+
+    try:
+        with signals, progress.step("fine-tuning", "updates", updates) as advance:
+            outcome = tuner.fit(
+                data, {"dev": held}, objective, settings, metrics, lambda: signals.received, lambda: advance(1), told
+            )
+    except (RunStopped, KeyboardInterrupt):
+        raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
+    return _finish(tuner, outcome, objective, texts, out)
+
+
+def _finish(tuner: FineTuner, outcome: Outcome, objective: Objective, texts: Sequence[str], out: Path) -> str:
+    if outcome.diverged:
+        raise MacaronError(
+            f"the loss was not finite in epoch {len(outcome.epochs)}: try a lower --learning-rate or --clip-norm 1"
+        )
+    tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
+    result = {
+        "scores": outcome.scores,
+        "epochs": outcome.epochs,
+        "labels": list(objective.labels),
+        "updates": outcome.updates,
+        "seconds": outcome.seconds,
+    }
+    write_text(out / "results.json", json.dumps(result, indent=1) + "\n")
+    return f"{score_line({'scores': outcome.scores, 'diverged': False})}; the model is in {out / 'model'}"
+
+
+def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:
+    """What is predicted, and the labels of all tables as indices or numbers."""
+    if not regression:
+        classes = find_classes(tables["train"])
+        return Objective("classes", classes), {name: class_indices(each, classes) for name, each in tables.items()}
+    labels = {name: numbers_of(each) for name, each in tables.items()}
+    # On a scale of its own a score would need a rate of its own.
+    spread = pstdev(labels["train"])
+    if not spread:
+        raise MacaronError(f"{tables['train'].name}: all scores are {labels['train'][0]:g}; there is nothing to learn")
+    return Objective("score", (label,), shift=fmean(labels["train"]), scale=spread), labels

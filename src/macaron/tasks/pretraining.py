@@ -1,0 +1,283 @@
+"""Pre-training an encoder: masked words and next sentences."""
+
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from macaron.data.documents import PreparedText, TextSplit
+from macaron.data.sentence_pairs import Corpus
+from macaron.errors import MacaronError
+from macaron.models import EncoderConfig, EncoderForPreTraining
+from macaron.nn import Context
+from macaron.nn.loss import SmoothedCrossEntropy
+from macaron.nn.packed import Packed
+from macaron.tasks import pretraining_batches as batches
+from macaron.tasks.pretraining_batches import Batch, Plan, Shape
+from macaron.tasks.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
+from macaron.tasks.saving import save_model
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import PAD
+from macaron.train.distributed import Processes
+from macaron.train.settings import TrainSettings
+from macaron.train.task import Piece
+
+AUTO_FLASH = False  # what pretrain.attention = auto means on a GPU in bfloat16
+AHEAD = 4  # micro-batches that are laid out while the device is busy
+ACCURACY_ROWS = 2048  # rows of logits held at a time when predictions are counted
+
+
+class PretrainingLoss(nn.Module):
+    """Model and losses as one module, for DDP and FSDP.
+
+    :param chunk: words whose logits are held at a time
+    :param flash: keep texts apart by a kernel that knows where they begin, not by a mask
+    """
+
+    def __init__(
+        self, model: EncoderForPreTraining, settings: PretrainSettings, chunk: int | None = None, flash: bool = False
+    ) -> None:
+        super().__init__()
+        self.model, self.mlm, self.nsp, self.flash = model, settings.mlm, settings.nsp, flash
+        self.criterion = SmoothedCrossEntropy(0.0, PAD, chunk)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The weighted sums of a batch's losses: both together, then each that is on."""
+        return self.losses(*self.states(batch), batch)
+
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The final states at the places to predict, (M, D), and at the beginnings of the texts, (P, D)."""
+        model = self.model.model
+        x = model.embedding(batch.ids, batch.places, batch.segments)
+        if self.flash:
+            assert batch.starts is not None
+            context = Context(packed=Packed(batch.starts, batch.ids.shape[1]))
+        else:
+            context = Context(mask=_same(batch.text), kernel=model.kernel)
+        for step in model.encoder.steps():
+            x = step(x, context)
+        needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
+        # The last norm looks at one place at a time: only those that are needed go through it.
+        if model.encoder.norm is not None:
+            needed = model.encoder.norm(needed)
+        return needed[: len(batch.masked)], needed[len(batch.masked) :]
+
+    def losses(self, words: Tensor, firsts: Tensor, batch: Batch) -> Tensor:
+        """From states to the weighted sums."""
+        table = self.model.model.embedding.tokens.weight
+        mlm = self.criterion(self.model.head(words), table, batch.targets)[0] * batch.weights[0]
+        logits = self.model.next_sentence(firsts).squeeze(-1)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        wrong = F.binary_cross_entropy_with_logits(logits, batch.follows.clamp(min=0).to(logits), reduction="none")
+        nsp = (wrong * (batch.follows >= 0)).sum() * batch.weights[1]
+        return torch.stack([mlm + nsp, *([mlm] if self.mlm else []), *([nsp] if self.nsp else [])])
+
+    def right(self, words: Tensor, firsts: Tensor, batch: Batch) -> Tensor:
+        """How many words and how many pairs were predicted right, and of how many: (2, 2)."""
+        table = self.model.model.embedding.tokens.weight
+        hits = torch.zeros((), dtype=torch.long, device=words.device)
+        ready = self.model.head(words)
+        for rows, targets in zip(*(torch.split(each, ACCURACY_ROWS) for each in (ready, batch.targets)), strict=True):
+            best = F.linear(rows, table).argmax(-1)
+            hits += ((best == targets) & (targets != PAD)).sum()
+        says, known = self.model.next_sentence(firsts).squeeze(-1) > 0, batch.follows >= 0
+        pairs = ((says == (batch.follows > 0)) & known).sum()
+        return torch.stack([torch.stack([hits, pairs]), torch.stack([(batch.targets != PAD).sum(), known.sum()])])
+
+
+def _same(text: Tensor) -> Tensor:
+    """Which places belong to one text, (B, 1, T, T); under autocast as what is added to the logits of attention.
+
+    Every layer would make that of the flags again.
+    """
+    same = (text.unsqueeze(-1) == text.unsqueeze(-2)).unsqueeze(1)
+    kind = text.device.type
+    if kind != "cuda" or not torch.is_autocast_enabled(kind):
+        return same
+    added = torch.zeros(same.shape, dtype=torch.get_autocast_dtype(kind), device=same.device)
+    return added.masked_fill_(~same, float("-inf"))
+
+
+def _takes_flash(train: TrainSettings, settings: PretrainSettings) -> bool:
+    """Which kernel ``pretrain.attention`` means here."""
+    possible = train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"
+    if settings.attention == "flash" and not possible:
+        raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
+    return possible and (settings.attention == "flash" or (settings.attention == "auto" and AUTO_FLASH))
+
+
+class PretrainingTask:
+    """Documents in, an encoder with its pre-training heads out."""
+
+    def __init__(
+        self, data: PreparedText, model: EncoderForPreTraining, train: TrainSettings, settings: PretrainSettings
+    ) -> None:
+        settings.check(train)
+        self.data, self.model, self.train, self.settings = data, model, train, settings
+        self.sentences = {split: data.sentences(split) for split in data.splits}
+        self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
+        self.shape = Shape.of(train, settings, self.corpora["train"])
+        self.module = PretrainingLoss(model, settings, self.shape.chunk, _takes_flash(train, settings))
+        self.words = range(batches.FIRST_WORD, data.vocab_size)
+        self._planner, self._layer = ThreadPoolExecutor(1, "plan"), ThreadPoolExecutor(1, "lay out")
+        self._plan: tuple[int, Plan] | None = None
+        self._planned: dict[int, Future[Plan]] = {}
+        self._laid: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
+        self._right: Tensor | None = None
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> "PretrainingTask":
+        """The task of a recipe; the model is drawn with the recipe's seed."""
+        data = PreparedText.open(recipe.data)
+        config = encoder_config(recipe, data.vocab_size)
+        config.max_position_embeddings = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
+        torch.manual_seed(recipe.train.seed)
+        task = cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
+        config.tokenizer_fingerprint = task.tokenizer.fingerprint()
+        return task
+
+    def _corpus(self, split: TextSplit) -> Corpus:
+        name = {"train": "training", "valid": "validation"}[split]
+        if split not in self.sentences or not len(self.sentences[split]):
+            raise MacaronError(f"{self.data.folder}: no {name} text in these data; prepare more documents")
+        corpus = Corpus.of(self.sentences[split], self.data.documents(split))
+        if self.settings.nsp and corpus.count < 2:
+            more = " (fewer for each one to validate on: data.valid_every)" if split == "valid" else ""
+            raise MacaronError(
+                f"{self.data.folder}: the {name} text is one document, but next-sentence prediction takes sentences of "
+                f"another one. Set pretrain.nsp = false, or prepare more documents{more}; blank lines part them."
+            )
+        return corpus
+
+    @property
+    def loss_names(self) -> tuple[str, ...]:
+        """The objective, and each of its parts that is on."""
+        return ("loss", *(name for name in ("mlm", "nsp") if getattr(self.settings, name)))
+
+    def identity(self) -> dict[str, Any]:
+        """The tokens."""
+        return {"tokenizer": self.data.tokenizer_fingerprint, "training data": self._digest}
+
+    @cached_property
+    def _digest(self) -> str:
+        digest = hashlib.sha256(self.sentences["train"].lengths.tobytes())
+        digest.update(self.corpora["train"].documents.tobytes())
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def tokenizer(self) -> MacaronTokenizer:
+        """The data's tokenizer; where the model numbers the segments otherwise (the authors' code does), so does it."""
+        given, first = self.data.tokenizer, self.model.config.first_segment
+        if given.segments[0] == first:
+            return given
+        names = ("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize", "dictionary_size")
+        return MacaronTokenizer.from_backend(
+            Tokenizer.from_str(given.backend_tokenizer.to_str()),
+            segments=(first, 1 - first),
+            **{name: getattr(given, name) for name in names},
+        )
+
+    # Batches.
+
+    def plan(self, epoch: int) -> Sequence[Piece]:
+        """The micro-batches of an epoch; what is counted are real tokens."""
+        made = self._epoch(epoch)
+        return [Piece(int(tokens), (epoch, index)) for index, tokens in enumerate(made.tokens)]
+
+    def _epoch(self, epoch: int) -> Plan:
+        if self._plan is None or self._plan[0] != epoch:
+            planned = self._planned.pop(epoch, None) or self._planner.submit(self._plan_epoch, epoch)
+            self._plan = epoch, planned.result()
+            # The next epoch is planned meanwhile; a GPU would have to wait for it.
+            self._planned = {epoch + 1: self._planner.submit(self._plan_epoch, epoch + 1)}
+        return self._plan[1]
+
+    def _plan_epoch(self, epoch: int) -> Plan:
+        seed, group = (self.train.seed, epoch), self.train.accumulate
+        return batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+
+    def batch(self, piece: Piece, device: torch.device) -> Batch:
+        """Make a micro-batch; those that come next are laid out meanwhile."""
+        epoch, index = piece.data
+        made = self._epoch(epoch)
+        world = dist.get_world_size() if dist.is_initialized() else 1
+        coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
+        wanted = {(epoch, i): self._laid.get((epoch, i)) for i in coming}
+        self._laid = {
+            key: found or self._layer.submit(self._lay_out, "train", made, key[1]) for key, found in wanted.items()
+        }
+        return batches.cut_batch(*self._laid[epoch, index].result(), self.shape, device)
+
+    def _lay_out(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
+        first = self.model.config.first_segment
+        return batches.lay_out(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
+
+    def compiled_parts(self) -> list[nn.Module]:
+        """The layers, small graphs, one for all of them; and what lies before and behind them."""
+        return [*self._layers(), self.model.model.embedding, self.model.head, self.module.criterion.losses]
+
+    def _layers(self) -> list[nn.Module]:
+        return list(self.model.model.encoder.layers)
+
+    def sharded_parts(self) -> list[nn.Module]:
+        """The layers too; but one that is applied at every depth, and lends its parts to the ends, is always needed."""
+        return [] if self.model.config.tying == "depth" else self._layers()
+
+    # Validation.
+
+    @cached_property
+    def _validation(self) -> Plan:
+        """Always the same texts and masks; all of them are one update, so that the losses are plain means."""
+        return batches.plan(self.corpora["valid"], self.shape, self.train, self.settings, (0, 0), 0)
+
+    def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
+        """Sums of the losses over this process's share."""
+        made = self._validation
+        sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
+        right = torch.zeros(2, 2, dtype=torch.float64, device=device)
+        tokens = 0
+        for index, counts in processes.turns(len(made.tokens)):
+            batch = batches.cut_batch(*self._lay_out("valid", made, index), self.shape, device)
+            words, firsts = self.module.states(batch)
+            sums += self.module.losses(words, firsts, batch) * counts
+            right += self.module.right(words, firsts, batch) * counts
+            tokens += int(made.tokens[index]) * counts
+        self._right = processes.sum(right)
+        return sums, float(tokens)
+
+    def score(self, device: torch.device) -> dict[str, float]:
+        """The shares of words and of pairs that the last validation predicted right."""
+        if self._right is None:
+            return {}
+        hits, total = self._right.tolist()
+        return {
+            f"valid_{name}_accuracy": hits[i] / max(total[i], 1)
+            for i, name in enumerate(("mlm", "nsp"))
+            if getattr(self.settings, name)
+        }
+
+    def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        """Write the model folder: weights, configuration, tokenizer."""
+        plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+        save_model(folder, self.model, plain, self.tokenizer)
+
+
+def encoder_config(recipe: Recipe, vocab_size: int) -> EncoderConfig:
+    """The configuration of a recipe's encoder, for data with this vocabulary."""
+    config = configuration(recipe, vocab_size)
+    if not isinstance(config, EncoderConfig):
+        raise MacaronError(
+            f"model.preset {recipe.model.preset!r} is for translation; plain text pre-trains an encoder: take "
+            f"{DEFAULT_PRESETS['text']}"
+        )
+    if config.type_vocab_size != 2 or config.first_segment not in (0, 1):
+        raise MacaronError("pre-training needs two segments: model.type_vocab_size = 2, model.first_segment 0 or 1")
+    return config

@@ -1,0 +1,272 @@
+"""Fine-tuning: objectives, batches, and runs that repeat."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from macaron.convert import convert_fairseq
+from macaron.convert.fairseq import weight_names
+from macaron.data.glue_tasks import TASKS
+from macaron.errors import MacaronError
+from macaron.tasks import classification_data
+from macaron.tasks.classification import Batch, ClassificationLoss, FineTuning, Objective, glue_objective
+from macaron.tasks.classification_data import Batches, encode, epoch_order
+from macaron.tasks.finetune import DevSet, FineTuner, RunStopped
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.train.schedule import learning_rate
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+CLASSIFIER = GOLDEN / "classifier_tiny_macaron_cross_entropy_classify"
+FIRST = ["the cat sat on the mat", "good", "the house was bad and it run away on a mat"]
+SECOND = ["it was good", "the cat and the house and the mat sat on the cat", ""]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.golden
+def test_golden_loss_and_gradients_through_model_and_criterion(tmp_path: Path):
+    convert_fairseq(CLASSIFIER / "checkpoint_min.pt", GOLDEN / "dict.bert.txt", tmp_path / "model")
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    with np.load(CLASSIFIER / "io.npz") as file:
+        io = {key: torch.from_numpy(file[key]) for key in file}
+    recorded = json.loads((CLASSIFIER / "loss.json").read_text())
+    module = ClassificationLoss(model, Objective("classes", ("neutral", "entailment", "contradiction")))
+    targets = io["target"].view(-1)
+    ones = torch.ones(len(targets))
+    batch = Batch(io["src_tokens"], io["segment"], io["src_tokens"] != 1, targets, ones)
+    torch.testing.assert_close(module.logits(batch), io["logits"], rtol=1e-5, atol=1e-5)
+    loss = module(batch)[0]
+    assert loss.item() == pytest.approx(recorded["loss"], rel=1e-5)
+    loss.backward()
+    names, parameters = weight_names(model.config, "classifier"), dict(model.named_parameters())
+    with np.load(CLASSIFIER / "grads.npz") as file:
+        assert len(file) > 10
+        for theirs in file:
+            recorded_gradient = torch.from_numpy(file[theirs])
+            found = torch.cat([parameters[ours].grad for ours in names[theirs]])
+            scale = float(recorded_gradient.abs().max())
+            torch.testing.assert_close(found, recorded_gradient, rtol=0, atol=1e-5 * scale)
+
+
+def test_the_losses_of_the_three_kinds_by_hand():
+    logits = torch.tensor([[0.3], [-1.2]])
+    sigmoid = 1 / (1 + math.exp(-0.3)), 1 / (1 + math.exp(1.2))
+    one = glue_objective(TASKS["cola"])
+    assert (one.kind, one.logits) == ("one-logit", 1)
+    losses = one.losses(logits, torch.from_numpy(one.targets([1, 0])))
+    assert losses.tolist() == pytest.approx([-math.log(sigmoid[0]), -math.log(1 - sigmoid[1])])
+    assert glue_objective(TASKS["cola"], one_logit=False).logits == 2
+    for name in ("sst2", "rte", "qnli", "wnli"):
+        assert glue_objective(TASKS[name]).logits == 2
+    assert glue_objective(TASKS["mnli"]).logits == 3
+    score = glue_objective(TASKS["stsb"])
+    assert score.targets([5.0, 3.0, 0.0]).tolist() == [1.0, 0.0, -1.5]  # 0.5 * (score - 3)
+    assert score.losses(logits, torch.tensor([1.0, 0.0])).tolist() == pytest.approx([0.49, 1.44])
+    assert score.predictions(np.array([[0.5], [-1.0]])).tolist() == [4.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["one-logit", "score"])
+def test_a_plain_head_says_the_same(kind):
+    objective = Objective(kind, ("no", "yes") if kind == "one-logit" else ("score",), shift=3.0, scale=2.0)
+    torch.manual_seed(0)
+    states, weight, bias = torch.randn(5, 8), torch.randn(1, 8), torch.randn(1)
+    trained = torch.nn.functional.linear(states, weight, bias)
+    plain = torch.nn.functional.linear(states, *objective.plain_head(weight, bias))
+    if kind == "one-logit":
+        torch.testing.assert_close(plain.softmax(-1)[:, 1], trained[:, 0].sigmoid())
+        assert plain.argmax(-1).tolist() == objective.predictions(trained.double().numpy()).tolist()
+    else:
+        torch.testing.assert_close(
+            plain.double()[:, 0], torch.from_numpy(objective.predictions(trained.double().numpy()))
+        )
+
+
+def test_objectives_that_make_no_sense_are_refused():
+    with pytest.raises(MacaronError, match="two classes apart, not 3"):
+        Objective("one-logit", ("a", "b", "c"))
+    with pytest.raises(MacaronError, match="only a"):
+        Objective("classes", ("a",))
+    with pytest.raises(MacaronError, match="epochs must be at least 1"):
+        FineTuning(epochs=0)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("second", [None, SECOND])
+def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | None, encoder_folder: Path):
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    texts = [FIRST] if second is None else [FIRST, second]
+    data = encode(tokenizer, texts, None, 64)
+    assert data.truncated == 0
+    batch = Batches((1, 0), CPU, fixed, 64).make(data, np.arange(3), 4)
+    width = 32 if fixed else int(data.lengths.max())
+    expected = tokenizer(*texts, return_tensors="pt", padding="max_length", max_length=width)
+    assert batch.tokens.shape == ((4, width) if fixed else (3, width))
+    assert torch.equal(batch.tokens[:3], expected["input_ids"])
+    assert torch.equal(batch.segments[:3], expected["token_type_ids"])
+    assert torch.equal(batch.real[:3].long(), expected["attention_mask"])
+    assert batch.weights.tolist() == ([1, 1, 1, 0] if fixed else [1, 1, 1])
+
+
+def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path):
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    whole = encode(tokenizer, [FIRST, SECOND], None, 64)
+    cut = encode(tokenizer, [FIRST, SECOND], None, 9)
+    assert cut.truncated == 3
+    for i in range(3):
+        before, after = ([len(texts[i]) for texts in each.texts] for each in (whole, cut))
+        assert sum(after) == 6
+        assert all(kept >= min(was, 3) for kept, was in zip(after, before, strict=True))
+        for texts, all_of_it in zip(cut.texts, whole.texts, strict=True):
+            assert texts[i].tolist() == all_of_it[i][: len(texts[i])].tolist()
+    assert (cut.lengths == 9).all()
+    assert encode(tokenizer, [FIRST], None, 5).lengths.max() == 5
+
+
+def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_folder: Path):
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
+    data, back = (encode(tokenizer, texts, None, 64) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
+    batches = Batches((1, 0), CPU, False, 64)
+    swapped = batches.make(data, np.arange(3), 3, np.array([True, True, True]))
+    straight = batches.make(back, np.arange(3), 3)
+    assert torch.equal(swapped.tokens, straight.tokens)
+    assert torch.equal(swapped.segments, straight.segments)
+    draws = [epoch_order(1000, 1, epoch) for epoch in (1, 2, 1)]
+    assert (draws[0][1] == draws[2][1]).all()
+    assert (draws[0][0] == draws[2][0]).all()
+    assert 400 < (draws[0][1] != draws[1][1]).sum() < 600
+    assert sorted(draws[0][0]) == list(range(1000))
+
+
+def test_the_rate_rises_for_a_tenth_and_falls_to_zero():
+    settings = FineTuning(batch_size=10, learning_rate=5e-5, epochs=4)
+    updates = settings.updates(245)
+    train = settings.train_settings(updates)
+    assert (updates, train.warmup, train.epsilon, train.betas) == (100, 10, 1e-6, (0.9, 0.999))
+    rates = [learning_rate(train, n, (n - 10) / 90) for n in range(101)]
+    assert rates[0] == 1e-7
+    assert rates[5] == pytest.approx((1e-7 + 5e-5) / 2)
+    assert rates[10] == 5e-5
+    assert rates[55] == pytest.approx(2.5e-5)
+    assert rates[100] == 0
+    assert rates[99] > 0
+
+
+def easy(count: int, seed: int) -> tuple[list[str], list[float]]:
+    draw = np.random.default_rng(seed)
+    words = ["the", "cat", "sat", "on", "mat", "it", "was", "and", "run", "away", "house"]
+    texts, labels = [], []
+    for _ in range(count):
+        chosen, label = list(draw.choice(words, 5)), int(draw.integers(2))
+        chosen[int(draw.integers(5))] = ("bad", "good")[label]
+        texts.append(" ".join(chosen))
+        labels.append(float(label))
+    return texts, labels
+
+
+def runs(folder: Path, *all_settings: FineTuning, kind="classes", **options):
+    tuner = FineTuner(folder, "cpu", **options)
+    objective = Objective(kind, ("bad", "good"))
+    texts, labels = easy(120, 1)
+    held, truth = easy(40, 2)
+    data = tuner.encode([texts], objective, labels)
+    dev = {"dev": DevSet(tuner.encode([held], objective, truth), truth)}
+    return [tuner.fit(data, dev, objective, settings, ("accuracy",)) for settings in all_settings]
+
+
+def test_a_run_does_not_depend_on_what_ran_before(encoder_folder: Path):
+    one, other = FineTuning(16, 1e-3, 1, seed=1), FineTuning(32, 5e-4, 2, seed=2, weight_decay=0.01)
+    together = runs(encoder_folder, other, one, other)
+    alone = runs(encoder_folder, one)[0]
+    assert together[1].epochs == alone.epochs
+    assert together[0].epochs == together[2].epochs
+    assert together[0].epochs[0]["loss"] != alone.epochs[0]["loss"]
+    assert alone.epochs[0]["loss"] == pytest.approx(math.log(2), abs=0.1)  # the head starts at zero
+
+
+def test_filling_rows_change_nothing(encoder_folder: Path, monkeypatch):
+    """On a GPU shapes are fixed; the numbers are those of plain batches."""
+    settings = FineTuning(32, 1e-3, 2)  # 120 examples: the last batch has 24
+    plain = runs(encoder_folder, settings, dropout=0.0)[0]
+    original = Batches.__init__
+    monkeypatch.setattr(Batches, "__init__", lambda self, s, d, fixed, m: original(self, s, d, True, m))
+    filled = runs(encoder_folder, settings, dropout=0.0)[0]
+    for a, b in zip(plain.epochs, filled.epochs, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+        assert a["scores"] == b["scores"]
+
+
+def test_one_logit_and_two_both_learn(encoder_folder: Path):
+    settings = FineTuning(16, 1e-3, 3)
+    for kind in ("one-logit", "classes"):
+        assert runs(encoder_folder, settings, kind=kind)[0].score > 90
+
+
+def test_a_run_that_diverges_ends_and_says_so(encoder_folder: Path):
+    outcome = runs(encoder_folder, FineTuning(16, 1e30, 3))[0]
+    assert outcome.diverged
+    assert len(outcome.epochs) < 3
+    assert outcome.epochs[-1]["loss"] is None
+
+
+def test_stopping_in_the_middle(encoder_folder: Path):
+    tuner = FineTuner(encoder_folder, "cpu")
+    objective = Objective("classes", ("bad", "good"))
+    texts, labels = easy(64, 1)
+    data = tuner.encode([texts], objective, labels)
+    done = []
+    with pytest.raises(RunStopped):
+        tuner.fit(
+            data,
+            {"dev": DevSet(data, labels)},
+            objective,
+            FineTuning(16, 1e-3, 3),
+            ("accuracy",),
+            stop=lambda: len(done) >= 5,
+            advance=lambda: done.append(1),
+        )
+    assert len(done) == 5
+
+
+def test_any_encoder_can_be_fine_tuned(encoder_folder: Path, tmp_path: Path):
+    """Another task's classifier, with another number of classes; the authors' BERT. The head is always new."""
+    tuner = FineTuner(encoder_folder, "cpu")
+    three = Objective("classes", ("a", "b", "c"))
+    data = tuner.encode([FIRST, SECOND], three, [0, 1, 2])
+    tuner.fit(data, {"dev": DevSet(data, [0, 1, 2])}, three, FineTuning(2, 1e-3, 1), ("accuracy",))
+    tuner.save(tmp_path / "three", three, {"texts": 2})
+    convert_fairseq(GOLDEN / "bert_tiny_macaron" / "checkpoint_min.pt", GOLDEN / "dict.bert.txt", tmp_path / "bert")
+    for folder in (tmp_path / "three", tmp_path / "bert"):
+        outcome = runs(folder, FineTuning(32, 1e-4, 1), kind="one-logit")[0]
+        assert outcome.epochs[0]["loss"] == pytest.approx(math.log(2), abs=0.1)
+
+
+def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path):
+    with pytest.raises(MacaronError, match="no such folder"):
+        FineTuner(tmp_path / "none")
+    with pytest.raises(MacaronError, match=r"config\.json is missing"):
+        FineTuner(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "macaron-translation"}')
+    with pytest.raises(MacaronError, match="needed is an encoder"):
+        FineTuner(tmp_path)
+    for path in encoder_folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "first_segment": 0}))
+    with pytest.raises(MacaronError, match="segment 1, the model has 0"):
+        FineTuner(tmp_path)
+
+
+@pytest.mark.slow
+def test_processes_that_help_with_moses_make_the_same_tokens(tmp_path: Path, monkeypatch):
+    tokenizer = MacaronTokenizer.train(FIRST * 20, 120, kind="encoder", pipeline="moses", source_lang="en")
+    tokenizer.save_pretrained(tmp_path)
+    texts = [f"{text} {number}." for number in range(20) for text in FIRST]
+    alone = encode(tokenizer, [texts], None, 64)
+    monkeypatch.setattr(classification_data, "MANY", 10)
+    monkeypatch.setattr(classification_data, "_CHUNK", 16)
+    together = encode(tokenizer, [texts], None, 64, tmp_path)
+    assert [each.tolist() for each in together.texts[0]] == [each.tolist() for each in alone.texts[0]]
