@@ -21,7 +21,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 WORDS = ["the", "cat", "sat", "mat", "on", "dog", "ran", "home", "well-known", "It's", "fine."]
 
 
-def corpus(folder: Path, state: str) -> Path:
+def corpus(folder: Path, state: str, **changes: Any) -> Path:
     """A prepared folder; the second test sentence is empty."""
     folder.mkdir()
     generator = random.Random(2)
@@ -34,6 +34,7 @@ def corpus(folder: Path, state: str) -> Path:
     splits: dict[str, Any] = {name: [{"path": name, "state": state}] for name in ("train", "valid", "test")}
     settings = {"source_lang": "xx", "target_lang": "en", "out": str(folder / "prepared"), "root": str(folder)}
     settings |= {"pipeline": state, "vocab_size": 290 if state == "raw" else 60, "remove_overlap": "none"}
+    settings |= changes
     return prepare(data_recipe({"data": {**settings, **splits}}), workers=1).data.folder
 
 
@@ -66,6 +67,13 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def moses(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("evaluate") / "moses"
+    data = corpus(folder, "moses", lower=False)
+    return model_for(data, folder / "model"), data
+
+
+@pytest.fixture(scope="module")
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("evaluate") / "lowered"
     data = corpus(folder, "moses")
     return model_for(data, folder / "model"), data
 
@@ -113,6 +121,22 @@ def test_moses_tokens_and_words_for_people(moses: tuple[Path, Path], tmp_path: P
     assert lines[2].endswith("tokenised BLEU (cased, moses tokens as given, compound-split yes)")
     assert lines[3] == "in brackets: 95% bootstrap intervals, 1000 resamples"
     assert len(output.read_text().split("\n")) == 16
+
+
+def test_a_model_without_case_is_never_called_cased(lowered: tuple[Path, Path], raw: tuple[Path, Path]):
+    model, data = lowered
+    found = json.loads(evaluate(model, "--data", data, "--json", "--device", "cpu").stdout)
+    definition = "tokenised BLEU (case-insensitive, moses tokens as given, compound-split no)"
+    assert [score["definition"] for score in found["scores"]] == [definition]
+    done = evaluate(model, "--data", data, "--cased", "--device", "cpu", code=1)
+    assert done.stdout == ""
+    assert "works on lower-cased tokens, so its tokenised BLEU cannot be cased: leave out --cased" in done.stderr
+    files = ("--source", raw[1] / "test.xx", "--reference", raw[1] / "test.en")
+    found = json.loads(evaluate(model, *files, "--json", "--lower", "--device", "cpu").stdout)
+    own = "the model's moses tokens of normalised text"
+    definitions = {score["metric"]: score["definition"] for score in found["scores"]}
+    assert definitions["tokenised BLEU"] == f"tokenised BLEU (case-insensitive, {own}, compound-split no)"
+    assert "case:mixed" in definitions["sacreBLEU"]
 
 
 def test_refusals(raw: tuple[Path, Path], moses: tuple[Path, Path], tmp_path: Path):

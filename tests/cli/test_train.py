@@ -137,10 +137,14 @@ def test_limits(recipe: Path, tmp_path: Path):
     found = [record["learning_rate"] for record in records(tmp_path / "linear") if "learning_rate" in record]
     assert all(b < a for a, b in itertools.pairwise(found))
     assert found[-1] < 2 * found[0] / len(found)
-    # A limit that lies in the past: one update at most, and still a model.
-    run(load_recipe(recipe, ["train.max_minutes=1e-9"]), tmp_path / "time", False, started=0.0)
-    assert json.loads((tmp_path / "time" / "summary.json").read_text())["update"] <= 1
-    assert (tmp_path / "time" / "model" / "config.json").exists()
+    # A limit that lies in the past: nothing is trained, so nothing is written as a model; but it can go on.
+    out = tmp_path / "time"
+    with pytest.raises(MacaronError, match="before the first update: nothing is trained; raise train"):
+        run(load_recipe(recipe, ["train.max_minutes=1e-9"]), out, False, started=0.0)
+    assert not (out / "model").exists()
+    assert not (out / "summary.json").exists()
+    run(load_recipe(recipe, ["train.max_minutes=60"]), out, True)
+    assert json.loads((out / "summary.json").read_text())["update"] == 12
 
 
 def test_patience(recipe: Path, tmp_path: Path):
@@ -152,12 +156,21 @@ def test_patience(recipe: Path, tmp_path: Path):
     assert {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()} == {"best-00000001", "update-00000003"}
 
 
-def test_kinds_of_bleu(recipe: Path, tmp_path: Path):
+def test_kinds_of_bleu(recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run(load_recipe(recipe, ["train.bleu_sentences=5", "train.max_updates=2"]), tmp_path / "raw", False)
-    assert any("valid_sacrebleu" in record for record in records(tmp_path / "raw"))
+    found = [record for record in records(tmp_path / "raw") if "valid_sacrebleu" in record]
+    assert found
+    assert all(record["bleu_sentences"] == 5 for record in found)
+    assert all(record["bleu_definition"].startswith("sacreBLEU nrefs:1|case:mixed") for record in found)
+    said = capsys.readouterr().err
+    assert said.count("BLEU of the first 5 validation sentences: sacreBLEU nrefs:1|case:mixed") == 1
     (tmp_path / "moses.toml").write_text(RECIPE.format(data=prepared(tmp_path, 60, "moses")))
     run(load_recipe(tmp_path / "moses.toml", ["train.bleu_sentences=5"]), tmp_path / "moses", False)
-    assert any("valid_tokenised_bleu" in record for record in records(tmp_path / "moses"))
+    found = [record for record in records(tmp_path / "moses") if "valid_tokenised_bleu" in record]
+    assert found
+    # The pipeline lower-cases, though decode.lower is not set.
+    definition = "tokenised BLEU (case-insensitive, moses tokens as given, compound-split no)"
+    assert {record["bleu_definition"] for record in found} == {definition}
     assert not any(
         "bleu" in key and key.startswith("valid_bleu") for each in records(tmp_path / "moses") for key in each
     )

@@ -212,3 +212,10 @@ def test_batches():
     assert all(len(group) == 1 or len(group) * max(lengths[i] for i in group) <= 10 for group in groups)
     assert groups[0] == [5]
     assert batches([], 10) == []
+
+
+@pytest.mark.parametrize("lines", ["one string", None, 7, [1], ["good", None], b"bytes"])
+def test_what_is_no_list_of_lines_is_named(translator: Translator, lines: Any):
+    for method in (translator.translate, translator.translate_nbest):
+        with pytest.raises(MacaronError, match=r"give a list of (lines|strings)"):
+            method(lines)

@@ -1,11 +1,15 @@
 """Translating a whole test set: order, empty sentences, batches."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
-from macaron.decode.settings import SearchSettings
+from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.errors import MacaronError
 from macaron.evaluate import paper_bleu, tokenised_bleu
-from macaron.evaluate.model import translate_all
+from macaron.evaluate.model import evaluate_lines, translate_all
 from macaron.models import TranslationModel, preset
 from macaron.text import MacaronTokenizer
 
@@ -47,3 +51,44 @@ def test_a_perfect_model_of_moses_tokens_scores_100():
     assert tokenised_bleu(made, wanted, lower=True).score == pytest.approx(100)
     plain = tokenizer.decode_lines(ids)
     assert paper_bleu(plain, references, "en", lower=True, compound_split=False).score < 100
+
+
+class Parrot:
+    """A translator that says the references, as its tokenizer writes them: perfect, but for their case."""
+
+    def __init__(self, tokenizer: MacaronTokenizer, references: list[str]) -> None:
+        self.tokenizer, self.defaults = tokenizer, dict[str, Any]()
+        self.ids = tokenizer.encode_lines(references, side="target", add_special_tokens=False)
+        # What a recipe without decode.lower leaves in the model.
+        self.model = SimpleNamespace(config=SimpleNamespace(evaluation={"lower": False, "compound_split": False}))
+
+    def translate_nbest(self, lines: list[str], **options: Any) -> list[list[Hypothesis]]:
+        texts = self.tokenizer.decode_lines(self.ids)
+        return [[Hypothesis(text, 0.0, tuple(ids))] for text, ids in zip(texts, self.ids, strict=True)]
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+def test_cased_means_that_case_counts(lower: bool, normalize: bool):
+    references = ["The house is near Berlin .", "We see THE houses here ."]
+    tokenizer = MacaronTokenizer.train(
+        [],
+        240,
+        target_lines=references * 3,
+        pipeline="moses",
+        source_lang="de",
+        target_lang="en",
+        lower=lower,
+        normalize=normalize,
+    )
+    parrot: Any = Parrot(tokenizer, references)
+    paper = evaluate_lines(parrot, ["a", "b"], references, "en").evaluation.scores[-1]
+    assert paper.score == pytest.approx(100)
+    assert ("(cased," in paper.definition) == (not lower)
+    assert ("moses tokens of normalised text," in paper.definition) == normalize
+    if lower:
+        with pytest.raises(MacaronError, match="cannot be cased"):
+            evaluate_lines(parrot, ["a", "b"], references, "en", lower=False)
+    else:
+        parrot.ids = tokenizer.encode_lines([line.lower() for line in references], side="target")
+        assert evaluate_lines(parrot, ["a", "b"], references, "en").evaluation.scores[-1].score < 100

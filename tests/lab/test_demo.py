@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from macaron.data.grammar import demo_corpus
 from macaron.errors import Interrupted, MacaronError
-from macaron.lab.demo import Demo
+from macaron.lab.demo import BUDGET, SCORING, Demo, twin_minutes
+from macaron.train import limits
 from macaron.train.signals import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -62,6 +64,7 @@ def test_it_runs_says_what_it_reuses_and_repeats(tmp_path: Path):
     assert "No fair comparison" not in done.stdout
     assert "macaron translate" in done.stdout.splitlines()[-1]
     report, trained = timeless(runs), weights(runs)
+    assert all("p_value" in part["macaron_minus_transformer"] for part in report["sets"].values())
     assert set(report["sets"]) == {"test", "novel"}
     for part in report["sets"].values():
         assert set(part["scores"]) == {"word by word", "Transformer", "Macaron"}
@@ -87,15 +90,48 @@ def test_it_runs_says_what_it_reuses_and_repeats(tmp_path: Path):
     assert timeless(runs) == report
 
 
-def test_it_says_when_the_clock_has_stopped_a_twin(tmp_path: Path):
-    runs, recipe = small(tmp_path, max_minutes=1e-9)
+def _tick(clock: Any) -> float:
+    """A clock of which ten seconds are over whenever it is looked at."""
+    clock.looks = getattr(clock, "looks", 0) + 1
+    return 10.0 * clock.looks
+
+
+def cap(run: Path) -> float:
+    return float(tomllib.loads((run / "recipe.toml").read_text())["train"]["max_minutes"])
+
+
+def test_it_says_when_the_clock_has_stopped_a_twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs, recipe = small(tmp_path, max_updates=100)
     said: list[str] = []
-    report = Demo(recipe, runs, said.append).run()
+    with monkeypatch.context() as patch:
+        patch.setattr(limits.Clock, "seconds", _tick)
+        report = Demo(recipe, runs, said.append).run()
     assert report["fair"] is False
     text = "\n".join(said)
-    assert "No fair comparison: Transformer after 0 and Macaron after 0 of 4 updates had to stop" in text
-    assert f"Give them more time (train.max_minutes in {recipe})" in text
+    assert re.search(
+        r"No fair comparison: Transformer after \d+ and Macaron after \d+ of 100 updates had to stop", text
+    )
+    assert "too slow, or busy, for the demo's 5.5 minutes" in text
+    assert " p = " not in text
+    assert all("p_value" not in part["macaron_minus_transformer"] for part in report["sets"].values())
     assert (runs / "demo-curves.png").exists()
+    # Both had the same time, and so has one that is trained again.
+    assert 1 < cap(runs / "demo-transformer") == cap(runs / "demo-macaron") < 2.25
+    shutil.rmtree(runs / "demo-macaron")
+    path = runs / "demo-transformer" / "recipe.toml"
+    path.write_text(re.sub(r"max_minutes = \S+", "max_minutes = 1.25", path.read_text()))
+    with monkeypatch.context() as patch:
+        patch.setattr(limits.Clock, "seconds", _tick)
+        Demo(recipe, runs, said.append).run()
+    assert cap(runs / "demo-macaron") == 1.25
+
+
+def test_the_twins_share_what_is_left_of_the_time():
+    assert 20 + 2 * 60 * twin_minutes(20, None) + SCORING == pytest.approx(BUDGET, abs=0.1)
+    assert BUDGET < 6 * 60
+    assert twin_minutes(20, 1.5) == 1.5  # the recipe's own limit
+    assert twin_minutes(20, 60.0) == twin_minutes(20, None)
+    assert twin_minutes(10_000, None) > 0
 
 
 def test_a_corpus_of_another_grammar_is_not_reused(tmp_path: Path):
@@ -131,10 +167,11 @@ def test_the_demo_as_users_run_it_meets_its_bar(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "runs/demo-report.json").read_text())
     assert report["fair"], done.stdout
-    scores = {name: score["score"] for name, score in report["sets"]["test"]["scores"].items()}
-    for name in ("Transformer", "Macaron"):
-        assert scores[name] >= 60
-        assert scores[name] >= scores["word by word"] + 30
+    for part in ("test", "novel"):
+        scores = {name: score["score"] for name, score in report["sets"][part]["scores"].items()}
+        for name in ("Transformer", "Macaron"):
+            assert scores[name] >= 60
+            assert scores[name] >= scores["word by word"] + 30
     line = done.stdout.splitlines()[-1].strip()
     sentence = re.search(r'echo "(.*)" \| ', line)
     assert sentence

@@ -138,9 +138,9 @@ def test_byte_bpe_holds_every_byte_and_the_size_asked_for() -> None:
         train_byte_bpe(TEXT, 261, "encoder")
 
 
-@pytest.mark.parametrize("pipeline", ["raw", "spaces"])
-def test_training_repeats_itself(pipeline: str) -> None:
-    first, second = (MacaronTokenizer.train(iter(TEXT), 300, pipeline=pipeline, pad_to_multiple=8) for _ in range(2))
+@pytest.mark.parametrize(("pipeline", "size"), [("raw", 300), ("spaces", 300), ("spaces", 1000)])
+def test_training_repeats_itself(pipeline: str, size: int) -> None:
+    first, second = (MacaronTokenizer.train(iter(TEXT), size, pipeline=pipeline, pad_to_multiple=8) for _ in range(2))
     assert first.fingerprint() == second.fingerprint()
     assert len(first) % 8 == 0
     assert max(first.get_vocab().values()) == len(first) - 1

@@ -1,5 +1,6 @@
 """The tokenizer class: text to ids and back, sentence pairs, saving, identity."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from macaron.errors import MacaronError
 from macaron.text import MacaronTokenizer, verify
+from macaron.text.vocabulary import UNK
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 GERMAN = ["Das Haus ist groß, nicht wahr?", "Wir sehen zwei Häuser.", 'Er sagte: "Na, geht\'s?"'] * 4
@@ -55,10 +57,83 @@ def test_raw_text_survives_bit_for_bit(raw: MacaronTokenizer, text: str) -> None
     assert raw.decode_lines([ids]) == [text]
 
 
+@pytest.fixture(scope="module")
+def complete() -> dict[tuple[str, bool], MacaronTokenizer]:
+    """Vocabularies that are large enough to know every character, from text that has few."""
+    both = {"pipeline": "moses", "source_lang": "de", "target_lang": "en"}
+    return {
+        (pipeline, flag): MacaronTokenizer.train(
+            GERMAN, 1000, target_lines=ENGLISH, **both | {"pipeline": pipeline}, lower=flag, normalize=flag
+        )
+        for pipeline, flag in (("moses", True), ("moses", False), ("spaces", False))
+    }
+
+
+CONTROL = dict.fromkeys(range(0x20))
+
+
+def characters(text: str) -> str:
+    return "".join(text.split())
+
+
+@given(st.text())
+@settings(max_examples=400, deadline=None)
+@example("1 . 2")
+@example("[x] <b> a|b.")
+@example("C++ # @user")
+@example("naïve 日本語 x 語. 日")
+@example("a</w>b </w> <0x41> <0xE6> <0x20> <unk> </s> &lt;&amp;lt; \U00020000 \U0010ffff")
+@example("e\u0301 \u200b\u200d\u00a0 👩‍👩‍👧 \x00\x07\x7f\x85")
+def test_no_character_is_lost(complete: dict[tuple[str, bool], MacaronTokenizer], text: str) -> None:
+    for (pipeline, lower), tokenizer in complete.items():
+        ids = tokenizer.encode_lines([text], "target")
+        assert UNK not in ids[0]
+        assert ids[0].count(2) == 1
+        prepared = tokenizer.text_pipeline.encode(text, "target")
+        assert tokenizer.decode_lines(ids, state="moses") == [prepared]
+        assert tokenizer.decode(ids[0], skip_special_tokens=True) == tokenizer.text_pipeline.decode(prepared)
+        wanted = text
+        if pipeline == "moses":
+            from sacremoses import MosesPunctNormalizer
+
+            # Moses drops the control characters of ASCII; the normaliser is a step of its own.
+            wanted = MosesPunctNormalizer("en").normalize(text) if lower else text
+            wanted = re.sub(r"\s+", " ", wanted).translate(CONTROL)
+            wanted = wanted.lower() if lower else wanted
+        assert characters(tokenizer.decode_lines(ids)[0]) == characters(wanted)
+
+
+def test_a_complete_vocabulary_is_saved_loaded_and_recognised(
+    complete: dict[tuple[str, bool], MacaronTokenizer], tmp_path: Path
+) -> None:
+    text = "naïve 日本語 #1"
+    for number, tokenizer in enumerate(complete.values()):
+        tokenizer.save_pretrained(tmp_path / str(number))
+        again = MacaronTokenizer.from_pretrained(tmp_path / str(number))
+        assert again.fingerprint() == tokenizer.fingerprint()
+        assert again.encode_lines([text]) == tokenizer.encode_lines([text])
+        assert characters(again.decode_lines(again.encode_lines([text]))[0]) == characters(text)
+        assert not again.show_unknown
+
+
+def test_a_small_vocabulary_shows_what_it_does_not_know(moses: MacaronTokenizer, tmp_path: Path) -> None:
+    moses.save_pretrained(tmp_path)
+    for tokenizer in (moses, MacaronTokenizer.from_pretrained(tmp_path)):
+        ids = tokenizer.encode_lines(["das haus # 東京", "haus"])
+        assert tokenizer.decode_lines(ids)[0].count("<unk>") == 3
+        assert tokenizer.decode_lines(ids)[1] == "haus"
+        assert tokenizer.fingerprint() == moses.fingerprint()
+
+
 @given(st.lists(st.integers(-100, 330), max_size=30))
 @settings(deadline=None)
-def test_decoding_never_raises(raw: MacaronTokenizer, moses: MacaronTokenizer, ids: list[int]) -> None:
-    for tokenizer in (raw, moses):
+def test_decoding_never_raises(
+    raw: MacaronTokenizer,
+    moses: MacaronTokenizer,
+    complete: dict[tuple[str, bool], MacaronTokenizer],
+    ids: list[int],
+) -> None:
+    for tokenizer in (raw, moses, *complete.values()):
         for skip in (False, True):
             tokenizer.decode(ids, skip_special_tokens=skip).encode("utf-8")
 
@@ -106,6 +181,7 @@ def test_moses_text_in_and_out(moses: MacaronTokenizer) -> None:
     assert tokenised[2] == "er sagte : &quot; na , geht &apos; s ? &quot;"
     assert moses.encode_lines(tokenised, state="moses") == batch["input_ids"]
     assert moses("東")["input_ids"] == [3, 2]
+    assert moses.decode([3, 2], skip_special_tokens=True) == "<unk>"
     with pytest.raises(MacaronError, match="offsets"):
         moses("text", return_offsets_mapping=True)
 
@@ -148,6 +224,7 @@ def test_dictionary_and_codes_take_plain_text(tmp_path: Path) -> None:
     assert tokenizer.decode([4, 5, 6, 7, 8, 2], skip_special_tokens=True) == "it's house."
     # "ou" is a symbol of the merges that the dictionary lacks
     assert tokenizer("oux")["input_ids"] == [3, 3, 2]
+    assert tokenizer.decode_lines([[3, 4, 2]]) == ["it"]  # a converted tokenizer leaves out what it does not know
     assert max(tokenizer.get_vocab().values()) == 8
     tokenizer.save_pretrained(tmp_path / "model")
     again = MacaronTokenizer.from_pretrained(tmp_path / "model")

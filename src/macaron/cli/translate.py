@@ -78,7 +78,7 @@ def translate(
         raise UsageError(f"--nbest {nbest} needs a beam of {nbest}: give --beam {nbest} or more")
 
     from macaron.decode.stream import output, windows
-    from macaron.decode.translator import Translator
+    from macaron.decode.translator import LineRefused, Translator
 
     if input_file is not None:
         input_file.stat()  # a missing file is reported before the model is loaded
@@ -95,12 +95,20 @@ def translate(
     }
     number = 1
     with output(output_file) as file:
-        for lines in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
-            for line, best in zip(lines, translator.translate_nbest(lines, first_line=number, **options), strict=True):
+        for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
+            lines, refused = window, None
+            try:
+                found = translator.translate_nbest(lines, first_line=number, **options)
+            except LineRefused as error:
+                lines, refused = window[: error.index], error  # what came before the long line is still translated
+                found = translator.translate_nbest(lines, first_line=number, **options)
+            for line, best in zip(lines, found, strict=True):
                 text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
                 number += 1
             file.flush()
+            if refused is not None:
+                raise refused
 
 
 def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":

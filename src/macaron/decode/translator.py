@@ -1,6 +1,6 @@
 """The Translator: text in, text out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,17 @@ from macaron.text.tokenizer import MacaronTokenizer, verify
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
 HALF = (torch.bfloat16, torch.float16)
 _END = 1  # a source has one token more than its text
+
+
+class LineRefused(MacaronError):
+    """A line is too long, and was to be refused; nothing has been translated.
+
+    :param index: its place among the lines that were given, so that those before it can still be translated
+    """
+
+    def __init__(self, message: str, index: int) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Translator:
@@ -109,12 +120,12 @@ class Translator:
         :param batch_tokens: source tokens in a batch, padding included
         :param long_lines: for lines of more than ``max_source_length`` tokens: ``split`` translates their parts
             (sentences if possible) and joins the translations, ``truncate`` cuts, ``refuse`` is an error
+            (`LineRefused`)
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens already; the translations are then, too
         """
-        if isinstance(lines, str):
-            raise MacaronError("give a list of lines: translate(['Guten Morgen!']), not one string")
+        lines = _list_of_lines(lines)
         given = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
         chosen: dict[str, Any] = self.defaults | {key: value for key, value in given.items() if value is not None}
         if sampling is not None:
@@ -144,15 +155,16 @@ class Translator:
         parts: list[list[list[int]]] = []
         encode = partial(self.tokenizer.encode_lines, state=state)
         encoded = encode(list(lines))
-        for number, (line, ids) in enumerate(zip(lines, encoded, strict=True), start=first_line):
+        for index, (line, ids) in enumerate(zip(lines, encoded, strict=True)):
             if not line.strip() or len(ids) <= _END:
                 parts.append([])
             elif len(ids) <= longest + _END:
                 parts.append([ids])
             elif long_lines == "refuse":
-                raise MacaronError(
-                    f"line {number} has {len(ids) - _END} tokens, and {longest} are allowed: shorten it, or have such "
-                    "lines split (--long-lines split)"
+                raise LineRefused(
+                    f"line {first_line + index} has {len(ids) - _END} tokens, and {longest} are allowed: shorten it "
+                    "or have such lines split (--long-lines split)",
+                    index,
                 )
             else:
                 cut = pieces if long_lines == "split" else longest_start
@@ -202,6 +214,21 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
         groups[-1].append(index)
         room -= 1
     return groups
+
+
+def _list_of_lines(lines: Any) -> list[str]:
+    """The lines as a list, if they are what is expected: the names of Python's own errors would not help."""
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        what = "one string" if isinstance(lines, str) else repr(lines)
+        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {what}")
+    found = list(lines)
+    for index, line in enumerate(found):
+        if not isinstance(line, str):
+            raise MacaronError(
+                f"give a list of strings: translate(['Guten Morgen!']); item {index} is {line!r:.60} "
+                f"({type(line).__name__})"
+            )
+    return found
 
 
 def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -> list[Hypothesis]:

@@ -14,7 +14,7 @@ from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu,
 from macaron.evaluate.statistics import Score
 from macaron.models.translation import TranslationModel
 from macaron.text.files import read_lines
-from macaron.text.pipeline import State
+from macaron.text.pipeline import Moses, Pipeline, State
 from macaron.text.tokenizer import MacaronTokenizer
 
 
@@ -73,19 +73,26 @@ def evaluate_lines(
     tokens is scored on those it made, since detokenising and tokenising again would change them; for any other model
     both sides are tokenised here. Where the text is given as tokens (``state = "moses"``) it is the only score.
 
-    :param lower: for the paper's BLEU; by default, like ``compound_split``, as the model's recipe said
+    :param lower: for the paper's BLEU; by default, like ``compound_split``, as the model's recipe said, but always for
+        a model that works on lower-cased tokens
     :param search: options of `Translator.translate_nbest`
     """
     said = translator.model.config.evaluation or {}
-    lower = said.get("lower", True) if lower is None else lower
+    pipeline = translator.tokenizer.text_pipeline
+    if lower is False and lower_cases(pipeline):
+        raise MacaronError(
+            "this model works on lower-cased tokens, so its tokenised BLEU cannot be cased: leave out --cased "
+            "(sacreBLEU of plain text is always cased)"
+        )
+    lower = lower_cases(pipeline) or (said.get("lower", True) if lower is None else lower)
     compound_split = said.get("compound_split", False) if compound_split is None else compound_split
     found = [best[0] for best in translator.translate_nbest(lines, nbest=1, state=state, **search)]
     translations = [_one_line(each.text) for each in found]
-    pipeline = translator.tokenizer.text_pipeline
-    if pipeline.name == "moses":
+    if isinstance(pipeline, Moses):
         made = translator.tokenizer.decode_lines([each.tokens for each in found], state="moses")
         wanted = [pipeline.encode(line, "target", state) for line in references]
-        kind = "moses tokens as given" if state == "moses" else "the model's moses tokens"
+        own = f"the model's moses tokens{' of normalised text' if pipeline.normalize else ''}"
+        kind = "moses tokens as given" if state == "moses" else own
         paper = tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
     else:
         paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
@@ -95,6 +102,11 @@ def evaluate_lines(
     known = {field.name for field in fields(SearchSettings)}
     settings = {**translator.defaults, **{key: value for key, value in search.items() if key in known}}
     return ScoredTranslations(translations, evaluation_of(len(lines), scores), SearchSettings(**settings))
+
+
+def lower_cases(pipeline: Pipeline) -> bool:
+    """Whether a pipeline leaves no case to score: translations have none, and references lose theirs with them."""
+    return isinstance(pipeline, Moses) and pipeline.lower
 
 
 def translate_all(

@@ -26,6 +26,8 @@ SETS = {
     "test": "held-out sentences",
     "novel": "words and constructions never seen together",
 }
+#: Seconds that all of it may take, those of them that are kept for scoring, and the least a twin gets.
+BUDGET, SCORING, LEAST = 330.0, 60.0, 30.0
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 
 
@@ -43,7 +45,8 @@ class Demo:
         load_recipe(self.recipe, [])  # a mistake in it shows before anything is made
         corpus = self._corpus()
         self._prepare()
-        runs = {name: self._train(name, preset) for name, preset in TWINS.items()}
+        minutes = self._minutes(time.monotonic() - started)
+        runs = {name: self._train(name, preset, minutes) for name, preset in TWINS.items()}
         report = self._score(corpus, runs)
         figure = self.runs / "demo-curves.png"
         plot_curves(runs, figure, "The demo's twins")
@@ -76,13 +79,24 @@ class Demo:
         done = f"reusing {data.folder}" if outcome.reason is None else f"{data.vocab_size:,} subwords, in {data.folder}"
         self.say(f"2. Prepare: {done}")
 
-    def _train(self, name: str, preset: str) -> Path:
-        out = self.runs / f"demo-{name.lower()}"
+    def _minutes(self, elapsed: float) -> float:
+        """The cap of both twins: that of one which an earlier demo has begun, otherwise what is left for each."""
+        for name in TWINS:
+            stored = self._folder(name) / "recipe.toml"
+            if stored.is_file() and "max_minutes" in (begun := read_toml(stored).get("train", {})):
+                return float(begun["max_minutes"])
+        return twin_minutes(elapsed, load_recipe(self.recipe, []).train.max_minutes)
+
+    def _folder(self, name: str) -> Path:
+        return self.runs / f"demo-{name.lower()}"
+
+    def _train(self, name: str, preset: str, minutes: float) -> Path:
+        out = self._folder(name)
         number = list(TWINS).index(name) + 3
-        recipe = load_recipe(self.recipe, [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}"])
-        if (out / "recipe.toml").is_file() and read_toml(out / "recipe.toml") != tomllib.loads(
-            write_toml(recipe.to_data())
-        ):
+        settings = [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}", f"train.max_minutes={minutes}"]
+        recipe = load_recipe(self.recipe, settings)
+        wanted = tomllib.loads(write_toml(recipe.to_data()))
+        if (out / "recipe.toml").is_file() and _capless(read_toml(out / "recipe.toml")) != _capless(wanted):
             raise MacaronError(f"{out} was made with another recipe: remove it (and its twin), or give another --runs")
         if (out / "summary.json").is_file() and (out / "model" / "config.json").is_file():
             self.say(f"{number}. {name}: reusing {out} (remove it to train again)")
@@ -90,7 +104,7 @@ class Demo:
         resume = out.exists()
         self.say(f"{number}. {name} ({preset}): {'going on with' if resume else 'training'} {out}")
         try:
-            train_run(recipe, out, resume)
+            train_run(recipe, out, resume, started=time.monotonic())
         except Interrupted as stop:
             raise Interrupted(f"{str(stop).partition(';')[0]}; start the demo again to go on from there") from None
         return out
@@ -113,8 +127,11 @@ class Demo:
             self.say(f"\n   {len(source):,} {what}")
             found = {name: self._line(name, score) for name, score in scores.items()}
             twins = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
-            self.say(f"   Macaron - Transformer: {twins}")
-            report["sets"][part] = {"scores": found, "macaron_minus_transformer": twins.to_dict()}
+            difference = twins.to_dict()
+            if not fair:
+                del difference["p_value"]  # it would speak of the clock, not of the models
+            self.say(f"   Macaron - Transformer: {twins if fair else f'{twins.difference:+.2f} {twins.interval}'}")
+            report["sets"][part] = {"scores": found, "macaron_minus_transformer": difference}
             self._examples(source, reference, outputs)
         self.say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
         return report
@@ -126,8 +143,8 @@ class Demo:
         if early:
             self.say(
                 f"   No fair comparison: {' and '.join(early)} of {whole:,} updates had to stop, before the learning\n"
-                f"   rate had come down. Give them more time (train.max_minutes in {self.recipe}), remove\n"
-                f"   {self.runs}/demo-transformer and {self.runs}/demo-macaron, and run again."
+                f"   rate had come down: this machine is too slow, or busy, for the demo's {BUDGET / 60:g} minutes.\n"
+                f"   Remove {self._folder('Transformer')} and {self._folder('Macaron')}, and run again when it is idle."
             )
         return not early
 
@@ -147,6 +164,18 @@ class Demo:
         self.say(f"\nCurves: {figure}    Numbers: {self.runs / 'demo-report.json'}")
         self.say("Translate a sentence of your own with what was trained:")
         self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {macaron}')
+
+
+def twin_minutes(elapsed: float, limit: float | None) -> float:
+    """Minutes for each twin when so many seconds are over: half of what scoring leaves, at most the recipe's limit."""
+    minutes = round(max(BUDGET - SCORING - elapsed, 2 * LEAST) / 2 / 60, 3)
+    return minutes if limit is None else min(minutes, limit)
+
+
+def _capless(recipe: dict[str, Any]) -> dict[str, Any]:
+    """A recipe but for the cap, which the demo sets itself: it changes no run that it does not stop."""
+    train = {key: value for key, value in recipe["train"].items() if key != "max_minutes"}
+    return {**recipe, "train": train}
 
 
 def _summary(run: Path) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Training a translation model."""
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
@@ -10,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers.utils import logging
 
 from macaron.data import batching
 from macaron.data.batching import Indices
@@ -27,9 +24,9 @@ from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces, short_pairs
 from macaron.tasks.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
+from macaron.tasks.saving import save_model
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
-from macaron.train.failures import disk_full
 from macaron.train.settings import TrainSettings
 from macaron.train.task import Piece
 
@@ -245,22 +242,12 @@ class TranslationTask:
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder: weights, configuration, tokenizer, how to decode. There entirely or not at all."""
-        aside = folder.with_name(f".{folder.name}.writing")
-        shutil.rmtree(aside, ignore_errors=True)
         self.model.generation_config.num_beams = self.decode.beam
         self.model.generation_config.length_penalty = self.decode.length_penalty
         # transformers counts the start and the end of a translation too.
         self.model.generation_config.max_length = self.decode.max_length + 2
         plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-        logging.disable_progress_bar()  # transformers' own, which would run into ours
-        try:
-            self.model.save_pretrained(aside, state_dict=plain)
-            self.data.tokenizer.save_pretrained(aside)
-        except (OSError, SafetensorError) as error:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise disk_full(folder, error) from error
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.rename(folder)
+        save_model(folder, self.model, plain, self.data.tokenizer)
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:

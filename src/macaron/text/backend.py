@@ -36,6 +36,7 @@ class PipelineBackend(TokenizersBackend):
         normalize: bool = True,
         segments: Sequence[int] = (0, 1),
         dictionary_size: int | None = None,
+        show_unknown: bool = False,
         **kwargs: Any,
     ) -> None:
         names = specials(kind)
@@ -45,6 +46,7 @@ class PipelineBackend(TokenizersBackend):
         self.lower, self.normalize = lower, normalize
         self.segments = list(segments)
         self.dictionary_size = dictionary_size
+        self.show_unknown = show_unknown
         self.text_pipeline = make_pipeline(pipeline, source_lang, target_lang, lower, normalize)
         self._side: Side = "source"
         self._ghosts: dict[int, int] = {}
@@ -62,6 +64,8 @@ class PipelineBackend(TokenizersBackend):
             kwargs["segments"] = self.segments
         if dictionary_size is not None:
             kwargs["dictionary_size"] = dictionary_size
+        if show_unknown:
+            kwargs["show_unknown"] = True
         super().__init__(**kwargs)
         for key in _TRANSIENT:
             self.init_kwargs.pop(key, None)
@@ -146,6 +150,10 @@ class PipelineBackend(TokenizersBackend):
         # Labels hold -100 where nothing is to be predicted.
         size = len(self)
         known = [int(index) for index in ids if 0 <= index < size]
+        if skip_special_tokens and self.show_unknown:
+            ordinary = len(specials(self.kind))
+            known = [index for index in known if index >= ordinary or index == UNK]
+            skip_special_tokens = False
         text = self.backend_tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
         if isinstance(self.backend_tokenizer.model, WordLevel):
             text = (text + " ").replace(CONTINUED + " ", "").rstrip(" ")

@@ -29,6 +29,8 @@ def digest(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> str:
         "added": [(token["id"], token["content"]) for token in content["added_tokens"]],
         "split": _patterns(content["pre_tokenizer"]),
     }
+    if model.get("byte_fallback"):  # named only where it is, so that older fingerprints stay
+        identity["byte_fallback"] = True
     text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 

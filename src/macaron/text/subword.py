@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Regex, Tokenizer
-from tokenizers.decoders import BPEDecoder
+from tokenizers.decoders import BPEDecoder, ByteFallback
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE, WordLevel
 from tokenizers.pre_tokenizers import ByteLevel, CharDelimiterSplit, Split
@@ -17,7 +17,19 @@ from tokenizers.pre_tokenizers import Sequence as Steps
 from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import MacaronError
-from macaron.text.vocabulary import CONTINUED, UNK, WORD_END, Kind, check_size, fillers, specials
+from macaron.text.vocabulary import (
+    COMPLETE_SIZE,
+    CONTINUED,
+    PRINTABLE,
+    SPACE_END,
+    UNK,
+    WORD_END,
+    Kind,
+    byte_tokens,
+    check_size,
+    fillers,
+    specials,
+)
 
 #: Byte-level BPE merges inside these matches only. A word takes the space before it, its accents and inner
 #: apostrophes along; digits stand alone, so that an unseen number is not an unseen word.
@@ -56,16 +68,24 @@ def train_byte_bpe(
 def train_word_bpe(
     lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
 ) -> Tokenizer:
-    """Train a BPE inside words on prepared lines of space-separated words; unseen characters are ``<unk>``.
+    """Train a BPE inside words on prepared lines of space-separated words.
+
+    From `COMPLETE_SIZE` entries on no text is unknown to it: printable ASCII is always among its letters, and other
+    characters that the corpus lacks are spelled in bytes. In a smaller vocabulary they are ``<unk>``.
 
     The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
     merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
     """
     check_size(vocab_size, False, kind)
+    complete = vocab_size >= COMPLETE_SIZE
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     trainer = BpeTrainer(
-        vocab_size=vocab_size, min_frequency=2, special_tokens=list(specials(kind)), show_progress=False
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[*specials(kind), *(byte_tokens() if complete else ())],  # they get the first ids
+        initial_alphabet=[*PRINTABLE, *map(_copy, PRINTABLE)] if complete else [],
+        show_progress=False,
     )
     trained.train_from_iterator(map(_mark_word_ends, lines), trainer)
     content = json.loads(trained.to_str())["model"]
@@ -73,9 +93,12 @@ def train_word_bpe(
         vocab={_unmark(symbol): index for symbol, index in content["vocab"].items()},
         merges=[(_unmark(left), _unmark(right)) for left, right in content["merges"]],
         unk_token=specials(kind)[UNK],
-        end_of_word_suffix=WORD_END,
+        end_of_word_suffix=SPACE_END,
+        byte_fallback=complete,
     )
-    return _padded(_word_tokenizer(model, kind), pad_to_multiple)
+    tokenizer = _word_tokenizer(model, kind)
+    tokenizer.decoder = ByteFallback()  # the marks of word ends are spaces already
+    return _padded(tokenizer, pad_to_multiple)
 
 
 def dictionary_lookup(tokens: Sequence[str], kind: Kind = "translation") -> Tokenizer:
@@ -138,8 +161,8 @@ def _word_tokenizer(model: BPE, kind: Kind) -> Tokenizer:
 
 #: Unicode's first two planes hold every living script; its last two are for private use and take their copy.
 _COPIED, _COPY = 0x20000, 0xF0000
-#: What a merge may not make: these names mean something else.
-_RESERVED = (*specials("encoder"), WORD_END)
+#: What a merge may not make: these names mean something else (the last begins those of bytes).
+_RESERVED = (*specials("encoder"), "<0x")
 
 
 def _mark_word_ends(line: str) -> str:
@@ -149,12 +172,16 @@ def _mark_word_ends(line: str) -> str:
         words = [word for word in words if max(word, default="") < chr(_COPIED)]
     if "<" in line:
         words = [word for word in words if not any(name in word for name in _RESERVED)]
-    return " ".join([word[:-1] + chr(ord(word[-1]) + _COPY) for word in words if word])
+    return " ".join([word[:-1] + _copy(word[-1]) for word in words if word])
+
+
+def _copy(letter: str) -> str:
+    return chr(ord(letter) + _COPY)
 
 
 def _unmark(symbol: str) -> str:
     last = ord(symbol[-1])
-    return symbol[:-1] + chr(last - _COPY) + WORD_END if last >= _COPY else symbol
+    return symbol[:-1] + chr(last - _COPY) + SPACE_END if last >= _COPY else symbol
 
 
 def _added(kind: Kind) -> list[AddedToken]:

@@ -18,7 +18,7 @@ from macaron.text.files import read_lines
 from macaron.text.fingerprint import digest
 from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, State, make_pipeline
 from macaron.text.subword import dictionary_bpe, dictionary_lookup, train_byte_bpe, train_word_bpe
-from macaron.text.vocabulary import CLS, CONTINUED, EOS, Kind, read_codes, read_dictionary, specials
+from macaron.text.vocabulary import CLS, COMPLETE_SIZE, CONTINUED, EOS, Kind, read_codes, read_dictionary, specials
 
 
 class MacaronTokenizer(PipelineBackend):
@@ -38,6 +38,7 @@ class MacaronTokenizer(PipelineBackend):
     :param normalize: normalise punctuation; for ``moses``
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
+    :param show_unknown: write ``<unk>`` for what has no id instead of nothing, also without special tokens
     """
 
     @classmethod
@@ -112,6 +113,10 @@ class MacaronTokenizer(PipelineBackend):
         The same lines give the same tokenizer. Counting and merging use all cores; the ``moses`` pipeline
         runs in this process, so a big corpus is better prepared in several and given as `prepared`.
 
+        No character of new text is lost: with ``raw`` all are bytes; otherwise letters that the training text lacks are
+        spelled in bytes, or, in a vocabulary of less than 1000 entries, which has no room for these, come back as
+        ``<unk>``. (``moses`` itself drops ASCII's control characters.)
+
         :param lines: plain text of the source side, or of all there is
         :param vocab_size: size of the vocabulary, special tokens included
         :param target_lines: plain text of the target side, in its own language
@@ -128,6 +133,8 @@ class MacaronTokenizer(PipelineBackend):
             (line if prepared else text.encode(line, side) for line in _lines_of(given)) for side, given in both
         )
         train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
+        if pipeline != "raw" and vocab_size < COMPLETE_SIZE:
+            settings.setdefault("show_unknown", True)
         backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple)
         return cls.from_backend(backend, kind=kind, pipeline=pipeline, **settings)
 
@@ -162,6 +169,16 @@ class MacaronTokenizer(PipelineBackend):
         """Turn sequences of ids into text without special tokens; state ``moses`` keeps it tokenised."""
         return [self.text_pipeline.decode(self._join(ids, True), side, state) for ids in batch]
 
+    def with_segments(self, first: int) -> "MacaronTokenizer":
+        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other.
+
+        The fingerprint of another segment rule is another: a model and its tokenizer must agree in it.
+        """
+        names = (*MOSES_SETTINGS, "pipeline", "dictionary_size", "show_unknown")
+        settings = {name: getattr(self, name) for name in names}
+        copy = Tokenizer.from_str(self.backend_tokenizer.to_str())
+        return self.from_backend(copy, kind=self.kind, segments=(first, 1 - first), **settings)
+
     def fingerprint(self) -> str:
         """Return a SHA-256 over all that decides how text becomes ids and ids become text."""
         settings = {
@@ -172,6 +189,8 @@ class MacaronTokenizer(PipelineBackend):
         }
         if self.pipeline == "moses":
             settings |= {name: getattr(self, name) for name in MOSES_SETTINGS}
+        if self.show_unknown:  # named only where it is, so that older fingerprints stay
+            settings["show_unknown"] = True
         return digest(self.backend_tokenizer, settings)
 
 

@@ -18,10 +18,18 @@ PAD, EOS, UNK, MASK, CLS = 1, 2, 3, 4, 5
 #: What a byte-level vocabulary begins with, so that no text is unknown to it.
 BYTES = 256
 
+#: From this size on a vocabulary of words is complete (see `byte_tokens`); a smaller one has no room for it.
+COMPLETE_SIZE = 1000
+#: Printable ASCII: in a complete vocabulary whether the corpus has it or not, inside a word and at its end.
+PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
+
 #: subword-nmt writes a piece that does not end its word with this suffix.
 CONTINUED = "@@"
-#: Inside a BPE the mark is on the other pieces: those that end a word.
+#: Inside a BPE the mark is on the other pieces: those that end a word. This is subword-nmt's.
 WORD_END = "</w>"
+#: In a BPE that we train it is the space itself, one byte: a letter without an entry is spelled in bytes together with
+#: the mark of the word that it ends, and reads back as it was.
+SPACE_END = " "
 
 CODES_HEADER = "#version: 0.2"
 
@@ -31,6 +39,16 @@ def specials(kind: Kind) -> tuple[str, ...]:
     if kind not in SPECIALS:
         raise MacaronError(f"unknown kind of tokenizer {kind!r}: choose one of {', '.join(SPECIALS)}")
     return SPECIALS[kind]
+
+
+def byte_tokens() -> list[str]:
+    """Return the names of the bytes that spell what a complete vocabulary has no entry for.
+
+    All bytes of UTF-8 but printable ASCII, and the space. (0xC0, 0xC1 and those from 0xF5 on are in no valid text.)
+    The names are those that `tokenizers` looks for.
+    """
+    codes = (*range(0x21), *range(0x7F, 0xC0), *range(0xC2, 0xF5))
+    return [f"<0x{code:02X}>" for code in codes]
 
 
 def check_size(vocab_size: int, raw: bool, kind: Kind = "translation") -> None:

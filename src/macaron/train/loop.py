@@ -50,8 +50,7 @@ class Trainer:
         self.task, self.settings, self.run, self.processes = task, settings, run, processes
         self.folder = run / "checkpoints"
         self.clock = limits.Clock(started)
-        self.signals = StopSignals()
-        self.progress = Progress()
+        self.signals, self.progress, self.definition = StopSignals(), Progress(), ""
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
@@ -199,8 +198,10 @@ class Trainer:
         if self.processes.first or self.settings.distributed == "fsdp":
             with gathered(self.module):
                 values |= self.task.score(self.device)
-        end = {} if scheduled else {"end": True}
-        values |= {"epoch": epoch, "seconds": round(self.clock.seconds(), 3), **end}
+        if (definition := values.get("bleu_definition", "")) != self.definition:  # say it once
+            self.definition = definition
+            self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
+        values |= {"epoch": epoch, "seconds": round(self.clock.seconds(), 3), **({} if scheduled else {"end": True})}
         self.log.metrics(progress.update, values, self._share())
         self.pace_start += time.monotonic() - paused
 
@@ -250,6 +251,8 @@ class Trainer:
 
     def _finish(self) -> dict[str, Any]:
         """Choose the final model by validation loss among last, best, average and running mean; write it."""
+        if not self.progress.update:
+            raise MacaronError("the time was over before the first update: nothing is trained; raise train.max_minutes")
         self.processes.wait()  # until the last checkpoint is written, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         choice = candidates(self.folder, self.progress, self.weights(), mean, self.settings.average)

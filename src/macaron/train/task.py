@@ -55,8 +55,11 @@ class Task(Protocol):
         All processes must call the module equally often (see `Processes.turns`).
         """
 
-    def score(self, device: torch.device) -> dict[str, float]:
-        """Slower measures of quality (BLEU) under names that say which they are; may be empty."""
+    def score(self, device: torch.device) -> dict[str, Any]:
+        """Slower measures of quality (BLEU) under names that say which they are; may be empty.
+
+        With BLEU come ``bleu_definition`` and ``bleu_sentences``, of how many sentences it is.
+        """
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder with these weights (named as in ``module``)."""
