@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from macaron.decode import Hypothesis, Sampling, SearchSettings, Translator, matrices, translate_ids
 from macaron.decode.folder import int8_precision
-from macaron.decode.matrices import Int8Linear, PackedLinear
+from macaron.decode.matrices import Int8Linear, PackedLinear, threads_for_products
 from macaron.decode.packed import packed
 from macaron.errors import MacaronError
 from macaron.models.presets import preset
@@ -219,3 +219,24 @@ def test_where_int8_does_not_work(monkeypatch: pytest.MonkeyPatch, make_model: C
     same(
         translate_ids(packed(model), random_sources(), settings), translate_ids(model, random_sources(), settings), 1e-4
     )
+
+
+def test_for_one_sentence_only_products_have_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    seen: list[int] = []
+
+    def kernel(x: torch.Tensor, *_: object) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return x
+
+    product = PackedLinear(torch.eye(16), None)
+    product.kernel = kernel
+    try:
+        with threads_for_products():
+            product(torch.eye(16))
+            seen.append(torch.get_num_threads())
+        seen.append(torch.get_num_threads())
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [2, 1, 2]

@@ -9,8 +9,11 @@ import typer
 def demo(
     recipe: Annotated[Path, typer.Option("--recipe", help="The demo's recipe.")] = Path("recipes/demo.toml"),
     runs: Annotated[Path, typer.Option("--runs", help="Where its runs go.")] = Path("runs"),
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=1, help="What it may take; a slow or busy machine needs more.")
+    ] = 5.5,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
     from macaron.lab.demo import Demo
 
-    Demo(recipe, runs, typer.echo).run()
+    Demo(recipe, runs, typer.echo, minutes).run()

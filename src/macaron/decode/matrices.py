@@ -4,6 +4,8 @@ PyTorch multiplies by a matrix as it lies in memory. oneDNN multiplies faster by
 the more so the fewer rows there are to multiply (one sentence), and it knows int8.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,6 +25,40 @@ class Direct(nn.Module):
     def __call__(self, *args: Any) -> Any:
         """As ``forward``."""
         return self.forward(*args)
+
+
+#: The number of threads for products while everything else has one, see `threads_for_products`; otherwise empty.
+_threads: list[int] = []
+
+
+@contextmanager
+def threads_for_products() -> Iterator[None]:
+    """A context in which only products use PyTorch's threads.
+
+    For one sentence, everything else is so little that waking a thread takes longer than the work.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or _threads:
+        yield
+        return
+    _threads.append(threads)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        _threads.clear()
+        torch.set_num_threads(threads)
+
+
+def _product(kernel: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Call a kernel, with all threads if they are for products only."""
+    if not _threads:
+        return kernel(*args)
+    torch.set_num_threads(_threads[0])
+    try:
+        return kernel(*args)
+    finally:
+        torch.set_num_threads(1)
 
 
 class PackedLinear(Direct):
@@ -47,7 +83,7 @@ class PackedLinear(Direct):
     def forward(self, x: Tensor) -> Tensor:
         """(..., I) to (..., O)."""
         if self.kernel is not None:
-            return self.kernel(x, self.weight, self.bias, self.after, [], "")
+            return _product(self.kernel, x, self.weight, self.bias, self.after, [], "")
         y = F.linear(x, self.weight, self.bias)
         return y.relu_() if self.after == "relu" else y
 
@@ -82,7 +118,7 @@ class Int8Linear(Direct):
         scale = torch.add(self.smallest, rows.abs().amax(dim=1, keepdim=True), alpha=1 / self.levels)
         # The kernel wants unsigned numbers, zero at 128. Conversion cuts, and the half makes that rounding.
         rounded = (rows / scale).add_(128.5).to(torch.uint8)
-        y: Tensor = self.kernel(rounded, 1.0, 128, self.weight, self.scales, self.zeros, None, *_AS_FLOAT).mul_(scale)
+        y = _product(self.kernel, rounded, 1.0, 128, self.weight, self.scales, self.zeros, None, *_AS_FLOAT).mul_(scale)
         if self.bias is not None:
             y += self.bias
         if self.relu:

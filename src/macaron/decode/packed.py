@@ -6,12 +6,13 @@ Only sub-layers and the embedding are exchanged. Schemes, integrators, tying and
 import copy
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.decode.matrices import Direct, Int8Linear, PackedLinear, check_int8
+from macaron.decode.matrices import Direct, Int8Linear, PackedLinear, check_int8, threads_for_products
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
@@ -22,7 +23,7 @@ from macaron.ode import ButcherTableau
 
 #: Sentences from which on attention is plain products: PyTorch's fused kernel is made for many queries, and in a search
 #: there are few queries to many keys. For one sentence its single call costs less than several.
-_PLAIN_PRODUCTS = 4
+_FEW = 4
 Make = Callable[..., PackedLinear | Int8Linear]
 
 
@@ -34,6 +35,12 @@ class PackedTranslationModel(TranslationModel):
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
         return self.projection(states)
+
+
+def searching(model: TranslationModel, sentences: int) -> AbstractContextManager[None]:
+    """A context for searching with a model: for few sentences a packed one uses threads for its products only."""
+    few = isinstance(model, PackedTranslationModel) and sentences < _FEW
+    return threads_for_products() if few else nullcontext()
 
 
 def packed(model: TranslationModel, int8: bool = False) -> TranslationModel:
@@ -138,7 +145,7 @@ class _Attention(Direct):
         """Attention from (B, H, T, K) to (B, T, D)."""
         if context.causal or context.weights is not None or (mask is not None and mask.dtype == torch.bool):
             mixed = attend(query, key, value, mask, context.causal, 0.0, context, self.name)
-        elif len(query) < _PLAIN_PRODUCTS:
+        elif len(query) < _FEW:
             mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         else:
             logits = (query * self.scale) @ key.transpose(-2, -1)

@@ -9,6 +9,7 @@ from torch import Tensor
 from macaron.decode.beam import Beams
 from macaron.decode.captured import CapturedSteps
 from macaron.decode.fixed import FixedScorer
+from macaron.decode.packed import searching
 from macaron.decode.sampling import Chains
 from macaron.decode.scorer import Scorer, SpecialTokens
 from macaron.decode.settings import Hypothesis, SearchSettings
@@ -66,7 +67,7 @@ def translate_ids(
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), searching(model, len(sources)):
             keys = keys or [(number,) for number in range(len(sources))]
             return _search(model, sources, settings, keys, nbest or settings.beam, half)
     finally:

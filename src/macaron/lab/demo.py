@@ -26,18 +26,20 @@ SETS = {
     "test": "held-out sentences",
     "novel": "words and constructions never seen together",
 }
-#: Seconds that all of it may take, those of them that are kept for scoring, and the least a twin gets.
-BUDGET, SCORING, LEAST = 330.0, 60.0, 30.0
+#: Minutes that all of it may take; of these so many seconds are kept for scoring, and the least a twin gets.
+BUDGET = 5.5
+SCORING, LEAST = 60.0, 30.0
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Where the demo keeps its things, and whom it tells what it does."""
+    """Where the demo keeps its things, whom it tells what it does, and how many minutes it may take."""
 
     recipe: Path
     runs: Path
     say: Callable[[str], None]
+    budget: float = BUDGET
 
     def run(self) -> dict[str, Any]:
         """Do all of it, reusing what an earlier demo has finished."""
@@ -85,7 +87,7 @@ class Demo:
             stored = self._folder(name) / "recipe.toml"
             if stored.is_file() and "max_minutes" in (begun := read_toml(stored).get("train", {})):
                 return float(begun["max_minutes"])
-        return twin_minutes(elapsed, load_recipe(self.recipe, []).train.max_minutes)
+        return twin_minutes(self.budget, elapsed, load_recipe(self.recipe, []).train.max_minutes)
 
     def _folder(self, name: str) -> Path:
         return self.runs / f"demo-{name.lower()}"
@@ -143,8 +145,8 @@ class Demo:
         if early:
             self.say(
                 f"   No fair comparison: {' and '.join(early)} of {whole:,} updates had to stop, before the learning\n"
-                f"   rate had come down: this machine is too slow, or busy, for the demo's {BUDGET / 60:g} minutes.\n"
-                f"   Remove {self._folder('Transformer')} and {self._folder('Macaron')}, and run again when it is idle."
+                f"   rate had come down: this machine is too slow, or busy, for the demo's {self.budget:g} minutes.\n"
+                f"   Remove {self._folder('Transformer')} and {self._folder('Macaron')}; --minutes gives it more."
             )
         return not early
 
@@ -166,9 +168,9 @@ class Demo:
         self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {macaron}')
 
 
-def twin_minutes(elapsed: float, limit: float | None) -> float:
+def twin_minutes(budget: float, elapsed: float, limit: float | None) -> float:
     """Minutes for each twin when so many seconds are over: half of what scoring leaves, at most the recipe's limit."""
-    minutes = round(max(BUDGET - SCORING - elapsed, 2 * LEAST) / 2 / 60, 3)
+    minutes = round(max(60 * budget - SCORING - elapsed, 2 * LEAST) / 2 / 60, 3)
     return minutes if limit is None else min(minutes, limit)
 
 
