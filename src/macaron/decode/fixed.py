@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from macaron.models.base import key_mask
+from macaron.decode.scorer import encode_sources
 from macaron.models.translation import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
@@ -113,19 +113,10 @@ class FixedScorer:
         half: torch.dtype | None = None,
     ) -> None:
         self.model, self.half = model, half
-        device = model.embedding.tokens.weight.device
-        lengths = torch.tensor([len(source) for source in sources])
-        ids = torch.full((len(sources), int(lengths.max())), model.pad)
-        inside = torch.arange(ids.shape[1]) < lengths[:, None]
-        ids[inside] = torch.tensor([token for source in sources for token in source])
-        real = inside.to(device, non_blocking=True)
-        memory = model.encode(ids.to(device, non_blocking=True), real)
-        dtype = half or memory.dtype
+        memory, self.memory_mask = encode_sources(model, sources, half)
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
-        self.cache = FixedBeamCache(len(sources), beam, dtype, device)
-        hidden = torch.zeros(real.shape, dtype=dtype, device=device).masked_fill_(~real, -torch.inf)
-        self.memory_mask = key_mask(hidden)
+        self.cache = FixedBeamCache(len(sources), beam, half or memory.dtype, memory.device)
         self._output = None if half is None else _split_weight(model.embedding.tokens.weight, half)
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -155,7 +146,6 @@ class FixedScorer:
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
         self.cache.select(rows)
-        assert self.memory_mask is not None
         self.memory_mask = self.memory_mask.index_select(0, rows)
 
     def _precision(self, device: torch.device) -> AbstractContextManager[Any]:

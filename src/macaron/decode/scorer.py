@@ -8,7 +8,6 @@ from torch import Tensor
 
 from macaron.decode.cache import BeamCache
 from macaron.errors import MacaronError
-from macaron.models.base import key_mask
 from macaron.models.translation import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
@@ -36,6 +35,26 @@ class SpecialTokens:
         return cls(model.pad, end if start is None else start, end, UNK)
 
 
+def encode_sources(
+    model: TranslationModel, sources: Sequence[Sequence[int]], dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """The encoder's output (B, S, D) for token ids, and the mask of its padding, (B, 1, 1, S).
+
+    The mask is added to the logits: a boolean one would be turned into this in every layer of every step.
+
+    :param dtype: of the mask; by default as the output's
+    """
+    device = model.embedding.tokens.weight.device
+    lengths = torch.tensor([len(source) for source in sources])
+    ids = torch.full((len(sources), int(lengths.max())), model.pad)
+    inside = torch.arange(ids.shape[1]) < lengths[:, None]
+    ids[inside] = torch.tensor([token for source in sources for token in source])
+    real = inside.to(device, non_blocking=True)
+    memory = model.encode(ids.to(device, non_blocking=True), real)
+    hidden = torch.zeros(real.shape, dtype=dtype or memory.dtype, device=device).masked_fill_(~real, -torch.inf)
+    return memory, hidden[:, None, None, :]
+
+
 class Scorer:
     """The model with the sources encoded and the past in its cache.
 
@@ -44,20 +63,11 @@ class Scorer:
 
     def __init__(self, model: TranslationModel, sources: Sequence[Sequence[int]], beam: int) -> None:
         self.model = model
-        device = model.embedding.tokens.weight.device
-        lengths = torch.tensor([len(source) for source in sources])
-        ids = torch.full((len(sources), int(lengths.max())), model.pad)
-        for row, source in zip(ids, sources, strict=True):
-            row[: len(source)] = torch.tensor(source)
-        real = (torch.arange(ids.shape[1]) < lengths[:, None]).to(device, non_blocking=True)
+        memory, self.memory_mask = encode_sources(model, sources)
         # Only the first step projects this; afterwards the cache has its keys and values.
-        self.memory: Tensor | None = model.encode(ids.to(device, non_blocking=True), real)
-        dtype = self.memory.dtype
-        self.score_dtype = torch.promote_types(dtype, torch.float32)
-        self.cache = BeamCache(len(sources), beam, dtype, device)
-        # Added to the logits: a boolean mask would be turned into this in every layer of every step.
-        hidden = torch.zeros(real.shape, dtype=dtype, device=device).masked_fill_(~real, -torch.inf)
-        self.memory_mask = key_mask(hidden)
+        self.memory: Tensor | None = memory
+        self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
+        self.cache = BeamCache(len(sources), beam, memory.dtype, memory.device)
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better."""
@@ -83,5 +93,4 @@ class Scorer:
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
         self.cache.select(rows)
-        assert self.memory_mask is not None
         self.memory_mask = self.memory_mask.index_select(0, rows)
