@@ -221,7 +221,7 @@ def test_gpu_training(place: Path):
 def test_gpu_decoding(place: Path, tmp_path: Path):
     trained = tmp_path / "run"
     run("-m", "macaron", "train", "recipe.toml", "--set", "data.out=prepared", "--out", trained, where=place)
-    options = ["--warm-up", 3, "--repeat", 2, "--peer-batch", 4, "--peer-seconds", 60]
+    options = ["--first", 3, "--repeat", 2, "--peer-batch", 4, "--peer-seconds", 60]
     result, said = measured("gpu_decoding.py", trained, "prepared", *options, where=place)
     assert set(result["ours"]) == {"float32", "bfloat16"}
     for system in result["ours"].values():

@@ -14,8 +14,12 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
-    """Draw the training (thin) and validation (thick) nll of runs against their updates."""
+def plot_curves(runs: dict[str, Path], file: Path, title: str, *, loss: str = "nll", against: str = "update") -> None:
+    """Draw the training (thin) and validation (thick) losses of runs.
+
+    :param loss: ``nll`` of translation, ``mlm`` of pre-training
+    :param against: ``update``, or ``seconds`` of the whole command
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -25,8 +29,8 @@ def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
     figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for (name, run), colour in zip(runs.items(), COLOURS, strict=False):
         metrics = read_metrics(run)
-        train = [(m["update"], m["nll"]) for m in metrics if "nll" in m]
-        valid = [(m["update"], m["valid_nll"]) for m in metrics if "valid_nll" in m]
+        train = [(m[against], m[loss]) for m in metrics if loss in m]
+        valid = [(m[against], m[f"valid_{loss}"]) for m in metrics if f"valid_{loss}" in m]
         # A run that was stopped at once has written neither.
         last = f"{name}, {valid[-1][1]:.3f} at the end" if valid else name
         axes.plot(*_columns(train), color=colour, linewidth=1, alpha=0.45)
@@ -35,8 +39,8 @@ def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("update")
-    axes.set_ylabel("nll per token (nats)")
+    axes.set_xlabel(against)
+    axes.set_ylabel(f"{loss} per token (nats)")
     axes.set_title(title, loc="left")
     axes.grid(alpha=0.25)
     axes.legend(title="thick: validation, thin: training", frameon=False)
@@ -47,5 +51,5 @@ def plot_curves(runs: dict[str, Path], file: Path, title: str) -> None:
     plt.close(figure)
 
 
-def _columns(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+def _columns(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
