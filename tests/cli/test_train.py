@@ -94,6 +94,7 @@ def test_plain_lines_where_nobody_watches(recipe: Path, tmp_path: Path):
     assert f"in {out}/model" in done.stderr
     assert {path.name for path in out.iterdir()} == {
         *("recipe.toml", "environment.json", "metrics.jsonl", "checkpoints", "model", "summary.json", "tensorboard"),
+        "report.html",
     }
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

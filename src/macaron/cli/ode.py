@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from macaron.ode import Scheme
 
-app = typer.Typer(help="Splitting schemes: list, show, measure and plot them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Splitting schemes: list, show, measure and plot them, watch them move particles.", no_args_is_help=True
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -93,6 +95,37 @@ def plot(
 
     check_path(out)
     write_figure(out, curves(names or SELECTION))
+    typer.echo(f"wrote {out}", err=True)
+
+
+@app.command()
+@guarded
+def trajectories(
+    out: Annotated[Path, typer.Option(help="What to write: FILE.svg, FILE.png, or a page with a slider, FILE.html.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; Lie and Strang if none is named.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Steps that are drawn, or the page begins with: 1, 2, 4, 8, 16, 32.")] = 4,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the particle system.")] = None,
+) -> None:
+    """Draw particles under Lie, Strang and the exact flow, and what halving the step does to the error."""
+    from macaron.errors import UsageError
+    from macaron.ode.trajectories import SEED, SELECTION, STEPS, compare
+
+    if steps not in STEPS:
+        raise UsageError(f"--steps is one of {', '.join(map(str, STEPS))}, not {steps}")
+    seed = SEED if seed is None else seed
+    if out.suffix.lower() in (".html", ".htm"):
+        from macaron.lab.trajectories import write_trajectory_page
+
+        write_trajectory_page(out, names or (), seed, steps)
+    else:
+        from macaron.ode.plot import EXTENSIONS
+        from macaron.ode.trajectory_plot import write_trajectories
+
+        if out.suffix.lower() not in EXTENSIONS:
+            raise UsageError(f"cannot write trajectories to {out}: its name must end in .svg, .png or .html")
+        write_trajectories(out, compare(names or SELECTION, seed), steps)
     typer.echo(f"wrote {out}", err=True)
 
 

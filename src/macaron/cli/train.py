@@ -17,8 +17,22 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
 ) -> None:
-    """Train a model. Stop it with Ctrl-C at any time; --resume goes on exactly where it was."""
+    """Train a model. Stop it with Ctrl-C at any time; --resume goes on exactly where it was.
+
+    The folder ends with the model in model/ and a page about the run in report.html.
+    """
     from macaron.tasks.recipe import load_recipe
     from macaron.tasks.run import run
 
-    run(load_recipe(recipe, settings or []), out, resume, STARTED)
+    if run(load_recipe(recipe, settings or []), out, resume, STARTED):
+        _report(out)
+
+
+def _report(out: Path) -> None:
+    from macaron.errors import MacaronError
+    from macaron.lab.report import write_report
+
+    try:
+        typer.echo(f"report: {write_report(out)}", err=True)
+    except (MacaronError, OSError) as error:  # the model is there: the training has not failed
+        typer.echo(f"no report could be written ({error}); try again with: macaron report {out}", err=True)

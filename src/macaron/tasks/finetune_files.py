@@ -17,7 +17,7 @@ from macaron.tasks.finetune_results import score_line, write_text
 from macaron.train.signals import StopSignals
 
 #: What an unfinished run leaves behind, which the next start may replace.
-_UNFINISHED = {"settings.json", "metrics.jsonl"}
+_UNFINISHED = {"settings.json", "metrics.jsonl", "report.html"}
 
 
 def run_files(

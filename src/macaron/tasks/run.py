@@ -34,28 +34,30 @@ FREE_KEYS = {
 }
 
 
-def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -> None:
+def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -> bool:
     """Train a recipe in a folder, alone or as one of the processes of torchrun.
 
     :param started: when the run began (``time.monotonic()``), if that was before now
+    :returns: whether this process is the one to write more about the run; none is if it was finished before
     """
     on_gpu = recipe.train.wants_gpu(torch.cuda.is_available())
     processes = join("cuda" if on_gpu else "cpu")
     try:
         with explained(recipe.train, out):
-            _run(recipe, out, resume, processes, started)
+            return _run(recipe, out, resume, processes, started) and processes.first
     except Stopped as stop:
         raise Interrupted(str(stop)) from None
     finally:
         processes.leave()
 
 
-def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> None:
+def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> bool:
+    """Whether there was anything to do."""
     _check(recipe, out, resume)
     if resume and _is_finished(recipe, out):
         if processes.first:
             print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
-        return
+        return False
     task = _task(recipe, processes)
     trainer = Trainer(task, recipe.train, out, processes, started)
     processes.wait()  # nobody writes before all have looked
@@ -69,6 +71,7 @@ def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started:
     summary = trainer.fit(resume)
     if processes.first:
         _write(out / "summary.json", json.dumps(summary, indent=1) + "\n")
+    return True
 
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:

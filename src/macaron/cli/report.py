@@ -1,0 +1,24 @@
+"""``macaron report``: a run folder in, a page about it out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The page to write: FILE.html (default: RUN/report.html).")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Prepared data for the samples (default: as the recipe says).")
+    ] = None,
+    samples: Annotated[
+        bool, typer.Option("--samples/--no-samples", help="Let the model translate or fill in a few sentences.")
+    ] = True,
+) -> None:
+    """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
+    from macaron.lab.report import write_report
+
+    typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

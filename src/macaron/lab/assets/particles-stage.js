@@ -1,0 +1,242 @@
+// The stage: one model's words as points in an SVG, the moves that brought them there, who attends to whom.
+"use strict";
+particles.Stage = class {
+  // Attention is drawn from so many per cent on: for one word nearly all, for all words only what stands out.
+  static ONE = 2;
+  static ALL = 25;
+
+  constructor(box, state) {
+    this.box = box;
+    this.state = state;
+    this.svg = box.querySelector("svg");
+    for (const name of ["axes", "source", "trails", "attention", "path", "threads", "points", "labels"]) {
+      this[name] = macaron.svg("g", { class: name });
+      this.svg.append(this[name]);
+      if (name !== "points") this[name].setAttribute("aria-hidden", "true");
+    }
+    this.points.setAttribute("role", "listbox");
+    this.points.setAttribute("aria-label", "Words: up and down arrow keys go from word to word, Enter keeps one");
+    this.width = this.height = 0;
+  }
+
+  // Another part (its words are others), drawn from the start. source: the words that cross-attention looks at.
+  setPart(part, source) {
+    this.part = part;
+    this.sourceWords = part.frames.some((frame) => frame.operator === "H") ? source : [];
+    const make = (parent, tag, attributes) => parent.appendChild(macaron.svg(tag, attributes));
+    for (const group of [this.source, this.threads, this.points, this.labels]) group.replaceChildren();
+    this.particles = part.tokens.map((token, i) => {
+      const particle = make(this.points, "g", { class: "particle", role: "option", "data-word": i, tabindex: i ? -1 : 0 });
+      particle.setAttribute("aria-label", `${token}, word ${i + 1} of ${part.tokens.length}`);
+      make(particle, "circle", { class: "halo", r: 8.5 });
+      make(particle, "circle", { class: "dot", r: 4.5 });
+      return particle;
+    });
+    this.texts = part.tokens.map((token, i) => {
+      const text = make(this.labels, "text", { "data-word": i });
+      text.textContent = particles.shown(token);
+      return text;
+    });
+    this.lines = part.tokens.map(() => make(this.threads, "line", {}));
+    this.sources = this.sourceWords.map((word, i) => {
+      const text = make(this.source, "text", { "data-source": i });
+      text.textContent = word;
+      return text;
+    });
+    this.at = null;
+    this.layout();
+  }
+
+  layout() {
+    this.width = this.box.clientWidth;
+    this.height = this.box.clientHeight;
+    if (!this.width || !this.part) return;
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    const gutter = this.sourceWords.length ? (this.width < 500 ? 78 : 110) : 0;
+    this.inside = [26, 22, this.width - 26 - gutter, this.height - 36];
+    this.bounds = [4, 6, this.width - 4 - gutter, this.height - 22];
+    this.places = this.part.frames.map((frame) => frame[this.state.view]);
+    const font = `${getComputedStyle(this.svg).fontSize} ${getComputedStyle(this.svg).fontFamily}`;
+    this.wide = particles.labels.widths(this.texts.map((text) => text.textContent), font);
+    this.offsets = [];
+    this.nameAxes();
+    const step = Math.min(22, (this.height - 60) / Math.max(1, this.sources.length));
+    const first = this.height / 2 - (step * (this.sources.length - 1)) / 2;
+    this.sourceAt = this.sources.map((_, i) => [this.width - gutter + 10, first + step * i]);
+    this.source.style.fontSize = `${Math.max(7, Math.min(13, step - 1))}px`;
+    this.sources.forEach((text, i) => { text.setAttribute("x", this.sourceAt[i][0] + 6); text.setAttribute("y", this.sourceAt[i][1]); });
+  }
+
+  // Where the picture's middle is and how large a unit: of all frames, or of the layer that a frame belongs to.
+  // One scale for both axes: a picture stretched in one direction would show lengths that are not there.
+  camera(k) {
+    const [x0, x1, y0, y1] = this.state.window(this, k), [left, top, right, bottom] = this.inside;
+    const scale = Math.min((right - left) / (x1 - x0 || 1), (bottom - top) / (y1 - y0 || 1));
+    return [(x0 + x1) / 2, (y0 + y1) / 2, Math.log(scale)];
+  }
+  project([x, y], [cx, cy, zoom]) {
+    const [left, top, right, bottom] = this.inside, scale = Math.exp(zoom);
+    return [(left + right) / 2 + scale * (x - cx), (top + bottom) / 2 - scale * (y - cy)];
+  }
+
+  nameAxes() {
+    const shares = this.part.variance[this.state.view].map((share) => `${Math.round(100 * share)} %`);
+    const low = this.height - 8;
+    const text = (content, attributes) => {
+      const element = macaron.svg("text", attributes);
+      element.textContent = content;
+      return element;
+    };
+    this.cross = [macaron.svg("line", {}), macaron.svg("line", {})];
+    this.bar = macaron.svg("path", { class: "bar" });
+    this.barText = text("", { y: low, "text-anchor": "end" });
+    this.axes.replaceChildren(...this.cross, this.bar, this.barText,
+      text(`axis 1 → ${shares[0]} of the variance`, { x: 10, y: low }),
+      text(`axis 2 → ${shares[1]}`, { transform: `translate(14 ${this.height - 30}) rotate(-90)` }));
+    if (this.sources.length) this.axes.append(text("source words", { x: this.width - 10, y: 16, "text-anchor": "end" }));
+  }
+
+  // The lines through zero, and a bar that says how long a unit is.
+  drawAxes(camera) {
+    const [x, y] = this.project([0, 0], camera), right = this.bounds[2], low = this.height - 20;
+    const at = (line, x1, y1, x2, y2) => Object.entries({ x1, y1, x2, y2 }).forEach(([key, value]) => line.setAttribute(key, value.toFixed(1)));
+    at(this.cross[0], 0, Math.min(Math.max(y, -9), low + 99), y > low ? 0 : right, Math.min(Math.max(y, -9), low + 99));
+    at(this.cross[1], x, 0, x, x > right ? 0 : low);
+    const scale = Math.exp(camera[2]), power = 10 ** Math.floor(Math.log10(70 / scale));
+    const unit = [5, 2, 1].find((each) => each * power * scale <= 70) * power, length = unit * scale;
+    this.bar.setAttribute("d", `M${this.width - 10 - length} ${this.height - 15}v4h${length}v-4`);
+    this.barText.setAttribute("x", this.width - 16 - length);
+    this.barText.textContent = String(Number(unit.toPrecision(1)));
+  }
+
+  // Places of the words in a frame; computed when first asked for, the frames before it first: words keep their places.
+  offset(k) {
+    for (let j = this.offsets.length; j <= k; j++) {
+      const camera = this.camera(j), points = this.places[j].map((point) => this.project(point, camera));
+      this.offsets.push(particles.labels.place(points, this.wide, this.bounds, this.offsets[j - 1]));
+    }
+    return this.offsets[k];
+  }
+
+  // On the way from one frame to the next: what is drawn while playing.
+  between(a, b, share) { this.mix(this.still(a), this.still(b), share, share); }
+
+  // From where the points are now to a frame: a step back, another view, a pause in the middle of a move.
+  leave() { this.from = this.at && { ...this.at }; }
+  arrive(frame, share) {
+    if (!this.from || share >= 1) this.mix(this.still(frame), this.still(frame), 1, 1);
+    else this.mix(this.from, this.still(frame), share, this.from.frame === frame - 1 ? share : 1);
+  }
+
+  still(frame) {
+    return { points: this.places[frame], offsets: this.offset(frame).map(({ dx, dy }) => [dx, dy]), camera: this.camera(frame), frame };
+  }
+  mix(from, to, share, grown) {
+    const blend = (a, b) => a.map((value, i) => value + share * (b[i] - value));
+    const pairs = (a, b) => a.map((value, i) => blend(value, b[i]));
+    this.at = { points: pairs(from.points, to.points), offsets: pairs(from.offsets, to.offsets), camera: blend(from.camera, to.camera), frame: to.frame, grown };
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.at) return;
+    const { offsets, camera, frame, grown } = this.at, one = this.active();
+    const points = this.pixels = this.at.points.map((point) => this.project(point, camera));
+    this.drawAxes(camera);
+    const labels = this.offset(frame);
+    const weights = this.lookedAt(frame, one);
+    this.svg.classList.toggle("choosing", one !== null);
+    points.forEach(([x, y], i) => {
+      const [dx, dy] = offsets[i], special = i === one || (one !== null && weights?.[i] >= particles.Stage.ONE);
+      this.particles[i].setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+      this.particles[i].classList.toggle("chosen", i === one);
+      this.particles[i].classList.toggle("near", special);
+      this.particles[i].setAttribute("aria-selected", this.state.isChosen(this, i));
+      const text = this.texts[i];
+      text.setAttribute("x", (x + dx).toFixed(1));
+      text.setAttribute("y", (y + dy).toFixed(1));
+      text.classList.toggle("near", special);
+      text.classList.toggle("crowded", labels[i].crowded && !special);
+      const tied = labels[i].tied && (special || !labels[i].crowded);
+      const ends = { x1: x, y1: y, x2: tied ? x + 0.7 * dx : x, y2: tied ? y + 0.7 * dy : y };
+      for (const [key, value] of Object.entries(ends)) this.lines[i].setAttribute(key, value.toFixed(1));
+    });
+    this.drawMoves(points, frame, grown, one, camera);
+    this.drawAttention(points, frame, grown, one);
+  }
+
+  // The moves: each sub-step's in its operator's colour and kind of line, older ones fainter.
+  drawMoves(points, frame, grown, one, camera) {
+    const { frames } = this.part;
+    const at = (j, i) => this.project(this.places[j][i], camera).map((value) => value.toFixed(1));
+    const segment = (j, i) => `M${at(j - 1, i)}L${j === frame && grown < 1 ? points[i].map((value) => value.toFixed(1)) : at(j, i)}`;
+    let first = frame;
+    if (this.state.trails === "layer") while (first > 1 && frames[first - 1].layer === frames[frame].layer) first--;
+    if (this.state.trails === "path") first = 1;
+    const draw = (j, words, opacity) => macaron.svg("path", {
+      class: `move op-${frames[j].operator}`, d: words.map((i) => segment(j, i)).join(""), opacity });
+    const drawn = [];
+    const all = this.part.tokens.map((_, i) => i);
+    for (let j = Math.max(1, first); j <= frame && this.state.trails !== "off"; j++) {
+      const age = frame - j, faintest = this.state.trails === "path" ? 0.22 : 0.35;
+      drawn.push(draw(j, all, Math.max(faintest, 0.9 - 0.25 * age)));
+    }
+    this.trails.replaceChildren(...drawn);
+    const path = [];
+    for (let j = 1; one !== null && j <= frame; j++) path.push(draw(j, [one], j === frame ? 1 : 0.8));
+    this.path.replaceChildren(...path);
+  }
+
+  drawAttention(points, frame, grown, one) {
+    const { operator, attention } = this.part.frames[frame];
+    this.source.classList.toggle("active", operator === "H");
+    const lines = [];
+    if (attention && this.state.attention) {
+      const ends = operator === "H" ? this.sourceAt : points;
+      const least = one === null ? particles.Stage.ALL : particles.Stage.ONE;
+      attention.weights.forEach((row, i) => {
+        if (one !== null && one !== i) return;
+        row.forEach((weight, j) => {
+          if (weight < least || !ends[j] || (operator === "F" && i === j)) return;
+          lines.push(this.thread(points[i], ends[j], weight, operator, grown));
+        });
+      });
+    }
+    this.attention.replaceChildren(...lines);
+    const row = operator === "H" && one !== null ? attention?.weights[one] : null;
+    this.sources.forEach((text, j) => text.classList.toggle("near", (row?.[j] ?? 0) >= particles.Stage.ONE));
+  }
+
+  // A bow rather than a straight line: moves are straight, and two words that attend to each other have two bows.
+  thread([x0, y0], [x1, y1], weight, operator, grown) {
+    const bend = operator === "H" ? 0.06 : 0.14;
+    const mx = (x0 + x1) / 2 + bend * (y1 - y0), my = (y0 + y1) / 2 - bend * (x1 - x0);
+    return macaron.svg("path", {
+      class: `thread op-${operator}`,
+      d: `M${x0.toFixed(1)} ${y0.toFixed(1)}Q${mx.toFixed(1)} ${my.toFixed(1)} ${x1.toFixed(1)} ${y1.toFixed(1)}`,
+      "stroke-width": (0.6 + weight / 28).toFixed(2),
+      opacity: (grown * Math.min(0.75, 0.16 + weight / 110)).toFixed(2),
+    });
+  }
+
+  // How much the active word attends to each word of its own part in a frame (per cent), or nothing.
+  lookedAt(frame, one) {
+    const { operator, attention } = this.part.frames[frame];
+    return one !== null && operator === "F" && this.state.attention ? attention?.weights[one] : null;
+  }
+
+  active() { return this.state.activeWord(this); }
+
+  // The word under the pointer: the nearest point within reach, or the label.
+  wordAt(event, reach) {
+    const label = event.target.closest?.(".labels text");
+    if (label) return Number(label.dataset.word);
+    const box = this.svg.getBoundingClientRect();
+    let best = null, least = reach;
+    (this.pixels ?? []).forEach(([x, y], i) => {
+      const distance = Math.hypot(event.clientX - box.left - x, event.clientY - box.top - y);
+      if (distance < least) { least = distance; best = i; }
+    });
+    return best;
+  }
+};

@@ -1,0 +1,178 @@
+"""One self-contained HTML page: opens offline, asks nobody for anything, is the same bytes every time."""
+
+import html
+import json
+import math
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+from macaron import __version__
+from macaron.errors import MacaronError, UsageError
+
+#: The page may run what is written in it and nothing else: no script, font, image or request from anywhere.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+class Raw(str):
+    """HTML of our own making, which `escape` lets through."""
+
+    __slots__ = ()
+
+
+def escape(text: object) -> str:
+    """Text made safe to stand in HTML, between tags or inside quotes."""
+    return text if isinstance(text, Raw) else html.escape(str(text))
+
+
+def render_page(
+    title: str,
+    body: str,
+    *,
+    lead: str = "",
+    styles: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    data: Mapping[str, object] | None = None,
+) -> str:
+    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (or `Raw`).
+
+    Styles and scripts are names of files in lab/assets, put into the page after base.css and base.js.
+    ``data[NAME]`` stands in the page as JSON, for a script to read with ``macaron.data("NAME")``.
+    """
+    style = "\n".join(_asset(name, "style") for name in ("base.css", *styles))
+    # base.js stands in the head: it sets the theme before anything is painted.
+    base, *others = (_asset(name, "script") for name in ("base.js", *scripts))
+    stored = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in _items(data)]
+    run = [f"<script>\n{script}</script>" for script in others]
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{escape(_plain(title))}</title>",
+            f"<style>\n{style}</style>",
+            f"<script>\n{base}</script>",
+            "</head>",
+            "<body>",
+            '<a class="skip" href="#main">Skip to the content</a>',
+            '<header class="top"><span class="brand">Macaron</span>',
+            '<button type="button" class="theme" hidden>Theme: auto</button></header>',
+            '<main id="main" tabindex="-1">',
+            f"<h1>{escape(title)}</h1>",
+            *([f'<p class="lead">{escape(lead)}</p>'] if lead else []),
+            body,
+            "</main>",
+            f'<footer class="bottom">Made by macaron {escape(__version__)}</footer>',
+            *stored,
+            *run,
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def section(heading: str, *parts: str, id: str | None = None) -> str:
+    """A section with a heading of the second level, which names it; ``parts`` are HTML."""
+    name = id or re.sub(r"[^a-z0-9]+", "-", _plain(heading).lower()).strip("-") or "section"
+    return "\n".join(
+        [
+            f'<section id="{escape(name)}" aria-labelledby="{escape(name)}-heading">',
+            f'<h2 id="{escape(name)}-heading">{escape(heading)}</h2>',
+            *parts,
+            "</section>",
+        ]
+    )
+
+
+def html_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str, numeric: Collection[int] = ()
+) -> str:
+    """A table whose first column names its rows; columns in ``numeric`` stand to the right. Cells are escaped.
+
+    It scrolls by itself where it is wider than the page.
+    """
+
+    def cell(tag: str, column: int, content: object, scope: str = "") -> str:
+        kind = ' class="number"' if column in numeric else ""
+        return f"<{tag}{kind}{scope}>{escape(content)}</{tag}>"
+
+    head = "".join(cell("th", i, name, ' scope="col"') for i, name in enumerate(headers))
+    lines = []
+    for row in rows:
+        first, *others = row
+        cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join(
+        [
+            '<div class="scroll">',
+            f"<table><caption><span>{escape(caption)}</span></caption>",
+            f"<thead><tr>{head}</tr></thead>",
+            "<tbody>",
+            *lines,
+            "</tbody></table></div>",
+        ]
+    )
+
+
+def check_page_path(path: Path) -> None:
+    """Refuse what is no page before any work is done for it."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{path}: a page is FILE.html")
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file in it, such as {path / 'page.html'}")
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page beside its place and rename it: a reader sees the old one or the new one, never half of one."""
+    check_page_path(path)
+    aside = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, path)
+    except OSError as error:
+        raise MacaronError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
+    finally:
+        with suppress(OSError):  # it has been renamed, or never was
+            aside.unlink()
+
+
+def _asset(name: str, tag: str) -> str:
+    text = (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
+    if f"</{tag}" in text.lower():
+        raise ValueError(f"assets/{name} would end the page's <{tag}>")
+    return text
+
+
+def _items(data: Mapping[str, object] | None) -> Iterable[tuple[str, object]]:
+    return (data or {}).items()
+
+
+def _json(value: object) -> str:
+    # "<" is escaped so that no text in it can end the script; JSON has no NaN, a page reads null.
+    return json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+def _plain(text: str) -> str:
+    """The text of a heading without our own tags: a document's title has none."""
+    return html.unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Raw) else text

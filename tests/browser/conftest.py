@@ -1,0 +1,146 @@
+"""A real browser: Debian's chromium without a head, driven by playwright, with the network off."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# What a page may load: itself, and what is written into it.
+LOCAL = ("file:", "data:", "blob:")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
+    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+class Visits:
+    """Pages that were opened, and what they complained about."""
+
+    def __init__(self, browser: Any) -> None:
+        self.browser, self.contexts = browser, []
+        self.complaints: list[str] = []
+
+    def open(self, path: Path, width: int = 1280, height: int = 800, dark: bool = False, **context: Any) -> Any:
+        size, scheme = {"width": width, "height": height}, "dark" if dark else "light"
+        self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=True, **context))
+        page = self.contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(f"{path.name}: {error}"))
+        page.on("request", self._asked)
+        page.goto(path.resolve().as_uri())
+        return page
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"console {message.type}: {message.text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith(LOCAL):
+            self.complaints.append(f"asks for {request.url}")
+
+
+@pytest.fixture
+def visits(browser: Any) -> Iterator[Visits]:
+    """Pages whose complaints a test looks at itself."""
+    made = Visits(browser)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open a page of a file; when the test ends, any error in it, or wish for the network, fails the test."""
+    made = Visits(browser)
+    yield made.open
+    made.close()
+    if made.complaints:
+        pytest.fail("\n".join(made.complaints))
+
+
+@pytest.fixture
+def assert_readable() -> Callable[[Any], None]:
+    """Check what every page owes its readers: contrast, headings in order, names, no scrolling sideways."""
+
+    def check(page: Any) -> None:
+        found = page.evaluate(AUDIT)
+        assert found["texts"] > 10, "hardly any text: is this the page?"
+        assert found["faint"] == [], "text with a contrast below 4.5"
+        assert found["wide"] <= found["window"], "the page scrolls sideways"
+        assert found["headings"][0] == 1
+        assert found["headings"].count(1) == 1
+        steps = zip(found["headings"], found["headings"][1:], strict=False)
+        assert all(after <= before + 1 for before, after in steps), f"headings out of order: {found['headings']}"
+        assert found["twins"] == [], "ids that occur twice"
+        assert found["nameless"] == [], "things without a name for a screen reader"
+        assert found["landmarks"] == ["HEADER", "MAIN", "FOOTER"]
+
+    return check
+
+
+AUDIT = """() => {
+  const parse = (colour) => {
+    const [r, g, b, a = 1] = colour.match(/[\\d.]+/g).map(Number);
+    return { rgb: [r, g, b], a };
+  };
+  const over = (top, share, below) => top.map((value, i) => share * value + (1 - share) * below[i]);
+  const light = (rgb) => rgb.map((value) => value / 255)
+    .map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
+  const background = (element) => {
+    if (!element) return [255, 255, 255];
+    const { rgb, a } = parse(getComputedStyle(element).backgroundColor);
+    return a === 1 ? rgb : over(rgb, a, background(element.parentElement));
+  };
+  const faint = [];
+  let texts = 0;
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const text = walker.currentNode.textContent.trim(), element = walker.currentNode.parentElement;
+    if (!text || element.closest("script, style, noscript, title, desc, .visually-hidden, .skip")) continue;
+    if (!element.checkVisibility({ visibilityProperty: true })) continue;
+    const style = getComputedStyle(element);
+    const ink = parse(element instanceof SVGElement ? style.fill : style.color);
+    let share = ink.a;
+    for (let each = element; each; each = each.parentElement) share *= Number(getComputedStyle(each).opacity);
+    const below = background(element instanceof SVGElement ? element.ownerSVGElement : element);
+    const [a, b] = [light(over(ink.rgb, share, below)), light(below)].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    texts += 1;
+    if (contrast < 4.5) faint.push(`${text.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const controls = all("button, select, input, a[href], [tabindex='0'], canvas");
+  const ids = all("[id]").map((element) => element.id);
+  const named = (element) => element.getAttribute("aria-label") || element.getAttribute("aria-labelledby")
+    || element.textContent.trim() || element.labels?.length || element.title;
+  return {
+    texts, faint,
+    wide: document.documentElement.scrollWidth, window: innerWidth,
+    headings: all("h1, h2, h3, h4, h5").filter((each) => each.checkVisibility()).map((each) => Number(each.tagName[1])),
+    twins: ids.filter((id, i) => ids.indexOf(id) !== i),
+    nameless: [
+      ...controls.filter((each) => each.checkVisibility() && !named(each)),
+      ...all("table").filter((each) => !each.caption?.textContent.trim()),
+      ...all("svg[role=img]:not([aria-label])").filter((each) => !each.querySelector(":scope > title")),
+      ...all("img").filter((each) => !each.hasAttribute("alt")),
+    ].map((each) => each.outerHTML.slice(0, 120)),
+    landmarks: [...document.body.children].map((each) => each.tagName)
+      .filter((tag) => ["HEADER", "MAIN", "FOOTER"].includes(tag)),
+  };
+}"""

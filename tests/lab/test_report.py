@@ -1,0 +1,322 @@
+"""The page of a run, of every kind and in every state a run can be in."""
+
+import html
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from macaron.data.prepare import prepare
+from macaron.data.recipe import data_recipe
+from macaron.decode import Translator
+from macaron.errors import MacaronError, UsageError
+from macaron.lab.report import write_report
+from macaron.lab.run_folder import RunFolder
+from macaron.lab.samples import Guess, _pieces, filled_masks, translations
+from macaron.models import EncoderForPreTraining
+from macaron.tasks.recipe import recipe_from
+from macaron.tasks.run import run as train
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import CLS, EOS, MASK
+
+TRAIN = {"batch_tokens": 128, "warmup": 5, "max_updates": 12, "log_every": 4, "validate_every": 4, "device": "cpu"}
+SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(scope="module")
+def translation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run: digits to be reversed."""
+    folder, generator = tmp_path_factory.mktemp("translation"), random.Random(1)
+    for name, count in (("train", 80), ("valid", 20)):
+        lines = [[str(generator.randrange(10)) for _ in range(generator.randint(5, 8))] for _ in range(count)]
+        (folder / f"{name}.src").write_text("".join(" ".join(line) + "\n" for line in lines))
+        (folder / f"{name}.tgt").write_text("".join(" ".join(line[::-1]) + "\n" for line in lines))
+    data: dict[str, Any] = {
+        "source_lang": "src",
+        "target_lang": "tgt",
+        "out": str(folder / "prepared"),
+        "root": str(folder),
+    }
+    data |= {"vocab_size": 280, "remove_duplicates": False, "remove_overlap": "none"}
+    data |= {name: [{"path": name}] for name in ("train", "valid")}
+    prepare(data_recipe({"data": data}), workers=1)
+    model = {"preset": "macaron-tiny", "encoder_layers": 1, "decoder_layers": 1, **SMALL}
+    decode = {"beam": 2, "max_length": 12}
+    settings = {
+        "data": {"out": str(folder / "prepared")},
+        "model": model,
+        "train": TRAIN | {"clip_norm": 1.0, "bleu_sentences": 4},
+    }
+    train(recipe_from({**settings, "decode": decode}, "test"), folder / "run", resume=False)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def pretraining(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run: words behind masks."""
+    folder, generator = tmp_path_factory.mktemp("pretraining"), random.Random(2)
+    words = ["a", "cat", "dog", "bird", "sees", "hears", "the", "big", "small", "red", "house", "tree", "today"]
+    documents = [[" ".join(generator.choices(words, k=9)) + "." for _ in range(6)] for _ in range(40)]
+    (folder / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents) + "\n")
+    data = {"kind": "text", "out": str(folder / "prepared"), "root": str(folder), "train": [{"path": "text.txt"}]}
+    prepare(data_recipe({"data": {**data, "vocab_size": 320, "valid_every": 5}}), workers=1)
+    model = {"preset": "macaron-bert-tiny", "num_hidden_layers": 1, **SMALL}
+    settings = {"data": {"out": str(folder / "prepared")}, "model": model, "train": {**TRAIN, "row_tokens": 32}}
+    train(recipe_from(settings, "test"), folder / "run", resume=False)
+    return folder / "run"
+
+
+@pytest.fixture
+def copy(tmp_path: Path):
+    def of(run: Path) -> Path:
+        return Path(shutil.copytree(run, tmp_path / "copy"))
+
+    return of
+
+
+def sections(text: str) -> list[str]:
+    return re.findall(r"<h2[^>]*>([^<]*)</h2>", text)
+
+
+def charts(text: str) -> list[str]:
+    return [html.unescape(name) for name in re.findall(r'<span class="name">([^<]*)</span>', text)]
+
+
+ALL = ["Curves", "Throughput", "Scores", "Samples", "Recipe", "Environment"]
+
+
+def test_a_translation_run(translation: Path):
+    path = write_report(translation)
+    assert path == translation / "report.html"
+    text = path.read_text()
+    assert sections(text) == ALL
+    assert charts(text) == [
+        "Negative log-likelihood",
+        "Loss",
+        "BLEU in validation",
+        "Learning rate",
+        "Gradient norm",
+        "Speed",
+    ]
+    assert "A translation model, src to tgt: macaron-tiny, each layer a step of strang-gfg." in text
+    assert "Not finished" not in text
+    recipe = (translation / "recipe.toml").read_text()
+    assert html.escape(recipe.strip()) in text
+    update, loss = RunFolder.open(translation).values("valid_nll")[-1]
+    assert update == 12
+    assert f"<b>{loss:.4g}</b>" in text  # what the legend of the first chart ends with
+    metrics = [json.loads(line) for line in (translation / "metrics.jsonl").read_text().splitlines()]
+    assert {"update": 12, "valid_nll": loss}.items() <= {
+        k: v for m in metrics for k, v in m.items() if k != "final"
+    }.items()
+    assert path.stat().st_size < 100_000
+
+
+def test_samples_are_what_the_translator_says(translation: Path):
+    found = translations(translation, translation.parent / "prepared", count=4)
+    sources = (translation.parent / "valid.src").read_text().splitlines()
+    references = (translation.parent / "valid.tgt").read_text().splitlines()
+    assert [each.source for each in found] == [sources[i] for i in (0, 5, 10, 15)]
+    assert [each.reference for each in found] == [references[i] for i in (0, 5, 10, 15)]
+    assert [each.output for each in found] == Translator(translation, device="cpu").translate([e.source for e in found])
+    text = write_report(translation).read_text()
+    assert f'<dd lang="src">{sources[0]}</dd>' in text
+
+
+def test_a_pretraining_run(pretraining: Path):
+    text = write_report(pretraining).read_text()
+    assert sections(text) == ALL
+    assert charts(text) == [
+        "Masked words",
+        "Next sentence",
+        "Loss",
+        "Predicted right in validation",
+        "Learning rate",
+        "Speed",
+    ]
+    assert "An encoder in pre-training: macaron-bert-tiny" in text
+    assert '<mark class="' in text
+
+
+def test_masks_are_filled_with_what_the_model_finds_likeliest(pretraining: Path):
+    found = filled_masks(pretraining, pretraining.parent / "prepared", count=3)
+    assert found == filled_masks(pretraining, pretraining.parent / "prepared", count=3)
+    model = EncoderForPreTraining.from_pretrained(pretraining / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(pretraining / "model")
+    for each in found:
+        tokens = [part for part in each.parts if part != " "]  # a space before a mask stands alone
+        text = "".join(part.real if isinstance(part, Guess) else part for part in each.parts)
+        [ids] = tokenizer.encode_lines([text], add_special_tokens=False)
+        assert len(ids) == len(tokens)
+        guesses = {place: part for place, part in enumerate(tokens) if isinstance(part, Guess)}
+        assert len(guesses) >= 2
+        hidden = [MASK if place in guesses else token for place, token in enumerate(ids)]
+        with torch.no_grad():
+            chances = model(torch.tensor([[CLS, *hidden, EOS]])).prediction_logits[0, 1:-1].softmax(-1)
+        for place, guess in guesses.items():
+            best = chances[place].topk(3)
+            assert [chance for _, chance in guess.likely] == pytest.approx(best.values.tolist(), rel=1e-4)
+            assert [word for word, _ in guess.likely] == [
+                tokenizer.decode_lines([[int(i)]])[0].strip() for i in best.indices
+            ]
+            assert guess.right == (int(best.indices[0]) == ids[place])
+
+
+def test_moses_tokens_read_as_words(tmp_path: Path):
+    tokenizer = MacaronTokenizer.train(
+        ["the cat's house, & more."] * 9, 60, kind="encoder", pipeline="moses", source_lang="en", target_lang="en"
+    )
+    [ids] = tokenizer.encode_lines(["The cat's house."], add_special_tokens=False)
+    assert "".join(_pieces(tokenizer, ids)) == "the cat 's house ."
+
+
+def test_a_page_is_the_same_every_time(translation: Path, tmp_path: Path):
+    first, second = tmp_path / "a.html", tmp_path / "b.html"
+    write_report(translation, first)
+    write_report(translation, second)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_run_that_still_trains(translation: Path, copy):
+    """No model, no summary, half a line at the end: what is there is shown, and what is missing is said."""
+    run = copy(translation)
+    shutil.rmtree(run / "model")
+    (run / "summary.json").unlink()
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    young = [line for line in lines if json.loads(line)["update"] <= 8]
+    (run / "metrics.jsonl").write_text("\n".join(young) + '\n{"update": 9, "lo')
+    text = write_report(run).read_text()
+    assert "Not finished: this is update 8 of 12" in text
+    assert "macaron train --resume goes on" in text
+    assert "damaged" not in text
+    assert "No model yet: it is written at the end of the run." in text
+    assert "parameters" in text  # counted in the last checkpoint
+
+
+def test_a_run_that_has_only_begun(translation: Path, tmp_path: Path):
+    shutil.copy(translation / "recipe.toml", tmp_path / "recipe.toml")
+    text = write_report(tmp_path).read_text()
+    assert "Nothing is written about its training yet" in text
+    assert sections(text) == ["Curves", "Scores", "Samples", "Recipe", "Environment"]
+
+
+def test_a_run_that_goes_on_after_its_end(translation: Path, copy):
+    run = copy(translation)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 40, "nll": 1.0, "loss": 1.0}\n')
+    assert "It had ended before and was resumed." in write_report(run).read_text()
+
+
+def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
+    run = copy(translation)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    (run / "metrics.jsonl").write_text("\n".join(["not JSON", "[1]", *lines]) + "\n")
+    (run / "environment.json").write_text("{")
+    text = write_report(run, samples=False).read_text()
+    assert "metrics.jsonl: 2 damaged line(s) are left out." in text
+    assert "environment.json could not be read" in text
+    assert "Negative log-likelihood" in charts(text)
+    assert "Samples" not in sections(text)
+
+
+def test_data_that_are_elsewhere(translation: Path, copy):
+    run = copy(translation)
+    recipe = (run / "recipe.toml").read_text()
+    (run / "recipe.toml").write_text(recipe.replace(str(translation.parent / "prepared"), "gone/away"))
+    assert "The data are not at hand (gone/away): --data DIR says where they are." in write_report(run).read_text()
+    assert '<dd lang="src">' in write_report(run, data=translation.parent / "prepared").read_text()
+    with pytest.raises(MacaronError, match=r"nowhere: no prepared\.json"):
+        write_report(run, data=Path("nowhere"))
+
+
+def test_evaluations_in_the_folder_are_shown(translation: Path, copy):
+    run = copy(translation)
+    score = {
+        "metric": "sacreBLEU",
+        "score": 31.456,
+        "definition": "nrefs:1|case:mixed",
+        "interval": {"low": 30.1, "high": 32.9},
+    }
+    found = {"data": "prepared (test)", "sentences": 1234, "scores": [score, {"metric": "chrF2", "score": 55.0}]}
+    (run / "test.json").write_text(json.dumps(found))
+    (run / "other.json").write_text('{"scores": {"a": 1}}')
+    text = write_report(run, samples=False).read_text()
+    assert "prepared (test), 1,234 sentences (test.json)" in text
+    assert '<td class="number">31.46</td><td class="number">30.10 to 32.90</td>' in text
+    assert "nrefs:1|case:mixed" in text
+    assert '<span class="label">sacreBLEU</span><span class="value">31.46</span>' in text
+    assert "other.json" not in text
+
+
+def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
+    lines = [{"update": u, "surprise": u / 7, "valid_surprise": u / 5, "flag": True, "note": "x"} for u in (1, 2, 3)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = write_report(tmp_path).read_text()
+    assert charts(text) == ["surprise"]
+    assert "training <b>0.4286</b>" in text
+    assert "validation <b>0.6</b>" in text
+
+
+def test_a_fine_tuning_run(tmp_path: Path):
+    scores = [{"dev": {"accuracy": 60.0 + 10 * e, "f1": 50.0}} for e in (1, 2)]
+    lines = [{"epoch": e, "loss": 1 / e, "scores": scores[e - 1], "time": 0.0} for e in (1, 2)]
+    (tmp_path / "settings.json").write_text('{"train": "a.tsv", "dev": "b.tsv", "epochs": 2, "learning_rate": 5e-05}')
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    text = write_report(tmp_path).read_text()
+    assert "Not finished: 1 of 2 epochs are done." in text
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "results.json").write_text(json.dumps({"scores": scores[1], "updates": 8, "seconds": 61.4}))
+    text = write_report(tmp_path).read_text()
+    assert charts(text) == ["Training loss", "Scores"]
+    assert '<span class="label">accuracy</span><span class="value">80.0 %</span>' in text
+    assert "1 min 01 s" in text
+    assert "learning_rate = 5e-05" in text
+
+
+def test_a_glue_folder(tmp_path: Path):
+    (tmp_path / "run.json").write_text(
+        '{"identity": {"model": "digest", "max_length": 256}, "model": "m", "data": "g", "torch": "2"}'
+    )
+    records = [
+        {"run": f"rte-{s}-s{seed}", "task": "rte", "setting": s, "seed": seed, "score": score, "diverged": False}
+        | {"scores": {"dev": {"accuracy": score}}, "constant": {"dev": {"accuracy": 52.7}}}
+        | {"epoch_log": [{"epoch": 1, "loss": 0.5, "scores": {"dev": {"accuracy": score}}}]}
+        for s, seed, score in (("b16", 1, 60.0), ("b16", 2, 64.0), ("b32", 1, 70.0), ("b32", 2, 58.0))
+    ]
+    text = write_report(tmp_path).read_text()
+    assert "No run is finished yet." in text
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = write_report(tmp_path).read_text()
+    assert "Not finished: 4 runs are done." in text
+    assert "64 (58 to 70)" in text  # the median of the better setting, and its seeds
+    assert "52.7" in text
+    assert "RTE accuracy <b>70</b>" in text
+    assert "model = &quot;m&quot;" in text
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), "is not the folder of a run"),
+        (("config.json",), "is a model folder; a report is of a run"),
+    ],
+)
+def test_other_folders_are_refused(tmp_path: Path, files: tuple[str, ...], words: str):
+    for name in files:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(MacaronError, match=words):
+        write_report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_that_is_not_there_and_a_page_that_is_none(tmp_path: Path, translation: Path):
+    with pytest.raises(MacaronError, match="no such folder"):
+        write_report(tmp_path / "none")
+    with pytest.raises(UsageError, match=r"a page is FILE\.html"):
+        write_report(translation, tmp_path / "report.pdf")
