@@ -69,7 +69,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def page_file(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("pages") / "two.html"
-    write_comparison({name: runs[name] for name in list(runs)[:2]}, None, "test", out)
+    write_comparison({name: runs[name] for name in list(runs)[:2]}, None, "test", out, trials=300)
     return out
 
 
@@ -78,7 +78,7 @@ def unfair_file(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     """Three kinds, one of them with two seeds and one that is not fair to compare."""
     out = tmp_path_factory.mktemp("pages") / "three.html"
     chosen = [runs[name] for name in ("Transformer", "second seed", "Macaron <b>&", "other")]
-    write_comparison(chosen, None, "test", out)
+    write_comparison(chosen, None, "test", out, trials=300)
     return out
 
 
@@ -156,8 +156,10 @@ def test_without_script_every_sentence_is_shown(open_page, page_file):
 
 def test_an_unfair_comparison_says_so_and_shows_no_p(open_page, unfair_file):
     page = open_page(unfair_file)
+    labels = ["lie-fg", "strang-gfg (Macaron-b)", "strang-gfg (other)"]
+    assert page.locator("h1").inner_text() == f"{labels[0]}, {labels[1]} and {labels[2]} compared"
     text = page.locator(".verdict").inner_text()
-    assert "This is not a fair comparison" in text
+    assert page.locator(".verdict li").first.inner_text().startswith("This is not a fair comparison")
     assert "for these 3 trained models" in text
     box = page.locator(".no").inner_text()
     assert "train.learning_rate" in box

@@ -74,6 +74,10 @@ def test_it_runs_says_what_it_reuses_and_repeats(tmp_path: Path):
     assert report["updates"] == {"Transformer": 4, "Macaron": 4}
     assert report["fair"] is True
     assert (runs / "demo-curves.png").stat().st_size > 10_000
+    for name, words in {"comparison": "could be shown", "particles": "Wir wissen"}.items():
+        assert report["pages"][name] == str(runs / f"demo-{name}.html")
+        assert report["pages"][name] in done.stdout
+        assert words in (runs / f"demo-{name}.html").read_text()
 
     again = demo(runs, recipe, OMP_NUM_THREADS="1")
     assert again.returncode == 0, again.stderr

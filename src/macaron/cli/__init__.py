@@ -5,6 +5,7 @@ import os
 
 import typer
 
+from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
 from macaron.cli.evaluate import evaluate
@@ -13,10 +14,13 @@ from macaron.cli.glue import glue
 from macaron.cli.guard import fail, guarded, occupy_stdout
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
+from macaron.cli.particles import particles
 from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
+from macaron.cli.report import report
 from macaron.cli.train import train
 from macaron.cli.translate import translate
+from macaron.cli.twins import twins
 from macaron.errors import Interrupted, MacaronError, UsageError
 
 app = typer.Typer(
@@ -27,7 +31,21 @@ app = typer.Typer(
 )
 
 
-for _verb in (prepare, train, translate, evaluate, models, demo, glue, finetune, predict):
+for _verb in (
+    prepare,
+    train,
+    translate,
+    evaluate,
+    models,
+    demo,
+    glue,
+    finetune,
+    predict,
+    report,
+    particles,
+    compare,
+    twins,
+):
     app.command()(guarded(_verb))
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")

@@ -1,0 +1,49 @@
+"""``macaron compare``: runs side by side, and a verdict that claims no more than its tests support."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from macaron.errors import UsageError
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; the first is what others are compared with.")],
+    out: Annotated[Path, typer.Option("--out", help="The page (HTML).", show_default=False)],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="A folder that macaron prepare wrote (default: the first run's).")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option("--vary", help="A setting that is compared on purpose, as train.learning_rate (repeatable)."),
+    ] = None,
+    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the models' own.")] = None,
+    length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the models' own.")] = None,
+    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+) -> None:
+    """Compare runs: is it fair, what do they score, can a difference be shown. Runs of several seeds go together."""
+    if split not in ("valid", "test"):
+        raise UsageError(f"--split is valid or test, not {split!r}")
+    if len(runs) < 2:
+        raise UsageError("give at least two runs to compare")
+    from macaron.lab.compare import write_comparison
+    from macaron.lab.compare_translations import Search
+
+    search = Search(beam, length_penalty, device, dtype, batch_tokens)
+    found = write_comparison(
+        runs,
+        data,
+        split,
+        out,
+        json_file=json_file,
+        search=search,
+        vary=vary or [],
+        say=lambda text: typer.echo(text, err=True),
+    )
+    typer.echo(found["verdict"])
+    typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

@@ -1,0 +1,48 @@
+"""``macaron twins``: one recipe with several schemes and seeds, trained and compared."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def twins(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); see recipes/.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", help="The folder for the runs and their page.", show_default=False)],
+    schemes: Annotated[
+        str,
+        typer.Option(
+            "--schemes",
+            help="Names of `macaron ode list` or control (lie-fg with half an FFN at both ends), separated by commas. "
+            "In the decoder F becomes F H; ENCODER/DECODER gives it a scheme of its own.",
+        ),
+    ] = "lie-fg,strang-gfg",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train with seeds 1 to N; a test needs 3.")] = 1,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, help="Updates of every run (default: the recipe's max_updates).")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
+    ] = None,
+    allow_unequal: Annotated[
+        bool, typer.Option("--allow-unequal", help="Train networks that differ by more than 0.5 % in size, too.")
+    ] = False,
+) -> None:
+    """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command goes on where it was."""
+    from macaron.lab.twins import NUMBERS, PAGE, make_twins
+    from macaron.tasks.recipe import load_recipe
+
+    names = [name.strip() for name in schemes.split(",") if name.strip()]
+    planned = make_twins(
+        load_recipe(recipe, settings or []),
+        names,
+        seeds,
+        out,
+        budget=budget,
+        allow_unequal=allow_unequal,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    found = planned.run()
+    if found is not None:
+        typer.echo(found["verdict"])
+        typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")

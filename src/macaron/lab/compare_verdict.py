@@ -1,0 +1,213 @@
+"""What a comparison may say: one sentence, and never more than its tests support.
+
+Two things are random. The sentences of the test set: tests over sentences say whether other sentences like these would
+show the same, for the very models that were trained. And the seeds: a test over seeds says whether other trainings
+would, on these sentences. Only where both say so is one kind of model called better than another.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ALPHA = 0.05
+#: Runs of each kind that a test over seeds needs.
+LEAST_SEEDS = 3
+
+#: ``unfair``: nothing may be said; ``untested``: there is no test; ``none``: none could be shown; or who is better.
+Outcome = Literal["unfair", "untested", "none", "first", "second"]
+#: How far the conclusion reaches: nowhere, these trained models, other seeds too.
+Reach = Literal["nothing", "models", "seeds"]
+
+
+@dataclass(frozen=True)
+class Evidenced:
+    """A two-sided test of a difference: its 95 % interval, and the p-value of each method."""
+
+    low: float
+    high: float
+    p_values: tuple[float, ...]
+
+    def shows(self, difference: float) -> bool:
+        """Whether the interval lies on the difference's own side of zero, and all p-values are small."""
+        beside = (difference > 0 and self.low > 0) or (difference < 0 and self.high < 0)
+        return beside and bool(self.p_values) and all(p < ALPHA for p in self.p_values)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a verdict on two kinds of model is made from.
+
+    :param difference: second minus first
+    :param runs: how many trained models there are of each
+    :param adjusted: the largest p-value, corrected for several comparisons
+    :param comparisons: how many comparisons it was corrected for
+    :param unfair: what makes the comparison unfair
+    :param remarks: what a reader must know besides, such as unequal sizes
+    """
+
+    first: str
+    second: str
+    metric: str
+    difference: float
+    runs: tuple[int, int] = (1, 1)
+    sentences: Evidenced | None = None
+    seeds: Evidenced | None = None
+    adjusted: float | None = None
+    comparisons: int = 1
+    unfair: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    lower_is_better: bool = False
+    digits: int = 2
+
+    @property
+    def tests(self) -> dict[str, Evidenced]:
+        """The tests there are, by what they are over. One over seeds needs enough of them, whoever made it."""
+        seeds = self.seeds if min(self.runs) >= LEAST_SEEDS else None
+        found = {"sentences": self.sentences, "seeds": seeds}
+        return {over: test for over, test in found.items() if test is not None}
+
+    @property
+    def p_value(self) -> float | None:
+        """The p-value that decides: the largest of all tests, corrected."""
+        found = [p for test in self.tests.values() for p in test.p_values]
+        if not found:
+            return None
+        return max([*found, *([] if self.adjusted is None else [self.adjusted])])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome, how far it reaches, and both in words.
+
+    :param where: for whom the clause holds
+    :param clause: the sentence without that and without what is the same for all comparisons
+    """
+
+    outcome: Outcome
+    reach: Reach
+    sentence: str
+    where: str
+    clause: str
+
+    def to_dict(self) -> dict[str, str]:
+        """For JSON."""
+        return {"outcome": self.outcome, "reach": self.reach, "sentence": self.sentence}
+
+
+def verdict(evidence: Evidence) -> Verdict:
+    """What may be said of two kinds of model."""
+    first, second = evidence.first, evidence.second
+    if evidence.unfair:
+        reasons = "; ".join(evidence.unfair)
+        clause = f"{second} is not compared, as that would not be fair ({reasons})"
+        sentence = f"This is not a fair comparison, so nothing is concluded: {reasons}."
+        return Verdict("unfair", "nothing", sentence, "", clause)
+    reach: Reach = "seeds" if "seeds" in evidence.tests else "models"
+    size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
+    p_value = evidence.p_value
+    if p_value is None:
+        said = f"{second} − {first} is {size}; nothing could be tested ({_untested(evidence)})"
+        return _said("untested", "models", said, said, evidence)
+    numbers = f"{size}, {_intervals(evidence)}, {p_equation(p_value)}"
+    whole = f"{second} − {first} is {numbers}{_corrected(evidence)}"
+    shown = p_value < ALPHA and all(test.shows(evidence.difference) for test in evidence.tests.values())
+    if not shown:
+        said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
+        return _said("none", reach, said, f"no difference to {second} could be shown ({numbers})", evidence)
+    second_wins = (evidence.difference > 0) != evidence.lower_is_better
+    better, worse = (second, first) if second_wins else (first, second)
+    verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
+    said = f"{better} {verb} than {worse}: {whole}" + (f"; {_OTHER_SEEDS}" if reach == "models" else "")
+    outcome: Outcome = "second" if second_wins else "first"
+    return _said(outcome, reach, said, f"{better} {verb} than {worse} ({numbers})", evidence)
+
+
+_MISSED = "any difference inside the interval could have been missed"
+_OTHER_SEEDS = "other seeds may give another result"
+
+
+def overall(verdicts: Sequence[Verdict], first: str) -> str:
+    """One sentence for all kinds that were compared with the first."""
+    if len(verdicts) == 1:
+        return verdicts[0].sentence
+    ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
+    places = {each.where for each in ordered if each.where}
+    where = places.pop() if len(places) == 1 else ""
+    clauses = [f"{each.where}, {each.clause}" if each.where and not where else each.clause for each in ordered]
+    tested = sum(each.outcome not in ("unfair", "untested") for each in ordered)
+    holds = f", with Holm's correction for {tested} comparisons" if tested > 1 else ""
+    clauses += [_MISSED] if any(each.outcome == "none" for each in ordered) else []
+    ranked = [each for each in ordered if each.outcome in ("first", "second")]
+    clauses += [_OTHER_SEEDS] if any(each.reach == "models" for each in ranked) else []
+    text = f"{f'{where}, ' if where else ''}compared with {first}{holds}: {'; '.join(clauses)}."
+    return text[0].upper() + text[1:]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: p-values that may be read as if each were the only one."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, least = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = least
+    return adjusted
+
+
+def p_text(p_value: float) -> str:
+    """A p-value that never rounds across the limit."""
+    if p_value <= 0.0001:
+        return "≤ 0.0001"
+    for digits in range(3, 12):
+        text = f"{p_value:.{digits}f}"
+        if (float(text) < ALPHA) == (p_value < ALPHA) and float(text) > 0:
+            return text
+    return repr(p_value)
+
+
+def p_equation(p_value: float) -> str:
+    """A p-value as it stands in a sentence."""
+    text = p_text(p_value)
+    return f"p {text}" if text.startswith("≤") else f"p = {text}"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A difference with its sign, which is never rounded away."""
+    for places in range(digits, digits + 4):
+        text = f"{value:+.{places}f}"
+        if float(text) != 0 or value == 0:
+            return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+    return f"{value:+.1e}".replace("-", "−")
+
+
+def _where(evidence: Evidence, reach: Reach) -> str:
+    one, other = evidence.runs
+    if reach == "seeds":
+        seeds = f"{one} seeds each" if one == other else f"{one} and {other} seeds"
+        return f"over {seeds} and on these sentences" if evidence.sentences else f"over {seeds}"
+    models = "these two trained models" if one + other == 2 else f"these {one + other} trained models"
+    return f"on these sentences, for {models}" if evidence.sentences else f"for {models}"
+
+
+def _intervals(evidence: Evidence) -> str:
+    parts = [
+        f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
+        + (f" over {over}" if len(evidence.tests) > 1 else "")
+        for over, test in evidence.tests.items()
+    ]
+    return f"95 % interval {' and '.join(parts)}"
+
+
+def _corrected(evidence: Evidence) -> str:
+    return f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
+
+
+def _untested(evidence: Evidence) -> str:
+    if max(evidence.runs) == 1:
+        return "one seed each"
+    return f"a test over seeds needs {LEAST_SEEDS} of each" if min(evidence.runs) < LEAST_SEEDS else "no spread"
+
+
+def _said(outcome: Outcome, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
+    where = _where(evidence, reach)
+    text = "; ".join([f"{where}, {said}", *evidence.remarks])
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", where, "; ".join([clause, *evidence.remarks]))

@@ -1,0 +1,284 @@
+"""Twins: equal in size before anything is trained, trained through the real function, stopped and gone on with."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from macaron.data.prepare import prepare
+from macaron.data.recipe import data_recipe
+from macaron.errors import Interrupted, MacaronError, UsageError
+from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
+from macaron.models import preset
+from macaron.models.summary import build, count
+from macaron.nn.budget import TOLERANCE
+from macaron.ode.catalogue import two_operator_names
+from macaron.tasks.recipe import Recipe, load_recipe
+from macaron.train.signals import StopSignals
+
+RECIPE = """
+[data]
+out = "{data}"
+[model]
+preset = "macaron-tiny"
+hidden_size = 32
+num_attention_heads = 2
+intermediate_size = 128
+dropout = 0.1
+[train]
+batch_tokens = 512
+learning_rate = 0.01
+warmup = 2
+max_updates = 6
+log_every = 2
+validate_every = 3
+checkpoint_every = 3
+device = "cpu"
+[decode]
+beam = 1
+max_length = 10
+"""
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("letters")
+    generator = random.Random(1)
+    for name, lines in (("train", 200), ("valid", 12), ("test", 30)):
+        text = "".join(" ".join(generator.choices("abcdef", k=generator.randint(3, 6))) + "\n" for _ in range(lines))
+        for language in ("src", "tgt"):
+            (folder / f"{name}.{language}").write_text(text)
+    splits: dict[str, Any] = {name: [{"path": name}] for name in ("train", "valid", "test")}
+    settings = {"source_lang": "src", "target_lang": "tgt", "out": str(folder / "prepared"), "root": str(folder)}
+    settings |= {"vocab_size": 280, "remove_overlap": "none", "remove_duplicates": False, **splits}
+    data = prepare(data_recipe({"data": settings}), workers=1).data.folder
+    path = folder / "recipe.toml"
+    path.write_text(RECIPE.format(data=data))
+    return path
+
+
+def weights(run: Path) -> dict[str, Any]:
+    return load_file(run / "model" / "model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    ours, theirs = weights(one), weights(other)
+    return ours.keys() == theirs.keys() and all(tensor.equal(theirs[key]) for key, tensor in ours.items())
+
+
+def test_a_set_is_trained_compared_and_kept(recipe: Path, tmp_path: Path):
+    said: list[str] = []
+    names = ["transformer", "strang-gfg", "control"]
+    twins = make_twins(load_recipe(recipe, []), names, 1, tmp_path / "set", say=said.append)
+    assert said[0].startswith("lie-fg: ")
+    found = twins.run()
+    assert found is not None
+    assert [kind["label"] for kind in found["kinds"]] == ["lie-fg", "strang-gfg", "control"]
+    assert all(each["fairness"]["fair"] for each in found["comparisons"])
+    assert json.loads((tmp_path / "set" / NUMBERS).read_text()) == found
+    assert "control" in (tmp_path / "set" / PAGE).read_text()
+    assert [line for line in said if line.startswith("run ")] == [
+        f"run {i} of 3: {name}, seed 1 ({tmp_path / 'set' / f'{name}-seed1'})"
+        for i, name in enumerate(["lie-fg", "strang-gfg", "control"], start=1)
+    ]
+    # More seeds are added to what is there, which is left alone.
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").glob("*-seed1/model/*")}
+    more = make_twins(load_recipe(recipe, []), names[:2], 2, tmp_path / "set", say=said.append).run()
+    assert more is not None
+    assert [len(kind["runs"]) for kind in more["kinds"]] == [2, 2]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    seeds = [weights(tmp_path / "set" / f"lie-fg-seed{seed}") for seed in (1, 2)]
+    assert not all(tensor.equal(seeds[1][key]) for key, tensor in seeds[0].items())
+    # Another recipe in the same folder would be another set.
+    with pytest.raises(MacaronError, match=r"was started with another recipe.*train.learning_rate was 0.01, is 0.1"):
+        make_twins(load_recipe(recipe, ["train.learning_rate=0.1"]), names, 1, tmp_path / "set", say=said.append).run()
+
+
+def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    names = ["lie-fg", "strang-gfg"]
+    make_twins(load_recipe(recipe, []), names, 1, tmp_path / "whole", say=lambda _: None).run()
+    twins = make_twins(load_recipe(recipe, []), names, 1, tmp_path / "set", say=lambda _: None)
+    entered = 0
+
+    def stop_the_second(signals: StopSignals) -> StopSignals:
+        nonlocal entered
+        entered += 1
+        signals.received = entered == 2
+        return signals
+
+    with monkeypatch.context() as patch:
+        patch.setattr("macaron.train.signals.StopSignals.__enter__", stop_the_second)
+        with pytest.raises(Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command goes on"):
+            twins.run()
+    assert not (tmp_path / "set" / PAGE).exists()
+    assert not (tmp_path / "set" / "strang-gfg-seed1" / "model").exists()
+    found = twins.run()
+    assert found is not None
+    assert [len(kind["runs"]) for kind in found["kinds"]] == [1, 1]
+    for name in ("lie-fg-seed1", "strang-gfg-seed1"):
+        assert same(tmp_path / "whole" / name, tmp_path / "set" / name)
+
+
+@pytest.mark.slow
+def test_killed_and_started_again_through_the_command(recipe: Path, tmp_path: Path):
+    settings = ["--seeds", "2", "--budget", "60", "--set", "train.checkpoint_every=5"]
+    command = [sys.executable, "-m", "macaron", "twins", str(recipe), *settings, "--out"]
+
+    def done(out: Path) -> str:
+        ended = subprocess.run([*command, str(out)], capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    said = done(tmp_path / "whole")
+    assert f"Page: {tmp_path / 'whole' / PAGE}" in said
+    out = tmp_path / "set"
+    for number, code, run in ((signal.SIGKILL, -9, "strang-gfg-seed1"), (signal.SIGINT, 130, "lie-fg-seed2")):
+        process = subprocess.Popen([*command, str(out)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        deadline = time.monotonic() + 120
+        while not list(out.glob(f"{run}/checkpoints/update-*")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        process.send_signal(number)
+        assert process.stderr is not None
+        text = process.stderr.read()
+        assert process.wait() == code
+        if code == 130:
+            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; the same command goes on", text)
+            assert "Traceback" not in text
+        assert not (out / run / "model").exists()
+    text = done(out)
+    assert text.replace(str(out), "") == said.replace(str(tmp_path / "whole"), "")
+    for name in ("lie-fg-seed1", "strang-gfg-seed1", "lie-fg-seed2", "strang-gfg-seed2"):
+        assert same(tmp_path / "whole" / name, out / name)
+
+
+@pytest.mark.slow
+def test_in_several_processes(recipe: Path, tmp_path: Path):
+    """As torchrun starts them: every run has a meeting of its own, and one process speaks and writes the page."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "macaron"]
+    command += ["twins", str(recipe), "--seeds", "2", "--set", "train.accumulate=2", "--out", str(tmp_path / "set")]
+    for _ in range(2):  # the second time all is finished
+        ended = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=300)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.count("Page: ") == 1
+        assert ended.stderr.count("run 4 of 4") == 1
+    alone = make_twins(
+        load_recipe(recipe, ["train.accumulate=2"]), ["lie-fg", "strang-gfg"], 2, tmp_path / "alone", say=lambda _: None
+    ).run()
+    assert alone is not None
+    both = json.loads((tmp_path / "set" / NUMBERS).read_text())
+    for ours, theirs in zip(both["kinds"], alone["kinds"], strict=True):
+        for one, other in zip(ours["runs"], theirs["runs"], strict=True):
+            assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
+
+
+def test_every_scheme_of_the_catalogue_has_its_size_checked(recipe: Path, tmp_path: Path):
+    """Those that are too large or too small for these layers are refused, the others agree within 0.5 %."""
+    loaded = load_recipe(recipe, ["model.hidden_size=256", "model.intermediate_size=1024"])
+    sizes: dict[str, int] = {}
+    for name in (*two_operator_names(), "strang-gfg/strang3-gfhfg", "control"):
+        if name != "lie-fg":
+            twins = make_twins(loaded, ["lie-fg", name], 1, tmp_path, say=lambda _: None)
+            sizes |= {twin.name: twin.parameters for twin in twins.kinds}
+    assert len(sizes) > 20
+    assert all(abs(size / sizes["lie-fg"] - 1) <= TOLERANCE for size in sizes.values())
+
+
+def test_unequal_networks_are_refused_before_anything_is_trained(recipe: Path, tmp_path: Path):
+    small = load_recipe(recipe, ["model.hidden_size=8", "model.intermediate_size=16"])
+    out = tmp_path / "set"
+    with pytest.raises(MacaronError, match=r"control and lie-fg differ in size by \+\d\.\d\d %.*--allow-unequal"):
+        make_twins(small, ["lie-fg", "control"], 1, out, say=lambda _: None)
+    assert not out.exists()
+    assert len(make_twins(small, ["lie-fg", "control"], 1, out, allow_unequal=True, say=lambda _: None).kinds) == 2
+
+
+@pytest.mark.parametrize("name", ["macaron-tiny", "macaron-base", "macaron-bert-base"])
+def test_the_control_is_the_transformer_with_half_a_network_at_both_ends(name: str):
+    config = preset(name)
+    control = preset(name, **control_changes(config))
+    transformer = preset(name, scheme="lie-fg")
+    assert abs(count(control) / count(transformer) - 1) < TOLERANCE
+    # As many applications of each operator as in the Transformer, but for G: its first is halved and goes to both ends.
+    import torch
+
+    with torch.device("meta"):
+        model, plain = build(control), build(transformer)
+    stacks = [("encoder", "F")] + ([("decoder", "FH")] if hasattr(model, "decoder") else [])
+    for part, attention in stacks:
+        ours, theirs = (each if hasattr(each, part) else each.model for each in (model, plain))
+        walks = [
+            [
+                (move.sublayer[0], move.coefficient)
+                for step in getattr(each, part).steps()
+                for _, moves in step.walk
+                for move in moves
+            ]
+            for each in (ours, theirs)
+        ]
+        layers = len(walks[1]) // (1 + len(attention))
+        block = [(operator, 1.0) for operator in (*attention, "G")]
+        assert walks[1] == block * layers
+        assert walks[0] == [("G", 0.5), *(block * layers)[:-1], ("G", 0.5)]
+
+
+def test_names():
+    assert [resolve(name) for name in ("transformer", "macaron", "sws", "control")] == [
+        *("lie-fg", "strang-gfg", "sws", "control")
+    ]
+    assert resolve("macaron/strang3-gfhfg") == "strang-gfg/strang3-gfhfg"
+    with pytest.raises(MacaronError, match="did you mean strang-gfg"):
+        resolve("strang-gfgg")
+    with pytest.raises(UsageError, match=r"a decoder's scheme .* write ENCODER/strang-gfhg.* replacing F by F H"):
+        resolve("strang-gfhg")
+    with pytest.raises(UsageError, match="no cross-attention"):
+        resolve("lie-fg/lie-fg")
+
+
+def test_refusals(recipe: Path, tmp_path: Path):
+    def refused(words: str, schemes: str, *settings: str, seeds: int = 1, **options: Any) -> None:
+        with pytest.raises(MacaronError, match=words):
+            make_twins(
+                load_recipe(recipe, list(settings)),
+                schemes.split(","),
+                seeds,
+                options.pop("out", tmp_path / "set"),
+                say=lambda _: None,
+                **options,
+            )
+        assert not (tmp_path / "set").exists()
+
+    refused("at least two", "lie-fg")
+    refused("names 'lie-fg' twice", "lie-fg,transformer")
+    refused("--seeds must be at least 1", "lie-fg,sws", seeds=0)
+    refused("the recipe sets model.decoder_scheme", "lie-fg,sws", "model.decoder_scheme=strang-gfhg")
+    refused(
+        "control needs at least 2 layers, and model.encoder_layers is 1", "lie-fg,control", "model.encoder_layers=1"
+    )
+    refused("no such file. Is .* a folder that 'macaron prepare' wrote", "lie-fg,sws", f"data.out={tmp_path}")
+    (tmp_path / "file").write_text("")
+    refused("is a file: give a folder", "lie-fg,sws", out=tmp_path / "file")
+
+
+def test_the_budget_is_updates(recipe: Path):
+    timed = Recipe(**{**vars(load_recipe(recipe, [])), "train": load_recipe(recipe, ["train.max_minutes=1"]).train})
+    given = with_budget(timed, 50).train
+    assert (given.max_updates, given.max_epochs, given.max_minutes) == (50, None, None)
+    assert with_budget(timed, None).train.max_minutes == 1  # a cap, which the page would name
+    text = recipe.read_text().replace("max_updates = 6", "max_minutes = 1")
+    other = recipe.with_name("timed.toml")
+    other.write_text(text)
+    with pytest.raises(MacaronError, match=r"no train\.max_updates: give --budget UPDATES"):
+        with_budget(load_recipe(other, []), None)
+    assert with_budget(load_recipe(other, []), 7).train.max_updates == 7
