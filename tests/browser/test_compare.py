@@ -8,7 +8,7 @@ import pytest
 
 from macaron.data.prepare import prepare
 from macaron.data.recipe import data_recipe
-from macaron.lab.compare import write_comparison
+from macaron.lab.compare.comparison import write_comparison
 from macaron.tasks.recipe import load_recipe
 from macaron.tasks.run import run
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from macaron.lab.page import write_page
-from macaron.lab.particles import particles
-from macaron.lab.particles_page import particles_page
+from macaron.lab.particles.follow import particles
+from macaron.lab.particles.page import particles_page
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel

@@ -31,8 +31,8 @@ def compare(
         raise UsageError(f"--split is valid or test, not {split!r}")
     if len(runs) < 2:
         raise UsageError("give at least two runs to compare")
-    from macaron.lab.compare import write_comparison
-    from macaron.lab.compare_translations import Search
+    from macaron.lab.compare.comparison import write_comparison
+    from macaron.lab.compare.translations import Search
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
     found = write_comparison(

@@ -8,7 +8,7 @@ import typer
 from macaron.errors import UsageError
 
 if TYPE_CHECKING:
-    from macaron.lab.particle_models import PartName
+    from macaron.lab.particles.models import PartName
 
 
 def particles(
@@ -38,7 +38,7 @@ def particles(
     For translation models and for encoders. Two models are shown side by side, turned towards each other where their
     tokens are the same; give --target to have the same words in both decoders.
     """
-    from macaron.lab.particle_files import check_out, write
+    from macaron.lab.particles.files import check_out, write
 
     check_out(out, view)
     if not sentence.strip():
@@ -49,7 +49,7 @@ def particles(
         raise UsageError("--target is for the decoder: leave it out, or --part encoder")
     parts: tuple[PartName, ...] = ("encoder", "decoder") if part == "both" else (part,)
 
-    from macaron.lab.particles import particles as follow
+    from macaron.lab.particles.follow import particles as follow
 
     models = [model] if model2 is None else [model, model2]
     write(out, follow(models, sentence, target=target, parts=parts), view)

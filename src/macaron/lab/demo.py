@@ -15,10 +15,10 @@ from macaron.data.recipe import load_data_recipe
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
-from macaron.lab.compare import write_comparison
+from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.curves import plot_curves
-from macaron.lab.particle_files import write as write_particles
-from macaron.lab.particles import particles
+from macaron.lab.particles.files import write as write_particles
+from macaron.lab.particles.follow import particles
 from macaron.settings import read_toml
 from macaron.tasks.recipe import load_recipe, write_toml
 from macaron.tasks.run import run as train_run

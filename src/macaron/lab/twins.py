@@ -9,8 +9,8 @@ from typing import Any
 
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
-from macaron.lab.compare import write_comparison
-from macaron.lab.compare_runs import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
+from macaron.lab.compare.comparison import write_comparison
+from macaron.lab.compare.runs import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
 from macaron.lab.twins_processes import Meetings, first_process
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count

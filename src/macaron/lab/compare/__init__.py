@@ -1,0 +1,1 @@
+"""Runs compared: fairness, tests, the verdict, the page."""

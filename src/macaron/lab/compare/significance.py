@@ -1,0 +1,121 @@
+"""Tests of a difference: over sentences, for the models that there are; over seeds, for models that there could be."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macaron.evaluate.significance import Comparison, approximate_randomisation, paired_bootstrap
+from macaron.evaluate.statistics import Formula, SentenceStatistics
+from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
+
+#: Resamples and exchanges: with so many, a p-value near 0.05 is known to about 0.004.
+TRIALS = 10_000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class SentenceTests:
+    """Two tests of one difference over the same sentences."""
+
+    bootstrap: Comparison
+    randomisation: Comparison
+
+    @property
+    def evidence(self) -> Evidenced:
+        """What a verdict needs of them."""
+        interval = self.bootstrap.interval
+        assert interval is not None
+        return Evidenced(interval.low, interval.high, (self.bootstrap.p_value, self.randomisation.p_value))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"bootstrap": self.bootstrap.to_dict(), "randomisation": self.randomisation.to_dict()}
+
+
+@dataclass(frozen=True)
+class SeedTest:
+    """Welch's t-test of the mean scores of two kinds; its unit is the trained model."""
+
+    difference: float
+    t: float
+    degrees: float
+    p_value: float
+    low: float
+    high: float
+    runs: tuple[int, int]
+
+    @property
+    def evidence(self) -> Evidenced:
+        """What a verdict needs of it."""
+        return Evidenced(self.low, self.high, (self.p_value,))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"method": "Welch's t-test over seeds", **asdict(self), "runs": list(self.runs)}
+
+
+def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
+    """The statistics of several runs as those of one, whose score is the mean of theirs."""
+    if len(runs) == 1:
+        return runs[0]
+    rows = np.concatenate([each.rows for each in runs], axis=1)
+    return SentenceStatistics(rows, partial(_mean, formula=runs[0].formula, runs=len(runs)))
+
+
+def _mean(sums: NDArray[np.float64], *, formula: Formula, runs: int) -> NDArray[np.float64]:
+    parts = np.split(sums, runs, axis=-1)
+    return np.asarray(np.mean([formula(part) for part in parts], axis=0))
+
+
+def paired(
+    first: Sequence[SentenceStatistics], second: Sequence[SentenceStatistics]
+) -> tuple[SentenceStatistics, SentenceStatistics]:
+    """The two kinds pooled, each run taken as often as makes the two sides alike; the means stay what they are."""
+    whole = math.lcm(len(first), len(second))
+    sides = [[each for each in side for _ in range(whole // len(side))] for side in (first, second)]
+    return pooled(sides[0]), pooled(sides[1])
+
+
+def sentence_tests(
+    first: Sequence[SentenceStatistics], second: Sequence[SentenceStatistics], trials: int = TRIALS
+) -> SentenceTests:
+    """Test the difference of two kinds, the mean score of the second minus that of the first, over sentences.
+
+    All translations of a sentence, by all models of a kind, are drawn or exchanged together.
+    """
+    one, other = paired(first, second)
+    return SentenceTests(
+        paired_bootstrap(one, other, resamples=trials, level=LEVEL),
+        approximate_randomisation(one, other, trials=trials),
+    )
+
+
+def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | None:
+    """Test the difference of two kinds over seeds; None with fewer than three of a kind, or without any spread."""
+    if min(len(first), len(second)) < LEAST_SEEDS:
+        return None
+    if not np.ptp(first) and not np.ptp(second):
+        return None
+    from scipy import stats
+
+    found = stats.ttest_ind(second, first, equal_var=False)
+    interval = found.confidence_interval(LEVEL)
+    return SeedTest(
+        difference=float(np.mean(second) - np.mean(first)),
+        t=float(found.statistic),
+        degrees=float(found.df),
+        p_value=float(found.pvalue),
+        low=float(interval.low),
+        high=float(interval.high),
+        runs=(len(first), len(second)),
+    )
+
+
+def spread(scores: Sequence[float]) -> float | None:
+    """The standard deviation over seeds, of more than one."""
+    return float(np.std(scores, ddof=1)) if len(scores) > 1 else None

@@ -1,0 +1,215 @@
+"""The page of a run: what it was, how it went, what it can do."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from macaron.errors import MacaronError
+from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.report.curves import curves, metric_name, throughput
+from macaron.lab.report.run_folder import RunFolder
+from macaron.lab.report.scores import best_validation, cards, scores, show_filled, show_translations
+from macaron.lab.scales import number
+
+#: The name of a run's page in its folder.
+REPORT = "report.html"
+
+
+def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
+    """Write the page of a run, by default RUN/report.html, and return where it is.
+
+    :param samples: let the model translate, or fill in, a few validation sentences
+    :param data: the prepared folder they are from; by default the one that the recipe names
+    """
+    path = run / REPORT if out is None else out
+    check_page_path(path)
+    found = RunFolder.open(run)
+    write_page(path, report_page(found, samples=samples, data=data))
+    return path
+
+
+def report_page(run: RunFolder, *, samples: bool = True, data: Path | None = None) -> str:
+    """The page as text."""
+    parts = [_status(run), cards(_cards(run))]
+    charts = curves(run)
+    shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
+    parts.append(section("Curves", *shown))
+    speed = throughput(run)
+    if speed:
+        parts.append(section("Throughput", _pace(run), '<div class="charts">', *speed, "</div>"))
+    parts.append(section("Scores", *(scores(run) or [_no_scores(run)])))
+    if samples and run.kind in ("translation", "pre-training"):
+        parts.append(section("Samples", *_samples(run, data)))
+    parts.append(_recipe(run))
+    parts.append(_environment(run))
+    return render_page(run.name, "\n".join(part for part in parts if part), lead=_lead(run), styles=["report.css"])
+
+
+def _lead(run: RunFolder) -> str:
+    languages = " to ".join(run.languages)
+    what = {
+        "translation": f"A translation model{f', {languages}' if languages else ''}",
+        "pre-training": "An encoder in pre-training",
+        "fine-tuning": "An encoder fine-tuned on files of examples",
+        "GLUE": "An encoder fine-tuned on GLUE",
+    }[run.kind]
+    model = run.recipe.get("model")
+    preset = model.get("preset") if isinstance(model, dict) else None
+    named = f": {preset}" if preset else ""
+    scheme = run.config.get("scheme")
+    scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
+    layer = f", each layer a step of {scheme}" if scheme else ""
+    return f"{what}{named}{layer}."
+
+
+def _status(run: RunFolder) -> str:
+    """Said at the top of a page that is not of a whole run."""
+    notes = []
+    if run.kind == "GLUE":
+        if not run.summary:
+            notes.append(f"Not finished: {len(run.results)} runs are done. --resume goes on.")
+    elif run.kind == "fine-tuning":
+        if not run.summary:
+            notes.append(f"Not finished: {len(run.metrics)} of {run.recipe.get('epochs', '?')} epochs are done.")
+    elif not run.finished:
+        notes.append(_unfinished(run))
+    if run.finished and not run.has_model and run.kind != "GLUE":
+        notes.append("There is no model in this folder.")
+    notes += run.remarks
+    return "".join(f'<p class="status">{escape(note)}</p>' for note in notes)
+
+
+def _unfinished(run: RunFolder) -> str:
+    if not run.update:
+        return "Nothing is written about its training yet: it has just begun, or stopped before the first line."
+    limit = run.recipe.get("train", {}).get("max_updates")
+    of = f" of {limit:,}" if isinstance(limit, int) else ""
+    left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
+    ahead = f", with about {left} left" if left else ""
+    again = " It had ended before and was resumed." if run.summary else ""
+    return (
+        f"Not finished: this is update {run.update:,}{of}{ahead}. It is still training, or was stopped; "
+        f"macaron train --resume goes on.{again}"
+    )
+
+
+def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
+    entries = []
+    if run.evaluations:
+        first = run.evaluations[0].scores[0]
+        entries.append((str(first["metric"]), f"{first['score']:.2f}", run.evaluations[0].data))
+    best = best_validation(run)
+    entries += [] if best is None else [best]
+    if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
+        for part, metrics in run.summary["scores"].items():
+            entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for metric, value in metrics.items()]
+    if run.parameters is not None:
+        exact, short = f"{run.parameters:,}", _large(run.parameters)
+        entries.append(("parameters", short, "" if short == exact else exact))
+    updates = run.update or run.summary.get("updates")
+    if updates:
+        epoch = max((int(record["epoch"]) for record in run.metrics if "epoch" in record), default=None)
+        entries.append(("updates", f"{updates:,}", "" if epoch is None else f"in epoch {epoch}"))
+    seconds = run.summary.get("seconds") or max((x for x, _ in run.values("seconds", "seconds")), default=None)
+    if seconds:
+        entries.append(("time", _duration(seconds), _device(run)))
+    if run.results:
+        entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
+    return entries
+
+
+def _pace(run: RunFolder) -> str:
+    values = [value for _, value in run.values("tokens_per_second")]
+    tokens = sum(value for _, value in run.values("targets"))
+    text = f"{number(median(values))} tokens per second in the median, {_large(tokens)} tokens in all; no padding."
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def _no_scores(run: RunFolder) -> str:
+    hint = f"macaron evaluate {run.path} --data DIR --json > {run.path / 'test.json'}"
+    more = f" <code>{escape(hint)}</code> puts some here." if run.kind == "translation" and run.has_model else ""
+    return f'<p class="empty">No scores yet.{more}</p>'
+
+
+def _samples(run: RunFolder, data: Path | None) -> list[str]:
+    if not run.has_model:
+        why = "No model is in this folder." if run.finished else "No model yet: it is written at the end of the run."
+        return [f'<p class="empty">{why}</p>']
+    told = run.recipe.get("data", {}).get("out")
+    place = data or (None if told is None else Path(told))
+    if place is None or not (place / "prepared.json").is_file():
+        if data is not None:
+            raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
+        return [f'<p class="empty">The data are not at hand ({escape(told)}): --data DIR says where they are.</p>']
+    return _made(run, place)
+
+
+def _made(run: RunFolder, data: Path) -> list[str]:
+    from macaron.data.prepared import read_manifest
+    from macaron.lab.report.samples import filled_masks, translations
+
+    manifest = read_manifest(data, "pairs" if run.kind == "translation" else "text")
+    try:
+        if run.kind == "translation":
+            note = "Validation sentences, spread over all of them; none was chosen by its result."
+            shown = show_translations(translations(run.path, data), manifest["source_lang"], manifest["target_lang"])
+        else:
+            note = "Validation sentences with some pieces of words masked, and what the model takes to be there."
+            shown = show_filled(filled_masks(run.path, data))
+    except MacaronError as error:
+        # A page about the rest is worth more than none.
+        return [f'<p class="status">No samples: {escape(error)}</p>']
+    return [f'<p class="note">{escape(note)}</p>', shown]
+
+
+def _recipe(run: RunFolder) -> str:
+    if not run.recipe_text:
+        return section("Recipe", '<p class="empty">There is none in this folder.</p>')
+    note = '<p class="note">Resolved: every setting as it was, defaults included.</p>'
+    return section("Recipe", note, f'<pre class="recipe">{escape(run.recipe_text.strip())}</pre>')
+
+
+def _environment(run: RunFolder) -> str:
+    if not run.starts:
+        return section("Environment", '<p class="empty">Nothing is written about it.</p>')
+    facts = [_facts(start) for start in run.starts]
+    names = dict.fromkeys(name for each in facts for name in each)
+    rows = [(name, *(each.get(name, "–") for each in facts)) for name in names]
+    headers = ["what", *(f"start {i}" if len(facts) > 1 else "value" for i in range(1, len(facts) + 1))]
+    caption = "Where it ran" if len(facts) == 1 else "Where it ran: it was started several times"
+    return section("Environment", html_table(headers, rows, caption=caption))
+
+
+def _facts(start: dict[str, Any]) -> dict[str, str]:
+    """What is known of one start of a run, by name."""
+    command = start.get("command")
+    known = {
+        "from update": start.get("update"),
+        "Python": start.get("python"),
+        "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
+        "GPU": start.get("gpu") or "none",
+        "processes": start.get("processes"),
+        **(start.get("packages") or {"torch": start.get("torch")}),
+        "command": " ".join(["macaron", *map(str, command)]) if command else None,
+    }
+    return {name: str(value) for name, value in known.items() if value not in (None, "")}
+
+
+def _device(run: RunFolder) -> str:
+    names = [start.get("gpu") for start in run.starts]
+    return "on a CPU" if names and not any(names) else f"on {next(name for name in names if name)}" if names else ""
+
+
+def _large(value: float) -> str:
+    for unit, letter in ((1e9, "G"), (1e6, "M")):
+        if value >= unit:
+            return f"{value / unit:.3g} {letter}"
+    return f"{value:,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,197 @@
+"""The statistics of a comparison: pooled scores, tests over seeds, parts of the test set, sentences to read."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from macaron.evaluate import paired_bootstrap, sacre_bleu
+from macaron.evaluate.statistics import SentenceStatistics, bleu_statistics
+from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
+from macaron.lab.compare.significance import paired, pooled, seed_test, sentence_tests
+from macaron.lab.compare.words import (
+    CLASSES,
+    LEAST,
+    by_frequency,
+    by_length,
+    f1_formula,
+    length_classes,
+    word_matches,
+)
+
+WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "ran", "in", "house"]
+
+
+def noisy(references: list[list[str]], share: float, seed: int) -> list[list[str]]:
+    """Translations in which a share of the words is wrong."""
+    generator = np.random.default_rng(seed)
+    return [[w if generator.random() > share else str(generator.choice(WORDS)) for w in line] for line in references]
+
+
+@pytest.fixture(scope="module")
+def references() -> list[list[str]]:
+    generator = np.random.default_rng(0)
+    return [[str(w) for w in generator.choice(WORDS, generator.integers(3, 12))] for _ in range(400)]
+
+
+def statistics(references: list[list[str]], share: float, seed: int) -> SentenceStatistics:
+    return bleu_statistics(noisy(references, share, seed), references)
+
+
+def test_a_pool_scores_the_mean_of_its_runs(references: list[list[str]]):
+    runs = [statistics(references, 0.2, seed) for seed in range(3)]
+    assert pooled(runs).score() == pytest.approx(np.mean([run.score() for run in runs]))
+    # Resampling a pool resamples each run alike: all scores are of the same sentences.
+    sums = pooled(runs).rows[:50].sum(axis=0, dtype=float)
+    first = [run.formula(run.rows[:50].sum(axis=0, dtype=float)) for run in runs]
+    assert float(pooled(runs).formula(sums)) == pytest.approx(np.mean(first))
+
+
+def test_kinds_of_different_numbers_of_runs_keep_their_means(references: list[list[str]]):
+    one = [statistics(references, 0.2, seed) for seed in range(2)]
+    other = [statistics(references, 0.3, seed) for seed in range(3)]
+    a, b = paired(one, other)
+    assert a.rows.shape == b.rows.shape
+    assert a.score() == pytest.approx(np.mean([run.score() for run in one]))
+    assert b.score() == pytest.approx(np.mean([run.score() for run in other]))
+    found = sentence_tests(one, other, trials=500)
+    assert found.bootstrap.difference == pytest.approx(b.score() - a.score())
+    assert found.bootstrap.interval is not None
+    assert found.bootstrap.interval.high < 0
+    assert found.randomisation.p_value < 0.05
+
+
+def test_one_run_each_is_the_usual_paired_test(references: list[list[str]]):
+    one, other = statistics(references, 0.2, 1), statistics(references, 0.25, 2)
+    assert sentence_tests([one], [other], trials=300).bootstrap == paired_bootstrap(one, other, resamples=300)
+
+
+def test_sentence_tests_of_equals_are_rarely_significant(references: list[list[str]]):
+    """The tests hold their level: of models that are equally good, few pairs look different."""
+    found = [
+        max(
+            sentence_tests(
+                [statistics(references, 0.2, s)], [statistics(references, 0.2, s + 100)], trials=200
+            ).evidence.p_values
+        )
+        for s in range(40)
+    ]
+    assert sum(p < 0.05 for p in found) <= 6
+
+
+SCORES = st.lists(st.integers(0, 10_000).map(lambda n: n / 100), min_size=3, max_size=6)
+
+
+@given(SCORES, SCORES)
+def test_the_test_over_seeds_is_welchs(first: list[float], second: list[float]):
+    found = seed_test(first, second)
+    a, b = (np.var(each, ddof=1) / len(each) for each in (first, second))
+    if not np.ptp(first) and not np.ptp(second):
+        assert found is None
+        return
+    assert found is not None
+    # The definition, by hand.
+    t = (np.mean(second) - np.mean(first)) / math.sqrt(a + b)
+    degrees = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
+    assert found.t == pytest.approx(t, rel=1e-6, abs=1e-9)
+    assert found.degrees == pytest.approx(degrees, rel=1e-6)
+    half = stats.t.ppf(0.975, degrees) * math.sqrt(a + b)
+    assert found.low == pytest.approx(found.difference - half, rel=1e-6, abs=1e-6)
+    assert found.high == pytest.approx(found.difference + half, rel=1e-6, abs=1e-6)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-6, abs=1e-9)
+
+
+def test_too_few_seeds_are_not_tested():
+    assert seed_test([1.0, 2.0], [3.0, 4.0, 5.0]) is None
+    assert seed_test([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]) is None
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 6))
+def test_classes_of_length_hold_every_sentence_once(lengths: list[int], classes: int):
+    found = length_classes(lengths, classes)
+    assert len(found) <= classes
+    held = [[n for n in lengths if low <= n <= high] for low, high in found]
+    assert all(held)
+    assert sorted(n for part in held for n in part) == sorted(lengths)
+
+
+def test_parts_by_length(references: list[list[str]]):
+    lengths = [len(line) for line in references]
+    kinds = [[statistics(references, 0.1, 1)], [statistics(references, 0.4, 2)]]
+    parts = by_length(lengths, kinds)
+    assert sum(part.size for part in parts) == len(references)
+    for part in parts:
+        (difference,) = part.differences
+        assert difference is not None
+        assert difference.high < 0
+        # Wider than 95 % for each, so that all hold together.
+        assert difference.level == pytest.approx(1 - 0.05 / len(parts))
+        assert difference.low <= part.scores[1] - part.scores[0] <= difference.high
+    first, longest = parts[0], length_classes(lengths)[0][1]
+    assert first.name == f"3 to {longest} words"
+    rows = kinds[0][0].rows[[i for i, n in enumerate(lengths) if n <= longest]]
+    assert first.scores[0] == pytest.approx(float(kinds[0][0].formula(rows.sum(axis=0, dtype=float))))
+
+
+def test_words_by_frequency():
+    counts = Counter({"the": 5000, "cat": 30, "sat": 2})
+    reference = [["the", "cat", "sat", "zyx"], ["the", "the"]]
+    translation = [["the", "cat", "cat", "abc"], ["the"]]
+    rows = word_matches(counts, translation, reference)
+    by_class = {first: rows[:, i].tolist() for i, first in enumerate(CLASSES)}
+    assert by_class[1000] == [[1, 1, 1], [1, 1, 2]]  # matched, of the translation, of the reference
+    assert by_class[25] == [[1, 2, 1], [0, 0, 0]]
+    assert by_class[1] == [[0, 0, 1], [0, 0, 0]]
+    assert by_class[0] == [[0, 1, 1], [0, 0, 0]]
+    assert rows.sum(axis=(0, 1)).tolist() == [3, 5, 6]
+    assert float(f1_formula(np.array([1.0, 2.0, 1.0]))) == pytest.approx(200 / 3)
+    assert float(f1_formula(np.zeros(3))) == 0
+    parts = by_frequency(counts, reference, [[translation], [reference]])
+    assert [part.name for part in parts] == ["never", "1 to 4", "25 to 99", "1,000 or more"]
+    assert all(part.scores[1] == 100 for part in parts)
+    assert all(part.size < LEAST and part.differences == (None,) for part in parts)
+
+
+def test_sentences_of_both_sides_alike_and_some_by_lot(references: list[list[str]]):
+    lines = [" ".join(line) for line in references]
+    first, second = ([" ".join(line) for line in noisy(references, 0.3, seed)] for seed in (1, 2))
+    found = choose(lines, lines, first, second)
+    sorts = Counter(example.sort for example in found.examples)
+    assert sorts["first"] == sorts["second"] == MOST
+    assert sorts["drawn"] == 10
+    assert sum(found.counts) == len(lines)
+    assert found.same == sum(a == b for a, b in zip(first, second, strict=True))
+    difference = sentence_scores(second, lines) - sentence_scores(first, lines)
+    best = next(example for example in found.examples if example.sort == "second")
+    assert best.number - 1 == int(np.argmax(difference))
+    assert best.scores[1] - best.scores[0] == pytest.approx(difference.max())
+    assert choose(lines, lines, first, second) == found
+    # Where one is better everywhere there are no examples of the other, and so none that would flatter.
+    flawless = choose(lines, lines, lines, second)
+    assert Counter(example.sort for example in flawless.examples) == {"drawn": 10}
+
+
+def test_words_that_differ():
+    assert marked("He saw the cat .", "He seen the dog .", "He saw a dog .") == [
+        ("He", "same"),
+        ("saw", "right"),
+        ("the", "same"),
+        ("cat", "other"),
+        (".", "same"),
+    ]
+    assert marked("the cat", "a cat", "The dog") == [("the", "other"), ("cat", "same")]
+    assert marked("the cat", "a cat", "The dog", caseless=True) == [("the", "right"), ("cat", "same")]
+
+
+def test_sentence_scores_are_sacrebleus():
+    import sacrebleu
+
+    lines, references = ["the cat sat on it", "a dog"], ["the cat sat on the mat", "a dog ran"]
+    ours = sentence_scores(lines, references)
+    theirs = [sacrebleu.CHRF().sentence_score(a, [b]).score for a, b in zip(lines, references, strict=True)]
+    assert ours.tolist() == pytest.approx(theirs)
+    assert sacre_bleu(lines, references).metric == "sacreBLEU"
