@@ -165,6 +165,47 @@ def test_points_stand_where_the_data_say(open_page, macaron):
         assert scale > 0
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_every_point_of_every_frame_is_on_the_stage(open_page, make, width, height):
+    file, data = make("macaron-tiny", "transformer-tiny")
+    page = ready(open_page(file, width, height, **CALM))
+    for part in data["models"][0]["parts"]:
+        page.click(f"[data-part-choice='{part['name']}']")
+        for view in ("raw", "normalised"):
+            page.click(f"[data-view-choice='{view}']")
+            page.keyboard.press("Home")
+            for _ in range(int(page.get_attribute("#frame", "max")) + 1):
+                assert page.evaluate("""() => [...document.querySelectorAll(".stage svg")].every((svg) => {
+                    const box = svg.getBoundingClientRect();
+                    return [...svg.querySelectorAll(".dot")].map((dot) => dot.getBoundingClientRect())
+                      .every(({ left, right, top, bottom }) =>
+                        left >= box.left && right <= box.right && top >= box.top && bottom <= box.bottom);
+                  })""")
+                page.keyboard.press("ArrowRight")
+
+
+def test_speed(open_page, macaron):
+    """So many layers in so many pictures of 100 ms each, which are asked for here and not by the screen."""
+    file, _ = macaron
+    page = ready(open_page(file))
+    page.keyboard.press("Home")
+    page.evaluate("() => { window.requestAnimationFrame = (next) => { window.pending = next; return 0; }; }")
+    reached = {}
+    for speed in ("0.5", "1", "2"):
+        page.select_option("#speed", speed)
+        page.locator("#play").press("Home")
+        page.click("#play")
+        now = 1000
+        while "3 of" not in page.inner_text(".now"):  # the third layer begins
+            page.evaluate(f"() => window.pending({now})")
+            now += 100
+            assert now < 20_000
+        reached[speed] = now - 1000
+        page.click("#play")
+    assert reached["0.5"] == pytest.approx(2 * reached["1"], rel=0.1)
+    assert reached["2"] == pytest.approx(reached["1"] / 2, rel=0.1)
+
+
 def test_plays_once_and_stops(open_page, macaron):
     """By itself, when it comes into sight; at the end it stops, and Play begins again."""
     file, data = macaron
@@ -289,6 +330,10 @@ def test_hover(open_page, macaron, which):
     assert f"word {word + 1} of {len(part['tokens'])}" in page.inner_text(".readout .token")
     assert page.inner_text(".readout .norm") == shown(frame["norm"][word])
     assert page.inner_text(".readout .move") == shown(frame["move"][word])
+    # Against the norm it had before, as in the curves: a norm that follows would make the last move look huge.
+    before = part["frames"][2]["norm"][word]
+    share = f"({frame['move'][word] / before:.0%} of norm)".replace("%", " %")
+    assert page.inner_text(".readout dd small").strip() == share
     text = page.inner_text(".readout")
     x, y = frame["normalised"][word]
     assert f"{shown(x)}, {shown(y)}" in text

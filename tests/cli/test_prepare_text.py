@@ -78,6 +78,7 @@ def test_a_recipe_with_overrides(text: Path) -> None:
         (["--text", "a.txt"], 2, "--text needs --out"),
         (["--text", "a.txt", "--train", "x", "--out", "o"], 2, "--train: for pairs to translate, not for --text"),
         (["my.toml", "--text", "a.txt"], 2, "--text: with a recipe, change its settings with --set"),
+        (["--text", "a.txt", "b.txt", "--out", "o"], 2, "b.txt: --text takes one file. Repeat it, or quote a pattern"),
         (["--text", "gone.txt", "--text", "no*", "--out", "o"], 1, "these files are missing:   gone.txt   no*"),
         (["--text", ".", "--out", "o"], 1, "these files are missing:   ."),
         (["--text", "a.txt", "--out", "o", "--vocab-size", "99"], 1, "data.vocab_size: a byte-level"),

@@ -249,7 +249,22 @@ def test_damaged_folders(recipe: TextRecipe) -> None:
         data_kind(recipe.out)
 
 
-@pytest.mark.parametrize(("count", "every", "held"), [(2, 200, [1]), (5, 200, [2]), (199, 200, [99]), (4, 2, [1, 3])])
+def test_subwords_are_learned_without_what_is_held_out(recipe: TextRecipe) -> None:
+    """Words that only validation has must not have made it into the vocabulary."""
+    words = ["trainingword" * 2, "heldoutword" * 2]
+    documents = [[[" ".join([words[index % 10 == 9]] * 30) + "."]] for index in range(40)]
+    (recipe.root / "a.txt").write_text(as_text(documents))
+    tokenizer = prepare(recipe, workers=1).data.tokenizer
+    learned, unknown = (len(tokenizer(word, add_special_tokens=False)["input_ids"]) for word in words)
+    assert learned <= 2
+    assert unknown > 8
+
+
+#: Two are held out wherever as many are left: next sentences are validated with another document.
+FEW = [(2, 200, [1]), (3, 200, [1]), (4, 200, [1, 2]), (5, 200, [1, 3]), (399, 200, [133, 266]), (4, 2, [1, 3])]
+
+
+@pytest.mark.parametrize(("count", "every", "held"), FEW)
 def test_at_least_one_document_each(recipe: TextRecipe, count: int, every: int, held: list[int]) -> None:
     documents = [[[f"This is number {i}."]] for i in range(count)]
     (recipe.root / "a.txt").write_text(as_text(documents))

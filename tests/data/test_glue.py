@@ -53,7 +53,7 @@ def test_qqp_lines_that_a_text_has_torn_are_skipped_and_counted(tmp_path: Path):
     assert (len(train), train.skipped, train.lines[50]) == (300, 1, 53)
     assert train.texts[0][3] == '"Why ""3""?'
     write(tmp_path, "QQP/train.tsv", header + "".join(rows[:50]) + "7\t1\t2\tHow\n" * 3)
-    with pytest.raises(MacaronError, match="3 of 53 lines"):
+    with pytest.raises(MacaronError, match=r"train\.tsv, line 52, and 2 more of 53: not the columns"):
         read_train(tmp_path, TASKS["qqp"])
     write(tmp_path, "QQP/test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\ta\n")
     with pytest.raises(MacaronError, match=r"test\.tsv, line 3: 2 column"):  # the submission has a row for every line
@@ -169,3 +169,17 @@ def test_the_table_of_tasks():
     assert {name for name, task in TASKS.items() if task.symmetric} == {"mrpc", "stsb", "qqp"}
     assert TASKS["rte"].labels == TASKS["qnli"].labels == ("not_entailment", "entailment")
     assert {name for name, task in TASKS.items() if task.texts == 1} == {"cola", "sst2"}
+    # The metrics that GLUE's leaderboard has, and which text comes first: no other test sees them swapped.
+    assert {name: task.metrics for name, task in TASKS.items() if task.metrics != ("accuracy",)} == {
+        "cola": ("matthews",),
+        "mrpc": ("f1", "accuracy"),
+        "stsb": ("pearson", "spearman"),
+        "qqp": ("f1", "accuracy"),
+    }
+    assert TASKS["qnli"].train.columns == ("question", "sentence", "label")
+    assert TASKS["qqp"].train.columns == ("question1", "question2", "is_duplicate")
+    for task in TASKS.values():
+        files = [(file, task.train.columns) for file in task.dev.values()]
+        if task.name != "cola":  # its test file has a header, the others of it have none
+            files += [(each.test, task.train.columns[:-1]) for each in task.submission]
+        assert all(file.columns == columns for file, columns in files)

@@ -70,6 +70,7 @@ WNLI = "index\tprediction\n" + "".join(f"{i}\t0\n" for i in range(146))
         (WNLI.replace("3\t0\n", "4\t0\n", 1), "WNLI.tsv, line 5: the index is '4', not 3"),
         (WNLI.replace("3\t0\n", "3,0\n", 1), "WNLI.tsv, line 5: 1 column(s) instead of 2"),
         (WNLI.replace("145\t0\n", ""), "WNLI.tsv: 145 rows where the test set has 146"),
+        (f"{WNLI}146\t0\n", "WNLI.tsv: 147 rows where the test set has 146"),
         ("", "WNLI.tsv, line 1: the header"),
     ],
 )
@@ -95,6 +96,22 @@ def test_scores_are_numbers_in_their_range(submission: Path):
         rows = "".join(f"{i}\t{value if i == 7 else 2.5}\n" for i in range(1379))
         (problem,) = check_submission(rewrite(submission, {"STS-B.tsv": f"index\tprediction\n{rows}".encode()}))
         assert problem == f"STS-B.tsv, line 9: {value!r} is no number from 0 to 5"
+
+
+def test_a_damaged_zip_is_named(submission: Path, tmp_path: Path):
+    raw = bytearray(submission.read_bytes())
+    with zipfile.ZipFile(submission) as archive:
+        start = archive.getinfo("RTE.tsv").header_offset
+        first = archive.start_dir
+    raw[start + 40 : start + 60] = bytes(20)  # in what is compressed: zlib's own error
+    (tmp_path / "a.zip").write_bytes(raw)
+    (problem,) = check_submission(tmp_path / "a.zip")
+    assert problem.startswith("RTE.tsv: cannot be unpacked (")
+    raw = bytearray(submission.read_bytes())
+    raw[first + 6] = 255  # the table of contents asks for a version of zip that there is none of
+    (tmp_path / "b.zip").write_bytes(raw)
+    with pytest.raises(MacaronError, match=r"b\.zip: not a zip file"):
+        check_submission(tmp_path / "b.zip")
 
 
 def test_no_zip_at_all(tmp_path: Path):

@@ -100,6 +100,39 @@ def test_shares_and_lengths_on_an_ordinary_corpus():
     assert spans.lengths.sum() / (rows.count * 128) > 0.97
     other = span_pairs(corpus, 128, 0.1, 0.5, random)
     assert len(other) != len(spans) or (other.a_start != spans.a_start).any()
+    # A batch is rows of all kinds: full ones of one long text and those of several are not sorted apart.
+    members = np.bincount(rows.row)
+    assert (members > 1).any()
+    halves = members[: rows.count // 2], members[rows.count // 2 :]
+    assert halves[0].mean() == pytest.approx(halves[1].mean(), rel=0.1)
+
+
+def test_short_pairs_are_made_on_purpose():
+    """Of any length, as many as asked for; without any, all but the last of a document have the full one."""
+    corpus = corpus_of([[10] * 300 for _ in range(20)])
+    shares = [
+        (span_pairs(corpus, 128, short, 0.5, np.random.default_rng(1)).lengths < 110).mean() for short in (0.0, 0.5)
+    ]
+    assert shares[0] < 0.1  # the ends of documents
+    # Half of the pairs have a random length, which for about 17 of 20 of these is far from the longest.
+    assert shares[1] == pytest.approx(0.5 * 17 / 20, abs=0.1)
+
+
+def test_what_is_cut_off_is_at_both_ends():
+    corpus = corpus_of([[60], [60], [60]] * 200)
+    spans = sentence_pairs(corpus, 63, 0.5, np.random.default_rng(1))
+    assert (spans.lengths == 63).all()
+    for start, length in ((spans.a_start, spans.a_length), (spans.b_start, spans.b_length)):
+        before = start % 60
+        assert (length == 30).all()
+        assert before.mean() == pytest.approx(15, abs=0.5)  # of the thirty that are too many
+        assert before.std() > 2
+
+
+def test_other_epochs_have_other_single_spans():
+    corpus = corpus_of([[100] * 10, [7]])
+    starts = {tuple(single_spans(corpus, 32, np.random.default_rng(seed)).a_start[:3]) for seed in range(20)}
+    assert len(starts) > 10
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 80))

@@ -223,6 +223,16 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
     assert "environment.json could not be read" in text
     assert "Negative log-likelihood" in charts(text)
     assert "Samples" not in sections(text)
+    # JSON, but not what it should be: no line of it ends in a traceback.
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n')
+    (run / "summary.json").write_text('{"update": "soon", "candidates": {"last": "low"}}')
+    (run / "environment.json").write_text('{"packages": [1], "machine": {"a": 1}}')
+    (run / "scores.json").write_text('{"scores": [{"metric": "BLEU", "score": "high"}]}')
+    text = write_report(run, samples=False).read_text()
+    assert "metrics.jsonl: 5 damaged line(s) are left out." in text
+    assert "The summary of its end is damaged, and left out." in text
+    assert "scores.json" not in text
 
 
 def test_data_that_are_elsewhere(translation: Path, copy):
@@ -237,6 +247,8 @@ def test_data_that_are_elsewhere(translation: Path, copy):
 
 def test_evaluations_in_the_folder_are_shown(translation: Path, copy):
     run = copy(translation)
+    hint = f"macaron evaluate {run} --data DIR --json"
+    assert hint in write_report(run, samples=False).read_text()  # a validation loss is no score of translations
     score = {
         "metric": "sacreBLEU",
         "score": 31.456,
@@ -252,6 +264,7 @@ def test_evaluations_in_the_folder_are_shown(translation: Path, copy):
     assert "nrefs:1|case:mixed" in text
     assert '<span class="label">sacreBLEU</span><span class="value">31.46</span>' in text
     assert "other.json" not in text
+    assert hint not in text
 
 
 def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):

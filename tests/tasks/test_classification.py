@@ -16,8 +16,10 @@ from macaron.errors import MacaronError
 from macaron.tasks import classification_data
 from macaron.tasks.classification import Batch, ClassificationLoss, FineTuning, Objective, glue_objective
 from macaron.tasks.classification_data import Batches, encode, epoch_order
+from macaron.tasks.classification_predict import Predictor
 from macaron.tasks.finetune import DevSet, FineTuner, RunStopped
 from macaron.text.tokenizer import MacaronTokenizer
+from macaron.train.optimiser import Optimiser
 from macaron.train.schedule import learning_rate
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -139,6 +141,8 @@ def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_f
     assert (draws[0][0] == draws[2][0]).all()
     assert 400 < (draws[0][1] != draws[1][1]).sum() < 600
     assert sorted(draws[0][0]) == list(range(1000))
+    assert (draws[0][0] != draws[1][0]).mean() > 0.9  # an order of its own in every epoch
+    assert (draws[0][0] != np.arange(1000)).mean() > 0.9
 
 
 def test_the_rate_rises_for_a_tenth_and_falls_to_zero():
@@ -205,6 +209,56 @@ def test_one_logit_and_two_both_learn(encoder_folder: Path):
         assert runs(encoder_folder, settings, kind=kind)[0].score > 90
 
 
+def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path, monkeypatch):
+    """With a head of zeros the bias has the gradient mean(1/2 - label), whatever else the model does."""
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
+    objective = Objective("one-logit", ("bad", "good"))
+    texts, labels = easy(10, 1)
+    data = tuner.encode([texts], objective, labels)
+    found: list[float] = []
+    plain = Optimiser.step
+
+    def noted(self: Optimiser, rate: float, update: int) -> None:
+        found.append(float(tuner.model.classifier.bias.grad))
+        plain(self, 0.0, update)  # at a rate of nothing the head stays at zero
+
+    monkeypatch.setattr(Optimiser, "step", noted)
+    tuner.fit(data, {"dev": DevSet(data, labels)}, objective, FineTuning(4, 1e-3, 1, seed=3), ("accuracy",))
+    order = epoch_order(10, 3, 1)[0]
+    rows = [order[start : start + 4] for start in (0, 4, 8)]  # the last batch has two
+    assert found == pytest.approx([np.mean([0.5 - labels[row] for row in part]) for part in rows])
+
+
+def test_symmetric_runs_see_both_orders(encoder_folder: Path):
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
+    objective = Objective("classes", ("bad", "good"))
+    (texts, labels), (other, _) = easy(48, 1), easy(48, 5)
+
+    def losses(first: list[str], second: list[str], symmetric: bool) -> list[float]:
+        data = tuner.encode([first, second], objective, labels)
+        settings = FineTuning(16, 1e-3, 2, symmetric=symmetric)
+        outcome = tuner.fit(data, {"dev": DevSet(data, labels)}, objective, settings, ("accuracy",))
+        return [each["loss"] for each in outcome.epochs]
+
+    assert losses(texts, other, True) != losses(texts, other, False)
+    assert losses(texts, texts, True) == losses(texts, texts, False)
+
+
+def test_a_classifier_answers_in_the_order_of_the_task(encoder_folder: Path, tmp_path: Path):
+    """By the names that are stored with it, wherever it has been trained and in whatever order."""
+    tuner = FineTuner(encoder_folder, "cpu", max_length=12)
+    turned = Objective("classes", ("entailment", "not_entailment"))
+    texts, labels = easy(160, 1)
+    data = tuner.encode([texts, texts], turned, labels)
+    tuner.fit(data, {"dev": DevSet(data, labels)}, turned, FineTuning(16, 1e-3, 3), ("accuracy",))
+    tuner.save(tmp_path / "model", turned, {"texts": 2})
+    predictor = Predictor(tmp_path / "model", "cpu")
+    assert predictor.max_length == 12  # as in training
+    given = [["the bad cat", "the good cat"]] * 2
+    assert [each.label for each in predictor.predict(given)] == ["entailment", "not_entailment"]
+    assert predictor.glue_values(TASKS["rte"], given).tolist() == [1.0, 0.0]
+
+
 def test_a_run_that_diverges_ends_and_says_so(encoder_folder: Path):
     outcome = runs(encoder_folder, FineTuning(16, 1e30, 3))[0]
     assert outcome.diverged
@@ -247,7 +301,7 @@ def test_any_encoder_can_be_fine_tuned(encoder_folder: Path, tmp_path: Path):
 def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path):
     with pytest.raises(MacaronError, match="no such folder"):
         FineTuner(tmp_path / "none")
-    with pytest.raises(MacaronError, match=r"config\.json is missing"):
+    with pytest.raises(MacaronError, match=r"it has no config\.json"):
         FineTuner(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "macaron-translation"}')
     with pytest.raises(MacaronError, match="needed is an encoder"):

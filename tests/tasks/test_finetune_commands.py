@@ -49,12 +49,13 @@ def classifier(macaron, encoder_folder: Path, tmp_path_factory: pytest.TempPathF
     assert done.returncode == 0, done.stderr
     assert "2 classes: angry, happy" in done.stderr
     assert "the model is in" in done.stdout
+    assert "F1 of happy " in done.stdout
     return folder / "run"
 
 
 def test_it_learns_and_writes_its_numbers_down(classifier: Path):
     found = json.loads((classifier / "results.json").read_text())
-    assert found["labels"] == ["angry", "happy"]
+    assert (found["labels"], found["f1_of"]) == (["angry", "happy"], "happy")
     assert found["scores"]["dev"]["accuracy"] > 90
     assert [each["epoch"] for each in map(json.loads, (classifier / "metrics.jsonl").read_text().splitlines())] == [
         1,
@@ -133,7 +134,12 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         ("a.tsv", "text\tlabel\na\t1\nb\n", r"a\.tsv, line 3: 1 columns, the header has 2"),
         ("a.tsv", "text\tlabel\na\t\n", r"a\.tsv, line 2: the label is empty"),
         ("a.tsv", "text\tlabel\n", r"a\.tsv: no examples"),
-        ("a.tsv", "", r"a\.tsv, line 1: no column 'text'"),
+        ("a.tsv", "", r"a\.tsv, line 1: no header\. The first line names the columns"),
+        (
+            "a.txt",
+            "text,label\na,1\n",
+            r"a\.txt, line 1: no column 'text' .*A file with commas is one whose name ends in \.csv",
+        ),
         ("a.csv", 'text,label\n"a,1\n', r"a\.csv, line 2: not valid CSV"),
         ("a.csv", "text,label\na,b,1\n", r"a\.csv, line 2: 3 columns, the header has 2"),
     ):
@@ -155,21 +161,26 @@ def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path):
 
 
 def test_usage_and_refusals(macaron, classifier: Path, encoder_folder: Path, tmp_path: Path):
+    files = ("--train", classifier.parent / "train.csv", "--dev", classifier.parent / "dev.csv")
+    ask = (encoder_folder, *files, "--text", "review", "--label", "mood", "--out", tmp_path / "run")
     for arguments, code, words in (
         (("predict", classifier, "--text2", "b"), 2, "--text2 needs --text"),
         (("predict", encoder_folder, "--device", "cpu"), 1, "not fine-tuned yet"),
         (("predict", classifier, "--input", tmp_path / "none"), 1, "none: No such file"),
+        (("finetune", *ask, "--symmetric"), 2, "--symmetric swaps two texts: give --text2"),
+        (("finetune", *ask, "--learning-rate", "0"), 1, "macaron: learning rate must be above 0, not 0.0"),
     ):
         done = macaron(*arguments)
         assert done.returncode == code, done.stderr
         assert words in done.stderr
         assert "Traceback" not in done.stderr
-    files = ("--train", classifier.parent / "train.csv", "--dev", classifier.parent / "dev.csv")
     full = macaron("finetune", encoder_folder, *files, "--out", classifier)
     assert full.returncode == 1
     assert "is not empty" in full.stderr
     wrong = macaron("finetune", encoder_folder, *files, "--text", "reviews", "--out", tmp_path / "run")
-    assert "train.csv, line 1: no column 'reviews' in the header; did you mean 'review'?" in wrong.stderr
+    assert (
+        "train.csv, line 1: no column 'reviews' in the header; did you mean 'review'? Name the columns" in wrong.stderr
+    )
     assert not (tmp_path / "run").exists()
 
 

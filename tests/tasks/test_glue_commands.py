@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from transformers import AutoModelForSequenceClassification
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune_glue import FIXED, PAPER, make_plan
+from macaron.tasks.finetune_glue import FIXED, PAPER, GlueWorker, WorkerSettings, candidate, make_plan
 from macaron.tasks.finetune_results import Results, averages, table
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -116,7 +117,7 @@ def test_the_submission(macaron, finished: Path):
 
 
 def test_finished_runs_are_not_done_again_and_new_ones_are_added(
-    macaron, finished: Path, encoder_folder: Path, data: Path
+    macaron, finished: Path, encoder_folder: Path, data: Path, tmp_path: Path
 ):
     arguments = (encoder_folder, "--data", data, "--tasks", "cola", *GRID, "--out", finished)
     before = records(finished)
@@ -131,6 +132,39 @@ def test_finished_runs_are_not_done_again_and_new_ones_are_added(
     other = macaron("glue", *arguments, "--resume", "--dropout", "0.2")
     assert other.returncode == 1
     assert "dropout was None, is 0.2" in other.stderr
+    changed = tmp_path / "glue"
+    shutil.copytree(data, changed)
+    with (changed / "CoLA" / "dev.tsv").open("a") as file:
+        file.write("x\t1\t\tthe good cat\n")
+    other = macaron("glue", *arguments, "--resume", "--data", changed)
+    assert other.returncode == 1
+    assert "cola-b16-lr0.001-e2-s1 was trained or scored on other data than --data has now" in other.stderr
+
+
+def test_a_test_set_that_has_changed_is_predicted_again(
+    macaron, finished: Path, encoder_folder: Path, data: Path, tmp_path: Path
+):
+    """Predictions are kept by what they are of, not only by the run that made them."""
+    run, files = tmp_path / "run", tmp_path / "glue"
+    shutil.copytree(finished, run)
+    shutil.copytree(data, files)
+    test = files / "CoLA" / "test.tsv"
+    lines = test.read_text().splitlines(keepends=True)
+    test.write_text("".join(lines[:1] + lines[:0:-1]))  # the sentences in the opposite order
+    arguments = (encoder_folder, "--tasks", "cola", "--seeds", 2, *GRID, "--out", run, "--resume")
+    kept = (run / "predictions" / "test" / "CoLA.tsv").read_text().splitlines()
+    again = macaron("glue", *arguments, "--data", data)
+    assert again.returncode == 0, again.stderr
+    assert "predicting" not in again.stderr
+    again = macaron("glue", *arguments, "--data", files)
+    assert "predicting CoLA.tsv: 1,063 examples" in again.stderr
+    made = (run / "predictions" / "test" / "CoLA.tsv").read_text().splitlines()
+    assert [line.split("\t")[1] for line in made[:0:-1]] == [line.split("\t")[1] for line in kept[1:]] != made[1:]
+    # Without its files a finished task keeps its place in the submission.
+    (files / "CoLA").rename(files / "elsewhere")
+    rte = ("--tasks", "rte", "--seeds", 2, *GRID, "--out", run, "--resume")
+    assert macaron("glue", encoder_folder, *rte, "--data", files).returncode == 0
+    assert "CoLA.tsv" not in json.loads((run / "results.json").read_text())["submission"]["placeholders"]
 
 
 @pytest.mark.slow
@@ -227,8 +261,35 @@ def test_medians_choose_the_setting_and_the_best_run_the_model(tmp_path: Path):
     found = results.summary()["rte"]
     assert (found["setting"], found["median"], found["seeds"]) == ("a", {"dev": {"accuracy": 72.0}}, [1, 2, 3])
     assert found["sd"] == {"dev": {"accuracy": 2.0}}
+    assert found["score"] == {"median": 72.0, "sd": 2.0, "min": 70.0, "max": 74.0}
     assert found["best_run"]["run"] == "rte-b-s2"
     assert (found["runs"], found["diverged"]) == (7, 1)
+
+
+def test_only_the_best_model_stays(tmp_path: Path):
+    """Of equals the first by name, in whatever order they end; a worse one, and one that diverged, leave nothing."""
+    results = Results(tmp_path)
+    for setting, value, diverged in (("b", 80.0, False), ("c", 70.0, False), ("a", 80.0, False), ("d", 99.0, True)):
+        record = run_record("rte", setting, 1, value, diverged)
+        left = tmp_path / "candidates" / record["run"]
+        left.mkdir(parents=True)
+        (left / "weights").write_text(setting)
+        results.add(record, left)
+        assert not left.exists()
+    assert (tmp_path / "models" / "rte" / "weights").read_text() == "a"
+    assert Results(tmp_path).best("rte")["run"] == "rte-a-s1"
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["rte"]
+
+
+def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data: Path, tmp_path: Path):
+    """It may come first by name; one that is worse need not be written."""
+    worker = GlueWorker(WorkerSettings(encoder_folder, data, tmp_path, ("cpu",)))
+    (job,) = make_plan([TASKS["cola"]], 1, **{**FIXED, "epochs": (1,)})
+    score = worker.work(job, None)["score"]
+    for best, left in ((score, True), (score + 0.1, False)):
+        shutil.rmtree(candidate(tmp_path, job.name))
+        worker.work(job, best)
+        assert candidate(tmp_path, job.name).exists() == left
 
 
 def test_the_table_of_all_tasks(tmp_path: Path):

@@ -211,6 +211,19 @@ def test_other_epochs_have_other_texts_and_other_masks():
     assert not moved.masked.equal(same[0].masked)
 
 
+def test_every_micro_batch_has_masks_of_its_own():
+    """Rows that are all alike, one text in each: what is masked must not be the same places again and again."""
+    settings = PretrainSettings(nsp=False)
+    corpus = Corpus(np.arange(0, 601, 30), np.arange(21))
+    shape = Shape.of(TRAIN, settings, corpus)
+    ids = np.full(600, FIRST_WORD, np.uint16)
+    made = batches.plan(corpus, shape, TRAIN, settings, (1, 1), 1)
+    assert len(made.tokens) == 5
+    found = [batches.cut_batch(*batches.lay_out(ids, made, i, shape, settings, WORDS, 0), shape, CPU) for i in range(5)]
+    assert all(batch.text.equal(found[0].text) for batch in found)
+    assert len({tuple(batch.masked[batch.targets != PAD].tolist()) for batch in found}) == 5
+
+
 def test_a_micro_batch_of_tiny_texts_has_room_for_its_words():
     """Sentences of one word: more of them are masked than a share of the places; the last ones are not."""
     settings = PretrainSettings(pairs="sentences", mask_ratio=0.05)

@@ -253,6 +253,26 @@ def test_encoder_recognises_its_mask(encoder: MacaronTokenizer) -> None:
     assert 4 not in encoder.encode_lines(["The <mask> is"])[0]
 
 
+def test_an_encoder_with_moses_recognises_its_mask() -> None:
+    """The pipeline must not take it apart: fill-mask needs it."""
+    lines = ["The house is old, he said.", "It isn't in the U.S. any more."] * 20
+    moses = MacaronTokenizer.train(lines, 120, kind="encoder", pipeline="moses", source_lang="en")
+
+    def ids(text: str) -> list[int]:
+        return moses(text, add_special_tokens=False)["input_ids"]
+
+    assert ids("The <mask> is old.") == [*ids("The"), 4, *ids("is old.")]
+    assert ids("<mask> isn't <mask>.") == [4, *ids("isn't"), 4, *ids(".")]
+    # What stands around it is as it would be around a word.
+    assert (
+        ids("In the U.S. <mask> is old.")[: len(ids("in the u.s. house")) - len(ids("house"))]
+        == ids("in the u.s. house")[: -len(ids("house"))]
+    )
+    assert ids(["The <mask>", "zqxexqz <mask>"])[1].count(4) == 1
+    # In a corpus it is text.
+    assert 4 not in moses.encode_lines(["The <mask> is"])[0]
+
+
 def test_encoder_segments_of_the_reference(reference_encoder: MacaronTokenizer) -> None:
     # Row by row what the authors' code has for these lengths: </s> belongs to the sentence it ends.
     first, second = ["tok1 tok2 tok3", "tok4"], ["tok5", "tok6 tok7"]

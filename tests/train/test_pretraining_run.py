@@ -25,6 +25,8 @@ from transformers import (
 from macaron.data.documents import PreparedText
 from macaron.data.prepare import prepare
 from macaron.data.recipe import data_recipe
+from macaron.tasks.pretraining import PretrainingTask
+from macaron.tasks.recipe import load_recipe
 from macaron.text.tokenizer import verify
 
 RECIPE = """
@@ -117,6 +119,39 @@ def test_the_run_itself(whole: Path, metrics: Any):
     stored = (whole / "recipe.toml").read_text()
     assert "[pretrain]" in stored
     assert "[decode]" not in stored
+
+
+def test_every_epoch_has_texts_and_masks_of_its_own(pretraining: Path):
+    """The same ones whenever it comes: a run that is resumed meets what it would have met."""
+    tasks = [PretrainingTask.from_recipe(load_recipe(pretraining, [])) for _ in range(2)]
+    device = torch.device("cpu")
+    first, second = (tasks[0].batch(tasks[0].plan(epoch)[0], device) for epoch in (1, 2))
+    resumed = tasks[1].batch(tasks[1].plan(2)[0], device)
+    assert not first.ids.equal(second.ids)
+    assert not first.masked.equal(second.masked)
+    assert second.ids.equal(resumed.ids)
+    assert second.masked.equal(resumed.masked)
+
+
+def test_positions_reach_as_far_as_the_longest_text(pretraining: Path):
+    long = ["train.row_tokens=800", "train.batch_tokens=800", "pretrain.max_tokens=700"]
+    assert PretrainingTask.from_recipe(load_recipe(pretraining, long)).model.config.max_position_embeddings == 700
+    assert PretrainingTask.from_recipe(load_recipe(pretraining, [])).model.config.max_position_embeddings == 512
+
+
+def test_the_same_sentences_in_other_documents_are_other_data(pretraining: Path, documents: Path, tmp_path: Path):
+    lines = (documents.parent / "text.txt").read_text().split("\n")
+    border = lines.index("")
+    lines[border - 1 : border + 1] = ["", lines[border - 1]]  # the first document's last paragraph is the second's now
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    settings = {"kind": "text", "out": str(tmp_path / "data"), "root": str(tmp_path), "train": [{"path": "text.txt"}]}
+    prepare(data_recipe({"data": {**settings, "vocab_size": 320, "valid_every": 10}}), workers=1)
+    here, there = (
+        PretrainingTask.from_recipe(load_recipe(pretraining, [f"data.out={folder}"]))
+        for folder in (documents, tmp_path / "data")
+    )
+    assert here.sentences["train"].lengths.tolist() == there.sentences["train"].lengths.tolist()
+    assert here.identity() != there.identity()
 
 
 @pytest.mark.parametrize("moments", [(8,), (8, 16), (16,)])
@@ -250,10 +285,10 @@ def test_words_are_learned(pretraining: Path, server: Any, metrics: Any, tmp_pat
 
 
 def test_one_document_has_no_other(server: Any, pretraining: Path, tmp_path: Path):
-    data = prepared(tmp_path / "few", 20, valid_every=20)
+    data = prepared(tmp_path / "few", 3)
     text = server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", code=1)
     assert f"{data}: the validation text is one document" in text
-    assert "pretrain.nsp = false" in text
+    assert "Set pretrain.nsp = false, or prepare at least four documents" in text
     assert not (tmp_path / "run").exists()
     off = ("--set", "pretrain.nsp=false", "--set", "train.max_updates=2")
     server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", *off)

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.errors import UsageError
+
 
 def finetune(
     model: Annotated[Path, typer.Argument(help="A pre-trained model folder, or a run's.", show_default=False)],
@@ -24,7 +26,7 @@ def finetune(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Order and dropout.")] = 1,
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled.")] = 0.0,
     clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
-    dropout: Annotated[float | None, typer.Option("--dropout", help="Default: the model's own.")] = None,
+    dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
     max_length: Annotated[int, typer.Option("--max-length", min=8, help="Tokens; longer examples are cut.")] = 256,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Swap the two texts half of the time.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
@@ -34,6 +36,9 @@ def finetune(
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the layers: for long runs.")] = False,
 ) -> None:
     """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts."""
+    if symmetric and text2 is None:
+        raise UsageError("--symmetric swaps two texts: give --text2 as well")
+
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune_files import run_files
 

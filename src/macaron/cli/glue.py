@@ -28,7 +28,7 @@ def glue(
     epochs: Annotated[str | None, typer.Option("--epochs", help="One or a list: 3,4,5.")] = None,
     weight_decay: Annotated[str, typer.Option("--weight-decay", help="One or a list.")] = "0",
     clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
-    dropout: Annotated[float | None, typer.Option("--dropout", help="Default: the model's own.")] = None,
+    dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
     max_length: Annotated[int, typer.Option("--max-length", min=8, help="Tokens; longer examples are cut.")] = 256,
     symmetric: Annotated[
         bool,

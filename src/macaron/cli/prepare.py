@@ -74,9 +74,7 @@ def prepare(
     }
     data: dict[str, object] = {}
     if recipe is not None:
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
+        _check_alone(recipe, [name for name, value in given.items() if value is not None])
         content = read_toml(recipe)
     elif text:
         for_pairs = ("--source-lang", "--target-lang", "--train", "--valid", "--test")
@@ -126,6 +124,14 @@ def prepare(
         _print_pairs(prepared)
     typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline})")
     typer.echo(f"prepared in {prepared.folder}")
+
+
+def _check_alone(recipe: Path, extra: list[str]) -> None:
+    """Refuse options beside a recipe."""
+    if "--text" in extra and recipe.suffix != ".toml":  # what a shell makes of --text *.txt
+        raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: --text '*{recipe.suffix}'")
+    if extra:
+        raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
 
 
 def _print_pairs(data: "PreparedData") -> None:

@@ -18,16 +18,19 @@ COUNT = np.dtype("<u4")
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Which documents are held out to validate on: every so manieth; one in the middle, where there are fewer."""
+    """Which documents are held out to validate on: every so manieth. Of few documents two, so that there is another one
+    to take a wrong next sentence from; of two or three only one.
+    """
 
     every: int
     documents: int
 
     def valid(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the documents of these numbers are held out."""
-        if self.documents < self.every:
-            return numbers == self.documents // 2
-        return (numbers + 1) % self.every == 0
+        if self.documents >= 2 * self.every:
+            return (numbers + 1) % self.every == 0
+        held = 2 if self.documents >= 4 else 1
+        return np.isin(numbers, [(1 + place) * self.documents // (1 + held) for place in range(held)])
 
 
 @dataclass(frozen=True)

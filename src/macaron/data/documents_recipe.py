@@ -89,7 +89,7 @@ class TextRecipe:
     :param vocab_size: size of the subword vocabulary
     :param vocab_multiple: the vocabulary is padded to a multiple of this
     :param max_words: drop sentences with more words: tables and lists that are none
-    :param valid_every: validate on every so manieth document
+    :param valid_every: validate on every so manieth document, at least on two where there are four or more
     """
 
     out: Path

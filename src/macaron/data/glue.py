@@ -52,14 +52,22 @@ def task_folder(root: Path, task: GlueTask) -> Path:
         raise MacaronError(
             f"{root}: no such folder. Give the one that holds {task.folders[0]} and the others (--data)."
         )
-    names = [name for given in task.folders for name in (given, given.lower())]
-    for name in names:
+    for name in _folder_names(task):
         if (root / name).is_dir():
             return root / name
     raise MacaronError(
         f"{root}: no folder {task.folders[0]!r} for the task {task.name}. Fetch it from {SOURCE}, or leave "
         f"{task.name} out of --tasks."
     )
+
+
+def has_folder(root: Path, task: GlueTask) -> bool:
+    """Whether there is a folder for a task."""
+    return any((root / name).is_dir() for name in _folder_names(task))
+
+
+def _folder_names(task: GlueTask) -> list[str]:
+    return [name for given in task.folders for name in (given, given.lower())]
 
 
 def find(folder: Path, file: GlueFile) -> Path | None:
@@ -110,7 +118,8 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
     found = Examples(path, tuple([] for _ in range(count)))
     # A test file is answered line by line: there nothing may be skipped.
     skips = task.torn and file.label
-    for number, values in _rows(path, lines, places, width, skips, found):
+    torn: list[int] = []
+    for number, values in _rows(path, lines, places, width, torn if skips else None):
         if file.label:
             label = values[-1].strip()
             if label in task.no_label:
@@ -122,11 +131,12 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
         found.lines.append(number)
     if not found.lines:
         raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
-    if skips and found.skipped > max(MOST_TORN * len(found), 1):
+    if len(torn) > max(MOST_TORN * len(found), 1):
         raise MacaronError(
-            f"{path}: {found.skipped:,} of {found.skipped + len(found):,} lines do not have the columns that line 1 "
-            f"names. Fetch the file again from {SOURCE}."
+            f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found):,}: not the columns that "
+            f"line 1 names. Fetch the file again from {SOURCE}."
         )
+    found.skipped += len(torn)
     return found
 
 
@@ -147,17 +157,19 @@ def _rows(
     lines: Iterator[tuple[int, str]],
     places: tuple[int, ...],
     width: int,
-    skips: bool,
-    found: Examples,
+    torn: list[int] | None,
 ) -> Iterator[tuple[int, list[str]]]:
-    """The values of the wanted columns, line by line."""
+    """The values of the wanted columns, line by line.
+
+    :param torn: takes the numbers of the lines that are left out for their columns; None where none may be
+    """
     for number, line in lines:
         values = line.split("\t")
         # Only in the wanted columns does it matter what is missing; one tab too many would move them all.
         if max(places) < len(values) <= width:
             yield number, [values[place] for place in places]
-        elif skips:
-            found.skipped += 1
+        elif torn is not None:
+            torn.append(number)
         else:
             raise MacaronError(
                 f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "

@@ -1,7 +1,10 @@
 """The zip that GLUE's server takes: eleven files, each complete, and a validator that says what is wrong."""
 
+import lzma
 import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,6 +12,8 @@ from macaron.data.glue_tasks import TASKS, GlueTask, Submission
 from macaron.errors import MacaronError
 
 HEADER = "index\tprediction"
+#: What Python raises for a zip that has been damaged, of whatever method of compression.
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, ValueError, struct.error)
 
 
 def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
@@ -54,7 +59,7 @@ def check_submission(path: Path) -> list[str]:
     """What is wrong with a submission, file and line named; an empty list if the server will take it."""
     try:
         archive = zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except DAMAGED as error:
         raise MacaronError(f"{path}: not a zip file ({error})") from None
     with archive:
         wanted = expected_files()
@@ -73,7 +78,7 @@ def check_submission(path: Path) -> list[str]:
                 continue
             try:
                 raw = archive.read(name)
-            except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+            except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: it wants a password
                 problems.append(f"{name}: cannot be unpacked ({error})")
                 continue
             problems += _check_file(name, raw, task, submission)

@@ -55,11 +55,17 @@ def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[s
     """The values of some columns by the names that the first row gives; empty rows are left out."""
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
+    if not any(header):
+        raise MacaronError(f"{name}, line 1: no header. The first line names the columns, and the examples follow it.")
     for wanted in columns:
         if wanted not in header:
+            hint = nearest(wanted, header)
+            hint += "" if hint.endswith("?") else "."
+            if len(header) == 1 and "," in header[0]:
+                hint += " A file with commas is one whose name ends in .csv."
             raise MacaronError(
-                f"{name}, line 1: no column {wanted!r} in the header{nearest(wanted, header)}. Name the columns with "
-                "--text, --text2 and --label."
+                f"{name}, line 1: no column {wanted!r} in the header{hint} Name the columns with --text, --text2 and "
+                "--label."
             )
         if header.count(wanted) > 1:
             raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from macaron.data.workers import Workers
 from macaron.tasks.classification import Batch
+from macaron.text.folder import load_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, PAD
 
@@ -104,9 +105,7 @@ def _encode_chunk(folder: Path, texts: Sequence[str]) -> list[Tokens]:
 
 @lru_cache(maxsize=1)
 def _stored_tokenizer(folder: Path) -> MacaronTokenizer:
-    from macaron.tasks.classification_model import load_tokenizer
-
-    return load_tokenizer(folder)
+    return load_tokenizer(folder, "encoder")
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ def run_files(
     tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
     objective, labels = make_objective(tables, label, regression)
     metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
-    if len(objective.labels) == 2:
+    positive = objective.labels[1] if len(objective.labels) == 2 else None
+    if positive is not None:
         metrics += ("f1", "matthews")
     progress, signals = Progress(), StopSignals()
     tuner = FineTuner(**tuner_options)
@@ -65,7 +66,7 @@ def run_files(
         history.append(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
         write_text(out / "metrics.jsonl", "".join(history))
         loss = "not finite" if record["loss"] is None else f"{record['loss']:.4f}"
-        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line({**record, 'diverged': False})}")
+        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line({**record, 'diverged': False}, positive)}")
 
     try:
         with signals, progress.step("fine-tuning", "updates", updates) as advance:
@@ -74,10 +75,12 @@ def run_files(
             )
     except (RunStopped, KeyboardInterrupt):
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
-    return _finish(tuner, outcome, objective, texts, out)
+    return _finish(tuner, outcome, objective, positive, texts, out)
 
 
-def _finish(tuner: FineTuner, outcome: Outcome, objective: Objective, texts: Sequence[str], out: Path) -> str:
+def _finish(
+    tuner: FineTuner, outcome: Outcome, objective: Objective, positive: str | None, texts: Sequence[str], out: Path
+) -> str:
     if outcome.diverged:
         raise MacaronError(
             f"the loss was not finite in epoch {len(outcome.epochs)}: try a lower --learning-rate or --clip-norm 1"
@@ -87,11 +90,12 @@ def _finish(tuner: FineTuner, outcome: Outcome, objective: Objective, texts: Seq
         "scores": outcome.scores,
         "epochs": outcome.epochs,
         "labels": list(objective.labels),
+        "f1_of": positive,
         "updates": outcome.updates,
         "seconds": outcome.seconds,
     }
     write_text(out / "results.json", json.dumps(result, indent=1) + "\n")
-    return f"{score_line({'scores': outcome.scores, 'diverged': False})}; the model is in {out / 'model'}"
+    return f"{score_line({'scores': outcome.scores, 'diverged': False}, positive)}; the model is in {out / 'model'}"
 
 
 def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:

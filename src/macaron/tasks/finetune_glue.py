@@ -8,12 +8,13 @@ from pathlib import Path
 from statistics import fmean, mode
 from typing import Any
 
-from macaron.data.glue import Examples, read_dev, read_test, read_train
+from macaron.data.glue import Examples, has_folder, read_dev, read_test, read_train
 from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
 from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.evaluate.glue import score
 from macaron.tasks.classification import FineTuning, Objective, glue_objective
 from macaron.tasks.classification_data import Encoded
+from macaron.tasks.classification_model import weights_fingerprint
 from macaron.tasks.classification_predict import Precision, Predictor
 from macaron.tasks.finetune import DevSet, FineTuner
 from macaron.tasks.finetune_results import Record, write_text
@@ -215,37 +216,41 @@ def candidate(run: Path, name: str) -> Path:
 
 
 def submit(settings: WorkerSettings, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict the test sets with the best models and write the zip; what was predicted before is taken as it is.
+    """Predict the test sets with the best models and write the zip.
+
+    What the same model has said of the same texts before is taken as it is.
 
     :param best: the best run of each task
     """
     folder = settings.run / "predictions" / "test"
     stamps = folder / "runs.json"
-    known: dict[str, str] = json.loads(stamps.read_text()) if stamps.is_file() else {}
+    known: dict[str, Any] = json.loads(stamps.read_text()) if stamps.is_file() else {}
     found: dict[str, list[str]] = {}
     for name, record in best.items():
-        task, predictor = TASKS[name], None
+        task, model, predictor = TASKS[name], settings.run / "models" / name, None
+        maker = {"run": record["run"], "weights": weights_fingerprint(model)}
         for wanted in task.submission:
             place = folder / wanted.name
-            if known.get(wanted.name) != record["run"] or not place.is_file():
-                examples = read_test(settings.data, task, wanted)
-                if examples is None:
+            before = known.get(wanted.name) if place.is_file() else None
+            examples = read_test(settings.data, task, wanted) if has_folder(settings.data, task) else None
+            if examples is None:
+                # A resumed run may have had its files elsewhere.
+                if before is None or {**before, **maker} != before:
                     continue
+            elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
-                predictor = predictor or Predictor(
-                    settings.run / "models" / name, settings.devices[0], settings.precision, settings.max_length
-                )
+                predictor = predictor or Predictor(model, settings.devices[0], settings.precision, settings.max_length)
                 rows = as_predictions(task, list(predictor.glue_values(task, examples.texts)))
                 text = "".join(f"{index}\t{row}\n" for index, row in enumerate(rows))
                 write_text(place, f"index\tprediction\n{text}")
-                known[wanted.name] = record["run"]
+                known[wanted.name] = stamp
                 write_text(stamps, json.dumps(known, indent=1) + "\n")
             found[wanted.name] = [line.split("\t")[1] for line in place.read_text().splitlines()[1:]]
     path = settings.run / "submission.zip"
     filled = write_submission(path, found)
     return {
         "file": path.name,
-        "files": {name: known.get(name) if name in found else "placeholder" for name in expected_files()},
+        "files": {name: known[name]["run"] if name in found else "placeholder" for name in expected_files()},
         "placeholders": filled,
         "problems": check_submission(path),
     }

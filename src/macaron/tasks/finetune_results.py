@@ -173,11 +173,15 @@ def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:
     return "–" if None in values else "/".join(f"{value:.1f}" for value in values)
 
 
-def score_line(record: Record) -> str:
-    """The scores of a run in a few words."""
+def score_line(record: Record, positive: str | None = None) -> str:
+    """The scores of a run in a few words.
+
+    :param positive: the class that F1 is about, where nobody knows
+    """
     several = len(record["scores"]) > 1
     parts = [
-        f"{_SHORT[metric]}{f' {name}' if several else ''} {value:.1f}"
+        f"{_SHORT[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "
+        f"{value:.1f}"
         for name, metrics in record["scores"].items()
         for metric, value in metrics.items()
     ]

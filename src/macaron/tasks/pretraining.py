@@ -150,10 +150,9 @@ class PretrainingTask:
             raise MacaronError(f"{self.data.folder}: no {name} text in these data; prepare more documents")
         corpus = Corpus.of(self.sentences[split], self.data.documents(split))
         if self.settings.nsp and corpus.count < 2:
-            more = " (fewer for each one to validate on: data.valid_every)" if split == "valid" else ""
             raise MacaronError(
                 f"{self.data.folder}: the {name} text is one document, but next-sentence prediction takes sentences of "
-                f"another one. Set pretrain.nsp = false, or prepare more documents{more}; blank lines part them."
+                "another one. Set pretrain.nsp = false, or prepare at least four documents; blank lines part them."
             )
         return corpus
 

@@ -115,10 +115,26 @@ class PipelineBackend(TokenizersBackend):
     def _prepare(self, text: Any, state: State) -> Any:
         """Send every string of the nested lists that transformers accepts through the pipeline."""
         if isinstance(text, str):
-            return self.text_pipeline.encode(text, self._side, state)
+            return self._keep_specials(text, state)
         if isinstance(text, list | tuple):
             return type(text)(self._prepare(item, state) for item in text)
         return text
+
+    def _keep_specials(self, text: str, state: State) -> str:
+        """Through the pipeline, in which special tokens that are to be recognised go as words that it leaves alone."""
+        stand_ins: dict[str, str] = {}
+        if self.pipeline == "moses" and not self.split_special_tokens:
+            for index, token in enumerate(specials(self.kind)):
+                if token in text:
+                    word = f"zqx{chr(ord('a') + index)}xqz"
+                    while word in text.lower():
+                        word += "z"
+                    text = text.replace(token, word)
+                    stand_ins[word] = token
+        prepared = self.text_pipeline.encode(text, self._side, state)
+        for word, token in stand_ins.items():
+            prepared = prepared.replace(word, token)
+        return prepared
 
     def _convert_encoding(self, encoding: Encoding, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Encoding]]:
         output, encodings = super()._convert_encoding(encoding, *args, **kwargs)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from macaron.data.prepare import prepare
@@ -18,9 +19,9 @@ from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
 from macaron.lab.compare import comparison as module
-from macaron.lab.compare.comparison import training_digest
 from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.runs import Kind, Run, open_runs
+from macaron.lab.compare.training_data import _digests, training_digest
 from macaron.lab.compare.translations import Search
 from macaron.lab.compare.words import Words
 from macaron.tasks.recipe import load_recipe
@@ -312,6 +313,29 @@ def test_other_training_data_are_unfair(twins: tuple[Path, Path], train: Train, 
     assert "cannot be verified for bare" in pair.fairness.cautions[0]
 
 
+def test_the_same_lengths_are_not_the_same_data(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path):
+    """Checkpoints know lengths alone; words in another order have them, too."""
+    mixed = copy(data, tmp_path / "mixed")
+    store = PreparedData.open(data).pairs("train").target
+    sentences = [store[i] for i in range(len(store))]
+    ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
+    np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
+    other = train("mixed", f"data.out={mixed}", "model.scheme=strang-gfg", "train.max_updates=80")
+    (pair,) = compare([twins[0], other], data).pairs
+    assert pair.verdict.outcome == "unfair"
+    assert [reason.split(" is ")[0] for reason in pair.fairness.unfair] == ["data.training data"]
+    # The same words elsewhere are the same data. Of a folder that is gone, lengths are all there is, and that is said.
+    moved = copy(data, tmp_path / "moved")
+    same = train("moved", f"data.out={moved}", "model.scheme=strang-gfg", "train.max_updates=80")
+    found = compare([twins[0], same], data).pairs[0].fairness
+    assert (found.unfair, found.cautions) == ((), ())
+    shutil.rmtree(mixed)
+    _digests.cache_clear()
+    found = compare([twins[0], other], data).pairs[0].fairness
+    assert found.unfair == ()
+    assert "only the tokenizer and the lengths of all sentences could be compared for mixed" in found.cautions[0]
+
+
 def test_the_digest_of_the_data_is_the_runs_own(twins: tuple[Path, Path], data: Path):
     state = max((twins[0] / "checkpoints").glob("update-*")) / "state.json"
     assert training_digest(PreparedData.open(data)) == json.loads(state.read_text())["identity"]["training data"]
@@ -463,11 +487,31 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
     refused("its model is of update 80, but the run has gone on to 90", [twins[0], gone_on])
     again = train("again", "model.scheme=lie-fg", "train.max_updates=80")
     refused(r"have the same recipe and the same seed \(1\)", [twins[0], again, twins[1]])
+    torn_lines = copy(twins[1], tmp_path / "torn lines")
+    (torn_lines / "environment.json").write_text("[3]")
+    lines = len((torn_lines / "metrics.jsonl").read_text().splitlines())
+    with (torn_lines / "metrics.jsonl").open("a") as file:
+        file.write("3\n")
+    refused(rf"metrics\.jsonl:{lines + 1}: damaged", [twins[0], torn_lines])
+    disguised = copy(twins[0], tmp_path / "disguised")
+    recipe = disguised / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("seed = 1", "seed = 2"))
+    refused(r"hold the very same model, though their seeds differ \(1 and 2\)", [twins[0], disguised, twins[1]])
     # Sides of the test set that have come apart.
     torn = copy(data, tmp_path / "torn")
     (torn / "test.tgt").write_text("a b\n")
     refused("1 lines instead of 60", [*twins], torn)
     refused("translates from src to tgt, but .* holds de and en", [*twins], foreign)
+
+
+def test_numbers_have_a_file_of_their_own(twins: tuple[Path, Path], data: Path, tmp_path: Path):
+    """Known before any work is done: nothing is written."""
+    page, folder = tmp_path / "page.html", tmp_path / "folder"
+    folder.mkdir()
+    for numbers, said in ((folder, "is a folder"), (tmp_path / "." / "page.html", "is the page")):
+        with pytest.raises(UsageError, match=said):
+            write_comparison(list(twins), data, "test", page, json_file=numbers)
+        assert [each.name for each in tmp_path.iterdir()] == ["folder"]
 
 
 def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -70,6 +71,18 @@ def test_one_is_called_better_only_where_every_test_shows_it(given_: Evidence):
         assert (found.outcome == higher) != given_.lower_is_better
         better, worse = ("two", "one") if found.outcome == "second" else ("one", "two")
         assert re.search(rf"{better} (scores higher|has the lower \w+) than {worse}", found.sentence)
+
+
+@pytest.mark.parametrize("over", ["sentences", "seeds"])
+@pytest.mark.parametrize(
+    "doubt", [Evidenced(-0.1, 2.0, (0.01,)), Evidenced(0.5, 2.0, (0.06,)), Evidenced(-3, -1, (0.01,))]
+)
+def test_one_test_in_doubt_is_enough(over: str, doubt: Evidenced):
+    """Its interval holds zero, its p-value is large, or it says the opposite: the other test cannot make up for it."""
+    clear = Evidenced(0.5, 2.0, (0.001,))
+    sure = Evidence("one", "two", "sacreBLEU", 1.2, runs=(3, 3), sentences=clear, seeds=clear)
+    assert verdict(sure).outcome == "second"
+    assert verdict(replace(sure, **{over: doubt})).outcome == "none"
 
 
 @given(evidence())
@@ -150,7 +163,7 @@ def test_several_comparisons_are_one_sentence_with_the_unfair_ones_first():
     ]
     # The unfair one was not tested, so the correction is for two.
     assert overall([verdict(each) for each in corrected(given_)], "a") == (
-        "On these sentences, for these two trained models, compared with a, with Holm's correction for 2 comparisons: "
+        "On these sentences, for these trained models, compared with a, with Holm's correction for 2 comparisons: "
         "d is not compared, as that would not be fair (it was stopped); "
         "b scores higher than a (+1.20 sacreBLEU, 95 % interval +0.50 to +2.00, p = 0.002); "
         "no difference to c could be shown (+1.20 sacreBLEU, 95 % interval −1.00 to +2.00, p = 0.400); "

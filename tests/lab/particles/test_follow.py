@@ -1,5 +1,6 @@
 """The data of a page, from model folders; the figure and the animation that are made of it."""
 
+import copy
 import io
 import json
 from pathlib import Path
@@ -12,9 +13,9 @@ from PIL import Image
 
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.particles.figures import gif, png, tracks
+from macaron.lab.particles.figures import _canvas, gif, png, tracks
 from macaron.lab.particles.files import to_json
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.follow import assemble, particles
 from macaron.lab.particles.models import MOST_TOKENS, Specimen
 from macaron.lab.particles.page import particles_page
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
@@ -237,6 +238,27 @@ def test_an_encoder_fills_in_words_and_a_classifier_reads_none(folders: dict[str
     assert parts(other)["encoder"]["lens_note"] is None
 
 
+def test_the_lens_reads_every_frame_through_the_final_norm(folders: dict[str, Path]):
+    specimen = Specimen(folders["macaron"])
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for stack in (specimen.model.encoder, specimen.model.decoder):
+            stack.norm.weight.normal_(0, 2)
+            stack.norm.bias.normal_()
+    subject = specimen.observe(SENTENCE, ["encoder", "decoder"])
+    found = assemble(SENTENCE, [subject])
+    for part in subject.parts:
+        norm = getattr(specimen.model, part.name).norm
+        for frame, shown in zip(part.walk.frames, parts(found)[part.name]["frames"], strict=True):
+            with torch.no_grad():
+                state = frame.state if frame.operator == "end" else norm(frame.state)
+                best = torch.softmax(state @ specimen.model.embedding.tokens.weight.T, -1).max(-1)
+            assert [found["words"][row[0][0]] for row in shown["lens"]] == list(
+                map(specimen.words, best.indices.tolist())
+            )
+            assert [row[0][1] for row in shown["lens"]] == (100 * best.values).round().int().tolist()
+
+
 def test_a_post_norm_model_has_no_final_norm(folders: dict[str, Path]):
     found = particles([folders["post"]], SENTENCE)
     assert [frame["operator"] for frame in parts(found)["encoder"]["frames"]] == ["start", *"GFGGFG"]
@@ -273,6 +295,18 @@ def test_the_figure(data: dict[str, Any], folders: dict[str, Path]):
     ((normalised, _),) = tracks(data, "normalised")
     part = parts(data)["encoder"]
     assert normalised.points.tolist() == [frame["normalised"] for frame in part["frames"][:-1]]
+
+
+def test_titles_stay_in_their_panels(data: dict[str, Any]):
+    long = copy.deepcopy(data)
+    long["models"][0]["name"] = "/home/somebody/projects/translation/runs/twins-of-a-long-name/strang-gfg-seed1 (2)"
+    for still in (True, False):
+        figure, panels = _canvas(tracks(long), SENTENCE, 100, still)
+        for axes, _ in panels:
+            title, panel = axes.title if axes.title.get_text() else axes._left_title, axes.get_window_extent()
+            assert "of the variance" in title.get_text().replace("\n", " ")
+            assert title.get_window_extent().x1 <= panel.x1 + 0.03 * panel.width
+            assert title.get_window_extent().y1 <= figure.bbox.y1
 
 
 def test_the_animation(data: dict[str, Any]):

@@ -43,7 +43,8 @@ particles.readout = (() => {
   function word(box, part, k, i, view, words, source) {
     const frame = part.frames[k];
     const [x, y] = frame[view][i];
-    const relative = k ? ` (${Math.round((100 * frame.move[i]) / (frame.norm[i] || 1))} % of norm)` : "";
+    // Against the norm that the word had before: as in the curves.
+    const relative = k ? ` (${Math.round((100 * frame.move[i]) / (part.frames[k - 1].norm[i] || 1))} % of norm)` : "";
     const facts = element("dl", {},
       ...fact("Norm", element("b", { class: "norm" }, number(frame.norm[i]))),
       ...fact("This move", element("b", { class: "move" }, k ? number(frame.move[i]) : "none yet"), element("small", {}, relative)),

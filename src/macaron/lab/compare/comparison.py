@@ -1,6 +1,5 @@
 """Compare runs: is it fair, what do they score, what can be shown, where do they differ; a page and JSON of it all."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,13 +9,14 @@ from typing import Any
 
 from macaron.data.documents import PreparedText
 from macaron.data.prepared import PreparedData, Split
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.significance import bootstrap_interval
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, check_vary, fairness, group, unequal
 from macaron.lab.compare.result import KindScore, Pair, Result, final_loss
 from macaron.lab.compare.runs import Kind, Run, label_kinds, open_runs
 from macaron.lab.compare.significance import TRIALS, SeedTest, SentenceTests, pooled, seed_test, sentence_tests
+from macaron.lab.compare.training_data import training_digest
 from macaron.lab.compare.translations import (
     Search,
     Translated,
@@ -58,6 +58,8 @@ def write_comparison(
     from macaron.lab.compare.page import comparison_page
 
     check_page_path(out)
+    if json_file is not None:
+        _check_json(json_file, out)
     result = compare(runs, data, split, search=search, vary=vary, trials=trials, say=say)
     found = result.to_dict()
     write_page(out, comparison_page(result))
@@ -217,14 +219,6 @@ def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
     ]
 
 
-def training_digest(data: PreparedData) -> str:
-    """What a run's checkpoints call ``training data``: a digest of the lengths of all sentences."""
-    digest, pairs = hashlib.sha256(), data.pairs("train")
-    for store in (pairs.source, pairs.target):
-        digest.update(store.lengths.tobytes())
-    return digest.hexdigest()[:16]
-
-
 def _data_cautions(runs: Sequence[Run], data: PreparedData, split: Split) -> list[str]:
     cautions = []
     own = training_digest(data)
@@ -250,6 +244,14 @@ def _same_seed(first: Kind, second: Kind) -> tuple[Run, Run]:
 
 def _of(made: Translated, metric: str) -> Any:
     return next(score for score in made.scores if score.metric == metric)
+
+
+def _check_json(path: Path, page: Path) -> None:
+    """Refuse what would be refused, or regretted, after all the work."""
+    if path.is_dir():
+        raise UsageError(f"--json {path} is a folder: name a file in it, such as {path / 'comparison.json'}")
+    if path.resolve() == page.resolve():
+        raise UsageError(f"--json {path} is the page (--out): the numbers need a file of their own")
 
 
 def _write(path: Path, text: str) -> None:

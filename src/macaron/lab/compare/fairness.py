@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.compare.runs import Kind, Run, scheme_text
+from macaron.lab.compare.training_data import tokens_differ, unseen
 from macaron.models.configuration import TranslationConfig
 from macaron.nn.budget import TOLERANCE
 from macaron.settings import nearest
@@ -32,6 +33,7 @@ _HARMLESS = frozenset({"pretrain.attention", *(f"train.{name}" for name in _WATC
 _DEFINITION = frozenset({"decode.lower", "decode.compound_split"})
 #: Final models that do not depend on when the run was validated.
 _OF_THE_END = ("last", "running mean")
+_TRAINING_DATA = "data.training data"
 UNKNOWN = "not known: its checkpoints are gone"
 
 
@@ -116,7 +118,7 @@ def settings_of(run: Run) -> dict[str, Any]:
         found["train.batching"] = "pack" if run.recipe.train.packs(run.on_gpu) else "bucket"
     found["train.batching"] = identity.get("batching", found["train.batching"])
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
-    found["data.training data"] = identity.get("training data", UNKNOWN)
+    found[_TRAINING_DATA] = identity.get("training data", UNKNOWN)
     return found
 
 
@@ -128,6 +130,10 @@ def differences(first: Run, second: Run, question: Question) -> list[Difference]
         one, other = ours.get(key), theirs.get(key)
         if one != other and UNKNOWN not in (one, other):
             found.append(Difference(key, _shown(one), _shown(other), question.effect(key, (first, second))))
+    same = ours[_TRAINING_DATA] == theirs[_TRAINING_DATA] != UNKNOWN
+    # Sentences of the same lengths may have other words, or the same words in another order.
+    if same and (tokens := tokens_differ(first, second)) is not None:
+        found.append(Difference(_TRAINING_DATA, *tokens, question.effect(_TRAINING_DATA, (first, second))))
     return found
 
 
@@ -166,6 +172,11 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     unverified = [run.name for run in runs if run.identity is None]
     if unverified:
         cautions.append(f"that the training data are the same cannot be verified for {_list(unverified)} ({UNKNOWN})")
+    if hidden := [run.name for run in unseen(runs)]:
+        cautions.append(
+            "of the training data only the tokenizer and the lengths of all sentences could be compared for "
+            f"{_list(hidden)}: the folder that the recipe names is gone, or has other data by now"
+        )
     cautions += _environments(runs)
     if len({run.summary.get("final_model") for run in runs}) > 1:
         chosen = _list([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
@@ -242,6 +253,11 @@ def _refuse_repeated(kind: Sequence[Run], run: Run) -> None:
             raise MacaronError(
                 f"{other.path} and {run.path} have the same recipe and the same seed ({run.seed}): a second one would "
                 "count what is known already. Leave one out."
+            )
+        if other.fingerprint == run.fingerprint:
+            raise MacaronError(
+                f"{other.path} and {run.path} hold the very same model, though their seeds differ ({other.seed} and "
+                f"{run.seed}): one of them is a copy. Leave it out."
             )
 
 

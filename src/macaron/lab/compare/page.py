@@ -4,6 +4,7 @@ from macaron.lab.compare.examples_page import examples_section
 from macaron.lab.compare.fairness import UNKNOWN, Difference, Effect
 from macaron.lab.compare.result import Pair, Result, final_loss
 from macaron.lab.compare.scores_page import curves_section, frequencies_section, lengths_section, scores_section
+from macaron.lab.compare.training_data import unseen
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, Outcome, signed
 from macaron.lab.page import Raw, escape, html_table, render_page, section
 from macaron.nn.budget import TOLERANCE
@@ -110,7 +111,8 @@ def _unfair(pair: Pair, several: bool) -> str:
 
 
 def _verified(pair: Pair) -> bool:
-    return all(run.identity is not None for kind in (pair.first, pair.second) for run in kind.runs)
+    runs = [run for kind in (pair.first, pair.second) for run in kind.runs]
+    return all(run.identity is not None for run in runs) and not unseen(runs)
 
 
 def _runs_table(result: Result) -> str:

@@ -212,7 +212,7 @@ def open_run(name: str, path: Path) -> Run:
         metrics=_metrics(path),
         progress=progress,
         identity=None if identity is None else {str(key): str(value) for key, value in identity.items()},
-        starts=starts if isinstance(starts, list) else [starts],
+        starts=[start for start in (starts if isinstance(starts, list) else [starts]) if isinstance(start, dict)],
     )
 
 
@@ -249,9 +249,13 @@ def _config(folder: Path) -> TranslationConfig | EncoderConfig:
 
 def _metrics(path: Path) -> list[dict[str, Any]]:
     try:
-        return read_metrics(path)
+        records = read_metrics(path)
     except (OSError, ValueError) as error:
         raise MacaronError(f"{path / 'metrics.jsonl'}: cannot be read ({error}): there are no curves") from None
+    for number, record in enumerate(records, start=1):
+        if not isinstance(record, dict) or any(isinstance(record.get(name), str) for name in ("update", "seconds")):
+            raise MacaronError(f"{path / 'metrics.jsonl'}:{number}: damaged: remove the line, or copy the run again")
+    return records
 
 
 def _json(path: Path) -> Any:

@@ -5,8 +5,9 @@ show the same, for the very models that were trained. And the seeds: a test over
 would, on these sentences. Only where both say so is one kind of model called better than another.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 ALPHA = 0.05
@@ -124,6 +125,7 @@ def verdict(evidence: Evidence) -> Verdict:
 
 _MISSED = "any difference inside the interval could have been missed"
 _OTHER_SEEDS = "other seeds may give another result"
+_ANY_MODELS = re.compile(r"for these \w+ trained models")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
@@ -131,6 +133,8 @@ def overall(verdicts: Sequence[Verdict], first: str) -> str:
     if len(verdicts) == 1:
         return verdicts[0].sentence
     ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
+    # "These two trained models" are others in each of the comparisons.
+    ordered = [replace(each, where=_ANY_MODELS.sub("for these trained models", each.where)) for each in ordered]
     places = {each.where for each in ordered if each.where}
     where = places.pop() if len(places) == 1 else ""
     clauses = [f"{each.where}, {each.clause}" if each.where and not where else each.clause for each in ordered]

@@ -87,7 +87,8 @@ _CURVES: list[Curve] = [
     (
         "The same, against their norm",
         "move / norm",
-        "Moves that are small beside the state are small steps of a solver: there the picture of a flow is good.",
+        "Against the norm before the move. Moves that are small beside the state are small steps of a solver: there "
+        "the picture of a flow is good.",
         _moves("relative"),
     ),
     (
@@ -111,8 +112,8 @@ _CURVES: list[Curve] = [
     (
         "How little the operators commute",
         "relative commutator",
-        "0: the order of the sub-steps does not matter; 1: it matters as much as it can. Splitting costs only where "
-        "they do not commute.",
+        "0: the order of the sub-steps does not matter; 1: it matters as much as it can; 0.71 is what two changes have "
+        "that know nothing of each other. Splitting costs only where they do not commute.",
         _commutator,
     ),
     (

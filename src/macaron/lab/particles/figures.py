@@ -22,6 +22,8 @@ COLOURS = {"F": "#0072B2", "G": "#D55E00", "H": "#009E73"}
 INK, PALE = "#222222", "#8A8A8A"
 #: Height of a panel by its width, and what is left free around the particles.
 SHAPE, MARGIN = 0.75, 0.09
+#: Letters that a panel has room for in a line of its title: names of models may be long.
+TITLE = 66
 STYLE: Any = {"font.size": 9, "axes.titlesize": 10}
 
 #: The animation: pictures for one sub-step at best, pictures in all at most, milliseconds for each.
@@ -67,7 +69,7 @@ def _moving(part: dict[str, Any]) -> list[dict[str, Any]]:
 def _track(model: dict[str, Any], part: dict[str, Any], shown: Array, view: View) -> Track:
     frames = _moving(part)
     (left, bottom), (right, top) = shown.min(0), shown.max(0)
-    shares = " + ".join(f"{100 * share:.0f} %" for share in part["variance"][view])
+    shares = " + ".join(f"{100 * share:.0f}\N{NO-BREAK SPACE}%" for share in part["variance"][view])
     normalised = " normalised," if view == "normalised" else ""
     return Track(
         title=f"{model['name']} ({part['scheme']}), {part['name']}:{normalised} {shares} of the variance",
@@ -218,7 +220,7 @@ def _canvas(
             axes.set_axis_off()
         for track, axes in zip(row, line, strict=False):
             panels.append((axes, track))
-            axes.set_title(track.title, loc="left", parse_math=False)
+            axes.set_title("\n".join(wrap(track.title, TITLE)), loc="left", parse_math=False)
             _frame(axes, track.axes)
             axes.tick_params(colors=PALE, labelsize=7)
             axes.grid(color="#EEEEEE", linewidth=0.6)

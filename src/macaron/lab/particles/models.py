@@ -1,6 +1,5 @@
 """Models whose particles are looked at, and the sentence in their tokens."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,10 @@ from macaron.lab.particles.states import Walk, walk
 from macaron.lab.particles.words import START, Words
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.folder import ENCODER_HEADS, find_folder, load_weights, stored_type
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
-from macaron.tasks.classification_model import check_together, load_tokenizer, quiet
+from macaron.text.folder import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
 #: More particles than a page can show, or a person see.
@@ -168,15 +168,10 @@ def _name(path: Path) -> str:
 def _kind(path: Path, folder: Path) -> Kind:
     if not path.is_dir():
         raise MacaronError(f"{path}: no such folder. Give a model folder or the folder of a run.")
-    config = folder / "config.json"
-    if not config.is_file():
+    if not (folder / "config.json").is_file():
         raise MacaronError(f"{path}: neither a model folder nor that of a finished run: it has no config.json.")
-    try:
-        content = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise MacaronError(f"{config}: not valid JSON ({error}). Copy the folder again.") from None
     kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
-    kind = content.get("model_type") if isinstance(content, dict) else None
+    kind = stored_type(folder)
     if kind not in kinds:
         raise MacaronError(
             f"{path}: a model of type {kind!r}, which takes no sub-steps of a scheme; needed is one of "
@@ -187,26 +182,9 @@ def _kind(path: Path, folder: Path) -> Kind:
 
 def _load_encoder(folder: Path) -> tuple[EncoderForMaskedLM, MacaronTokenizer, bool]:
     """An encoder, its tokenizer, and whether it can fill in words: a classifier has lost the head for that."""
-    try:
-        with quiet():
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True, output_loading_info=True
-            )
-    except MacaronError as error:
-        raise MacaronError(f"{folder / 'config.json'}: {error}") from None
-    except Exception as error:  # safetensors and transformers raise nearly anything for a damaged file
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise MacaronError(f"{folder}: the weights cannot be read. Copy the folder again. ({reason[:200]})") from error
-    missing = sorted(report.get("missing_keys", ()))
-    lacking = [name for name in missing if not name.startswith("head.")]
-    if lacking:
-        raise MacaronError(f"{folder}: the weights lack {lacking[0]!r}. They do not belong to this config.json.")
-    for name, parameter in model.named_parameters():
-        if not bool(torch.isfinite(parameter).all()):
-            raise MacaronError(f"{folder}: the weights hold values that are no finite numbers, in {name!r}")
-    tokenizer = load_tokenizer(folder)
-    check_together(folder, model, tokenizer)
-    return model, tokenizer, not missing
+    folder = find_folder(folder, EncoderConfig.model_type)
+    model, missing = load_weights(folder, AutoModelForMaskedLM, torch.float32, ENCODER_HEADS)
+    return model, model_tokenizer(folder, "encoder", model.config), not missing
 
 
 def check_parts(specimens: Sequence[Specimen], parts: Sequence[PartName], target: str | None) -> None:

@@ -37,7 +37,7 @@ def report_page(run: RunFolder, *, samples: bool = True, data: Path | None = Non
     speed = throughput(run)
     if speed:
         parts.append(section("Throughput", _pace(run), '<div class="charts">', *speed, "</div>"))
-    parts.append(section("Scores", *(scores(run) or [_no_scores(run)])))
+    parts.append(section("Scores", *_scores(run)))
     if samples and run.kind in ("translation", "pre-training"):
         parts.append(section("Samples", *_samples(run, data)))
     parts.append(_recipe(run))
@@ -125,10 +125,15 @@ def _pace(run: RunFolder) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def _no_scores(run: RunFolder) -> str:
+def _scores(run: RunFolder) -> list[str]:
+    """What there is; a loss alone does not say how well a model translates, so that is said too."""
+    found = scores(run)
+    if found and (run.evaluations or run.kind != "translation" or not run.has_model):
+        return found
     hint = f"macaron evaluate {run.path} --data DIR --json > {run.path / 'test.json'}"
     more = f" <code>{escape(hint)}</code> puts some here." if run.kind == "translation" and run.has_model else ""
-    return f'<p class="empty">No scores yet.{more}</p>'
+    said = "No scores of translations yet." if found else "No scores yet."
+    return [f'<p class="empty">{said}{more}</p>', *found]
 
 
 def _samples(run: RunFolder, data: Path | None) -> list[str]:
@@ -182,15 +187,15 @@ def _environment(run: RunFolder) -> str:
 
 def _facts(start: dict[str, Any]) -> dict[str, str]:
     """What is known of one start of a run, by name."""
-    command = start.get("command")
+    command, packages = start.get("command"), start.get("packages")
     known = {
         "from update": start.get("update"),
         "Python": start.get("python"),
         "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
         "GPU": start.get("gpu") or "none",
         "processes": start.get("processes"),
-        **(start.get("packages") or {"torch": start.get("torch")}),
-        "command": " ".join(["macaron", *map(str, command)]) if command else None,
+        **(packages if packages and isinstance(packages, dict) else {"torch": start.get("torch")}),
+        "command": " ".join(["macaron", *map(str, command)]) if isinstance(command, list) and command else None,
     }
     return {name: str(value) for name, value in known.items() if value not in (None, "")}
 

@@ -14,6 +14,8 @@ Kind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
+#: What must be a number wherever it is written.
+_COUNTS = ("update", "epoch")
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,11 @@ class RunFolder:
         remarks: list[str] = []
         recipe, text = _recipe(path, remarks)
         environment = _json(path / "environment.json", remarks) or _json(path / "run.json", remarks)
+        starts = environment if isinstance(environment, list) else [environment]
         summary = _json(path / ("summary.json" if kind in ("translation", "pre-training") else "results.json"), remarks)
+        if summary is not None and not _is_summary(summary):
+            remarks.append("The summary of its end is damaged, and left out.")
+        summary = summary if _is_summary(summary) else {}
         config = _json(path / "model" / "config.json", remarks)
         return cls(
             path=path,
@@ -69,9 +75,9 @@ class RunFolder:
             metrics=_lines(path / "metrics.jsonl", remarks),
             recipe=recipe,
             recipe_text=text,
-            summary=summary if isinstance(summary, dict) else {},
+            summary=summary,
             results=_lines(path / "results.jsonl", remarks),
-            starts=environment if isinstance(environment, list) else [environment] if environment else [],
+            starts=[start for start in starts if isinstance(start, dict) and start],
             config=config if isinstance(config, dict) else {},
             languages=_languages(path, remarks),
             parameters=_parameters(path),
@@ -119,6 +125,14 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _is_summary(found: Any) -> bool:
+    numbers = ("update", "seconds", "updates")
+    if not isinstance(found, dict) or not all(_is_number(found[name]) for name in numbers if name in found):
+        return False
+    losses = found.get("candidates")
+    return not isinstance(losses, dict) or all(loss is None or _is_number(loss) for loss in losses.values())
+
+
 def _kind(path: Path) -> Kind:
     if (path / "results.jsonl").is_file() or (path / "run.json").is_file():
         return "GLUE"
@@ -127,7 +141,8 @@ def _kind(path: Path) -> Kind:
     if (path / "recipe.toml").is_file():
         return "pre-training" if "pretrain" in read_toml(path / "recipe.toml") else "translation"
     if (path / "metrics.jsonl").is_file():
-        return "pre-training" if '"mlm"' in (path / "metrics.jsonl").read_text(encoding="utf-8") else "translation"
+        text = (path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
+        return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder; a report is of a run, the folder that macaron train --out made.")
     raise MacaronError(
@@ -170,7 +185,7 @@ def _lines(path: Path, remarks: list[str]) -> list[Record]:
             record = json.loads(line)
         except ValueError:
             record = None
-        if isinstance(record, dict):
+        if isinstance(record, dict) and all(_is_number(record[name]) for name in _COUNTS if name in record):
             records.append(record)
         elif line.strip() and number < len(lines):
             torn += 1
@@ -189,7 +204,7 @@ def _evaluations(path: Path, remarks: list[str]) -> list[Evaluation]:
         if (
             isinstance(scores, list)
             and scores
-            and all(isinstance(s, dict) and {"metric", "score"} <= s.keys() for s in scores)
+            and all(isinstance(s, dict) and "metric" in s and _is_number(s.get("score")) for s in scores)
         ):
             sentences = content.get("sentences")
             said = str(content.get("data", file.stem))

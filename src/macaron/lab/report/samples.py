@@ -87,14 +87,13 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
 def _load_encoder(run: Path) -> tuple[Any, "MacaronTokenizer"]:
     import torch
 
-    from macaron.models import EncoderForPreTraining
-    from macaron.tasks.classification_model import load_tokenizer, model_folder, quiet
+    from macaron.models import EncoderConfig, EncoderForPreTraining
+    from macaron.models.folder import find_folder, load_weights
+    from macaron.text.folder import model_tokenizer
 
-    folder = model_folder(run)
-    tokenizer = load_tokenizer(folder)
-    with quiet():
-        model = EncoderForPreTraining.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    return model.eval(), tokenizer
+    folder = find_folder(run, EncoderConfig.model_type)
+    model, _ = load_weights(folder, EncoderForPreTraining, torch.float32)
+    return model.eval(), model_tokenizer(folder, "encoder", model.config)
 
 
 def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
