@@ -5,8 +5,9 @@
 
 `macaron-small` against a Transformer of the same size, since CTranslate2 has no Macaron layer. The weights are random,
 so the search is forced to exactly ``--tokens`` steps in every system. Every system has a process of its own, and the
-processes take turns. Numbers are medians over the rounds, ratios are medians of the ratios within a round. A run
-during which other processes took more than 5 % of the cores is made again, ``--patience`` times at most.
+processes take turns, those to be compared one after the other. Numbers are medians over the turns, ratios are medians
+of the ratios within a turn; a single sentence, whose time varies most, has three turns in a round. A run during which
+other processes took more than 5 % of the cores is made again, ``--patience`` times at most.
 
 CTranslate2 gets the weights of our `transformer-small`, and its hypotheses are compared with ours before anything is
 measured: it is the same search over the same network. (Scores differ a little: where the end is forbidden CTranslate2
@@ -31,10 +32,10 @@ from cpu_systems import ctranslate2, ours, say, sentences, transformers
 #: For each system the package it needs, and whether it is slow (and then measured in one round only).
 SYSTEMS = {
     "ours float32": ("macaron", False),
-    "ours int8": ("macaron", False),
-    "ours, plain float32": ("macaron", False),
     "ctranslate2 float32": ("ctranslate2", False),
+    "ours int8": ("macaron", False),
     "ctranslate2 int8": ("ctranslate2", False),
+    "ours, plain float32": ("macaron", False),
     "transformers float32": ("transformers", True),
 }
 RATIOS = [
@@ -136,11 +137,12 @@ def main() -> None:
         print(f"{name}: ready, {workers[name].about}", flush=True)
     seconds: dict[int, dict[str, list[float]]] = {batch: {name: [] for name in workers} for batch in options.batches}
     for turn in range(options.rounds + 1):  # the first is to warm up
-        for batch in options.batches:
+        for batch in [each for each in options.batches for _ in range(3 if each == 1 else 1)]:
             for name, worker in workers.items():
-                if turn > 1 and SYSTEMS[name][1]:
+                slow = SYSTEMS[name][1]
+                if slow and turn and seconds[batch][name]:
                     continue
-                took = worker.measure(batch, 1 if batch > 1 or SYSTEMS[name][1] else 5, options.patience)
+                took = worker.measure(batch, 1 if batch > 1 or slow else 5, options.patience)
                 if turn:
                     seconds[batch][name].append(took)
         print(f"round {turn} of {options.rounds} is done", flush=True)

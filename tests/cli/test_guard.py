@@ -1,9 +1,12 @@
-"""Output that cannot be written: one message, whatever the verb."""
+"""What is the same for all verbs: output that cannot be written, and how threads wait."""
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from macaron import cli
 
 
 @pytest.mark.parametrize("arguments", [["models"], ["ode", "list"], ["--version"]], ids=" ".join)
@@ -17,3 +20,22 @@ def test_standard_output_that_is_closed_or_full(arguments: list[str], place: str
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"macaron: cannot write the output: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "load", "sleep"),
+    [("translate", 0.1, False), ("translate", 100.0, True), ("train", 0.1, True)],
+    ids=["quiet", "busy", "for hours"],
+)
+def test_threads_sleep_unless_the_machine_is_ours(
+    verb: str, load: float, sleep: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(sys, "argv", ["macaron", verb, "--help"])
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # so that it is put back afterwards
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert verb in capsys.readouterr().out
+    assert os.environ.get("OMP_WAIT_POLICY") == ("PASSIVE" if sleep else None)

@@ -8,6 +8,7 @@ import torch
 
 from macaron.decode import SearchSettings, search, translate_ids
 from macaron.decode.beam import Beams
+from macaron.decode.best import best_continuations
 from macaron.decode.scorer import SpecialTokens
 from macaron.models.translation import TranslationModel
 
@@ -70,6 +71,18 @@ def test_rounding_errors_do_not_choose_among_ties(order: tuple[int, ...]):
     totals, index = state._candidates(scores(2, 12, {4: -1.0} | tied))
     assert index.tolist() == [[4, 5, 6, 7]]
     assert totals.tolist() == [pytest.approx([-1.0, -2.0, -2.0, -2.0])]
+
+
+@pytest.mark.parametrize("vocabulary", [10_000, 10_112, 1_000], ids=["a rest", "whole blocks", "too few for blocks"])
+def test_blocks_find_what_topk_finds(vocabulary: int):
+    torch.manual_seed(0)
+    table, totals = torch.randn(32, 5, vocabulary), torch.randn(32, 5)
+    table[0, 0, -9:] = 9.0 + torch.arange(9)  # the best of a sentence all in the last places
+    totals[1, 1:] = -torch.inf  # hypotheses that do not exist
+    sums, index = (table + totals[..., None]).flatten(1).topk(14, dim=1)
+    found, places = best_continuations(totals, table, 14)
+    assert torch.equal(found, sums)
+    assert torch.equal(places, index)
 
 
 def test_asking_seldom_changes_nothing(make_model: Callable[..., TranslationModel], monkeypatch: pytest.MonkeyPatch):

@@ -50,6 +50,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], gap: f
         {"integrator": "heun", "tying": "layer"},
         {"integrator": "rk4", "scheme": "lie-gf"},
         {"tying": "depth", "prologue": [["G", 0.5]], "decoder_epilogue": [["F", 1.0], ["G", 0.5]]},
+        {"tying": "depth", "scheme": "lie-fg", "prologue": [["G", 0.5]]},  # one matrix, two coefficients
         {"scheme": "lie-fg", "prologue": [["G", 0.5]], "epilogue": [["F", 1.0], ["G", 0.5]]},
     ],
     ids=str,
@@ -80,6 +81,33 @@ def test_float32_post_norm():
     )
 
 
+@pytest.mark.parametrize("length", [3, 40], ids=["folded", "too long to fold"])
+@pytest.mark.parametrize("integrator", ["euler", "heun"])
+def test_one_sentence_at_a_time(length: int, integrator: str, make_model: Callable[..., TranslationModel]):
+    """For few sentences cross-attention keeps its keys and values multiplied by its matrices, if they are short."""
+    model = make_model(hidden_size=32, integrator=integrator)
+    fast, settings = packed(model), SearchSettings(beam=4, max_length=25)
+    draw = random.Random(1)
+    sources = [[*(draw.randrange(3, 30) for _ in range(length - each)), EOS] for each in range(3)]
+    alone = [found for source in sources for found in translate_ids(fast, [source], settings)]
+    expected = translate_ids(model, sources, settings)
+    same(alone, expected, 1e-4)
+    same(translate_ids(fast, sources, settings), expected, 1e-4)  # three: padded, and still few
+
+
+def test_states_of_a_given_translation(make_model: Callable[..., TranslationModel]):
+    """What `output_hidden_states` gives, coefficients being part of the packed matrices; and no search, no cache."""
+    model = make_model(scheme="strang-fgf")
+    ids, targets = torch.tensor(random_sources()[2:3]), torch.tensor([[EOS, 5, 6]])
+    found, expected = (
+        each(input_ids=ids, decoder_input_ids=targets, output_hidden_states=True) for each in (packed(model), model)
+    )
+    for name in ("encoder_hidden_states", "decoder_hidden_states"):
+        for mine, plain in zip(found[name], expected[name], strict=True):
+            torch.testing.assert_close(mine, plain, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.logits, expected.logits, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["tiny_macaron_v2_trained", "tiny_plain_v1_trained"])
 def test_recorded_lists(name: str, golden: Path, golden_model: Callable[[str], TranslationModel]):
@@ -102,19 +130,47 @@ def test_matrices(relu: bool, bias: bool):
     plain = F.linear(x, weight, added)
     exact = plain.relu() if relu else plain
     torch.testing.assert_close(PackedLinear(weight, added, relu)(x), exact)
+    rows, onto = x.flatten(0, 1), torch.randn(15, 70)
+    torch.testing.assert_close(
+        PackedLinear(weight, added, step=-0.3)(rows, onto), onto - 0.3 * plain.flatten(0, 1), atol=1e-4, rtol=1e-4
+    )
 
     # In int8 it is a product of whole numbers, which can be done again ...
-    found = Int8Linear(weight, added, relu)(x)
-    levels = matrices.activation_levels()
-    steps, sizes = weight.abs().amax(1) / 127, x.abs().amax(-1, keepdim=True) / levels
-    whole = (weight / steps.clamp(min=1e-12)[:, None]).round()
-    again = ((x / sizes.clamp(min=1e-12) + 128.5).floor() - 128) @ whole.T * sizes * steps
-    again = again + (0.0 if added is None else added)
+    found, levels = Int8Linear(weight, added, relu)(x), matrices.activation_levels()
+    again = in_whole_numbers(x, weight, levels) + (0.0 if added is None else added)
     torch.testing.assert_close(found, again.relu() if relu else again, atol=1e-5, rtol=1e-4)
     # ... and is no further from the exact one than half a level of either factor allows.
+    steps, sizes = weight.abs().amax(1) / 127, x.abs().amax(-1, keepdim=True) / levels
     bound = x.abs().sum(-1, keepdim=True) * steps / 2 + sizes / 2 * weight.abs().sum(1) + 33 * sizes * steps / 4
     assert bool(((found - exact).abs() <= bound * 1.001 + 1e-6).all())
     assert not torch.equal(found, exact)
+    moved = Int8Linear(weight, added, step=-0.3)(rows, onto)
+    expected = onto - 0.3 * Int8Linear(weight, added)(rows)
+    torch.testing.assert_close(moved, expected, atol=1e-4, rtol=1e-4)
+
+    # Numbers that are not negative need no sign, and have all levels on every processor.
+    found = Int8Linear(weight, added, relu, positive=True)(x.abs())
+    again = in_whole_numbers(x.abs(), weight, 127) + (0.0 if added is None else added)
+    torch.testing.assert_close(found, again.relu() if relu else again, atol=1e-5, rtol=1e-4)
+
+
+def in_whole_numbers(x: torch.Tensor, weight: torch.Tensor, levels: int) -> torch.Tensor:
+    steps, sizes = weight.abs().amax(1) / 127, x.abs().amax(-1, keepdim=True) / levels
+    whole = (weight / steps.clamp(min=1e-12)[:, None]).round()
+    return (x / sizes.clamp(min=1e-12)).round() @ whole.T * sizes * steps
+
+
+def test_without_vnni():
+    """The same on a processor that adds pairs of products in 16 bits: oneDNN can pretend to be on one."""
+    code = "import sys; from macaron.decode.matrices import activation_levels as n; sys.exit(n() != 63)"
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    if subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode:
+        pytest.skip("this processor has no such mode")
+    tests = [f"{__file__}::test_matrices", f"{__file__}::test_int8_is_near_float32"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    result = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert "5 passed" in result.stdout
 
 
 def test_int8_is_near_float32(make_model: Callable[..., TranslationModel]):
@@ -221,9 +277,8 @@ def test_where_int8_does_not_work(monkeypatch: pytest.MonkeyPatch, make_model: C
     )
 
 
-def test_for_one_sentence_only_products_have_threads():
+def test_for_one_sentence_only_products_have_threads_if_there_are_many():
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
     seen: list[int] = []
 
     def kernel(x: torch.Tensor, *_: object) -> torch.Tensor:
@@ -233,10 +288,12 @@ def test_for_one_sentence_only_products_have_threads():
     product = PackedLinear(torch.eye(16), None)
     product.kernel = kernel
     try:
-        with threads_for_products():
-            product(torch.eye(16))
+        for threads in (3, 2):
+            torch.set_num_threads(threads)
+            with threads_for_products():
+                product(torch.eye(16))
+                seen.append(torch.get_num_threads())
             seen.append(torch.get_num_threads())
-        seen.append(torch.get_num_threads())
     finally:
         torch.set_num_threads(before)
-    assert seen == [2, 1, 2]
+    assert seen == [3, 1, 3, 2, 2, 2]

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 
 import typer
 
@@ -67,11 +68,23 @@ def root(
     """Train, decode and study Transformers written as splitting schemes."""
 
 
+def busy() -> bool:
+    """Whether other programs use this machine.
+
+    If not, and if it is not for hours, waiting threads had better spin: one sentence is translated 1.6 times faster.
+    """
+    try:
+        return os.getloadavg()[0] > (os.cpu_count() or 1) / 2
+    except (OSError, AttributeError):  # unknown, or a system without this number
+        return True
+
+
 def main() -> None:
     """Run the command; a user's mistake ends in one clear message, never in a traceback."""
-    # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower than
-    # one. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if sys.argv[1:2] != ["translate"] or busy():
+        # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower
+        # than one. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
     try:
         app()

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from macaron.decode.best import best_continuations
 from macaron.decode.complete import Complete, ranking
 from macaron.decode.scorer import SpecialTokens
 from macaron.decode.settings import Hypothesis, SearchSettings
@@ -46,7 +47,7 @@ class Beams:
     def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         """Take a step with the log-probabilities (B, N, V) of the open hypotheses' next tokens.
 
-        :param scores: changed in place
+        :param scores: changed in place; (B, 1, V) in the first step, where all hypotheses are one
         :param at_limit: some sentence has as many tokens now as it may have
         :returns: the tokens of the new open hypotheses and the old ones that they continue, (B, N) each
         """
@@ -61,7 +62,7 @@ class Beams:
     def move(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         """As `advance`, but without writing it down; of ``step`` only that it is not below ``min_length`` counts."""
         beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.special.end
-        final = self.totals + scores[..., end]
+        final = self.totals + scores[..., end] if at_limit else None
         totals, index = self._candidates(scores)
         parents, tokens = index // vocabulary, index % vocabulary
         ends = tokens == end
@@ -69,7 +70,7 @@ class Beams:
         if step >= self.settings.min_length:
             # Only an end among the first N counts; one in the second half is not good enough and is dropped.
             self._finish(totals[:, :beam], parents[:, :beam], ends[:, :beam] & (self.limits != self.steps)[:, None])
-        if at_limit:
+        if final is not None:
             self._close(final)
 
         # The first N that do not end go on: the beam never shrinks.
@@ -102,12 +103,15 @@ class Beams:
 
     def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
-        beam = self.settings.beam
+        beam, wanted = self.settings.beam, 2 * self.settings.beam + _SPARE
+        if scores.shape[2] < wanted:
+            scores = scores.expand(-1, beam, -1).contiguous()  # so few tokens: the list ends with what does not exist
         scores[..., self.special.pad] = -math.inf
-        scores[..., self.special.unknown] -= self.settings.unk_penalty
-        scores += self.totals[..., None]
-        flat = scores.flatten(1)
-        totals, index = flat.topk(min(2 * beam + _SPARE, flat.shape[1]), dim=1)
+        if self.settings.unk_penalty:
+            scores[..., self.special.unknown] -= self.settings.unk_penalty
+        hypotheses, vocabulary = scores.shape[1:]
+        totals = self.totals[:, :hypotheses]
+        totals, index = best_continuations(totals, scores, min(wanted, hypotheses * vocabulary))
         order = ranking(totals, index)[:, : 2 * beam]
         return totals.gather(1, order), index.gather(1, order)
 

@@ -6,6 +6,7 @@ the more so the fewer rows there are to multiply (one sentence), and it knows in
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,25 +21,36 @@ _AS_FLOAT: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
 
 
 class Direct(nn.Module):
-    """A module that is called without the search for hooks: for one sentence, that costs a tenth of a product."""
+    """A module that is called without the search for hooks, and whose parts are ordinary attributes.
+
+    For one sentence, both cost a tenth of a product.
+    """
 
     def __call__(self, *args: Any) -> Any:
         """As ``forward``."""
         return self.forward(*args)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if isinstance(value, nn.Module):
+            self.__dict__[name] = value  # found at once, where PyTorch looks in three tables first
+
 
 #: The number of threads for products while everything else has one, see `threads_for_products`; otherwise empty.
 _threads: list[int] = []
+#: So many threads are for everything.
+_FEW_THREADS = 2
 
 
 @contextmanager
 def threads_for_products() -> Iterator[None]:
-    """A context in which only products use PyTorch's threads.
+    """A context in which only products use PyTorch's threads, if there are many.
 
-    For one sentence, everything else is so little that waking a thread takes longer than the work.
+    For one sentence, everything else is so little that waking many threads takes longer than the work. One thread then,
+    not a few: OpenMP would end threads and start them again between a team of two and a team of sixteen.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or _threads:
+    if threads <= _FEW_THREADS or _threads:
         yield
         return
     _threads.append(threads)
@@ -50,7 +62,7 @@ def threads_for_products() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _product(kernel: Callable[..., Tensor], *args: Any) -> Tensor:
+def product(kernel: Callable[..., Tensor], *args: Any) -> Tensor:
     """Call a kernel, with all threads if they are for products only."""
     if not _threads:
         return kernel(*args)
@@ -62,67 +74,94 @@ def _product(kernel: Callable[..., Tensor], *args: Any) -> Tensor:
 
 
 class PackedLinear(Direct):
-    """``x W^T + b`` in float32.
+    """``step (x W^T + b)`` in float32.
 
     Where PyTorch has no oneDNN it is the plain product.
 
     :param weight: (O, I)
     :param bias: (O,)
+    :param positive: no number of x is below zero (of use in int8 only)
+    :param step: how far a sub-layer moves its states by this, its last product
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        relu: bool = False,
+        positive: bool = False,
+        step: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.packed = packs()
         self.after = "relu" if relu else "none"
         # Plain attributes, not buffers: blocks of oneDNN can be neither saved nor moved.
-        weight = weight.detach().contiguous()
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if self.packed else weight
-        self.bias = None if bias is None else bias.detach()
-        self.kernel = torch.ops.mkldnn._linear_pointwise.default if self.packed else None
+        weight, self.bias = (weight.detach(), None if bias is None else bias.detach())
+        if step != 1:
+            weight, self.bias = weight * step, None if self.bias is None else self.bias * step
+        self.weight, self.kernel, self.adding_kernel = weight.contiguous(), None, None
+        if packs():
+            self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight)
+            self.kernel = torch.ops.mkldnn._linear_pointwise.default
+            self.adding_kernel = torch.ops.mkldnn._linear_pointwise.binary
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., I) to (..., O)."""
+    def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
+        """(..., I) to (..., O), added to ``onto`` if that is given."""
+        if self.adding_kernel is not None and onto is not None:
+            return product(self.adding_kernel, x, onto, self.weight, self.bias, "add")
         if self.kernel is not None:
-            return _product(self.kernel, x, self.weight, self.bias, self.after, [], "")
+            return product(self.kernel, x, self.weight, self.bias, self.after, [], "")
         y = F.linear(x, self.weight, self.bias)
-        return y.relu_() if self.after == "relu" else y
+        if self.after == "relu":
+            y.relu_()
+        return y if onto is None else y.add_(onto)
 
 
 class Int8Linear(Direct):
-    """``x W^T + b`` with W and x rounded to 8 bits.
+    """``step (x W^T + b)`` with W and x rounded to 8 bits.
 
     W has a scale for each of its rows, found once. x has one for each of its rows, found anew each time: what comes out
     for one row does not depend on the others, so a translation does not depend on its batch.
 
-    :param weight: (O, I)
-    :param bias: (O,)
+    Parameters are those of `PackedLinear`.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, relu: bool = False) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        relu: bool = False,
+        positive: bool = False,
+        step: float = 1.0,
+    ) -> None:
         super().__init__()
         weight = weight.detach()
-        self.relu = relu
-        self.scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
-        rounded = (weight / self.scales[:, None]).round_().to(torch.int8)
-        self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+        self.relu, self.positive = relu, positive
+        scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
+        rounded = (weight / scales[:, None]).round_().to(torch.int8)
+        self.weight, self.scales = torch.ops.onednn.qlinear_prepack(rounded, None), scales * step
         self.zeros = torch.zeros(len(weight), dtype=torch.long)
-        self.bias = None if bias is None else bias.detach()
-        self.levels = activation_levels()
+        self.bias = None if bias is None else bias.detach() * step
+        self.levels = 127 if positive else activation_levels()
+        self.zero = 0 if positive else self.levels + 1
         self.smallest = torch.tensor(_SMALLEST)
         self.kernel = torch.ops.onednn.qlinear_pointwise.default
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., I) to (..., O)."""
+    def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
+        """(..., I) to (..., O), added to ``onto`` if that is given."""
         rows = x.reshape(-1, x.shape[-1])
-        # Several small operations, each of them cheap: vector_norm, addcdiv and addcmul would be shorter and slower.
-        scale = torch.add(self.smallest, rows.abs().amax(dim=1, keepdim=True), alpha=1 / self.levels)
-        # The kernel wants unsigned numbers, zero at 128. Conversion cuts, and the half makes that rounding.
-        rounded = (rows / scale).add_(128.5).to(torch.uint8)
-        y = _product(self.kernel, rounded, 1.0, 128, self.weight, self.scales, self.zeros, None, *_AS_FLOAT).mul_(scale)
-        if self.bias is not None:
-            y += self.bias
+        # Several small operations, each of them cheap: vector_norm and addcdiv would be shorter and slower.
+        sizes = (rows if self.positive else rows.abs()).amax(dim=1, keepdim=True)
+        scale = torch.add(self.smallest, sizes, alpha=1 / self.levels)
+        # The kernel wants unsigned numbers. Conversion to signed ones is four times faster, and the sum wraps around.
+        rounded = (rows / scale).round_().to(torch.int8).view(torch.uint8)
+        if self.zero:
+            rounded += self.zero
+        y = product(self.kernel, rounded, 1.0, self.zero, self.weight, self.scales, self.zeros, None, *_AS_FLOAT)
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
         if self.relu:
             y.relu_()
+        if onto is not None:
+            y += onto
         return y.view(*x.shape[:-1], -1)
 
 
@@ -132,13 +171,17 @@ def packs() -> bool:
     return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
+@cache
 def activation_levels() -> int:
-    """The largest level of a rounded activation.
+    """The largest level of a rounded activation, 127 or 63.
 
-    Processors without VNNI add pairs of products in 16 bits, which 7 bits cannot overflow.
+    Without VNNI, pairs of products are added in 16 bits, and what does not fit is cut off: unsigned numbers up to 127
+    fit. Which way it is done here is found by trying, with the largest numbers there are.
     """
-    known = getattr(torch.cpu, "_is_vnni_supported", None)
-    return 127 if known is not None and known() else 63
+    rows, weight = torch.full((1, 64), 255, dtype=torch.uint8), torch.full((64, 64), 127, dtype=torch.int8)
+    packed, scales, zeros = torch.ops.onednn.qlinear_prepack(weight, None), torch.ones(64), torch.zeros(64).long()
+    product = torch.ops.onednn.qlinear_pointwise(rows, 1.0, 0, packed, scales, zeros, None, *_AS_FLOAT)
+    return 127 if bool((product == 255 * 127 * 64).all()) else 63
 
 
 def check_int8() -> None:

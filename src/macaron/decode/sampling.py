@@ -45,6 +45,7 @@ class Chains:
     def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         """Draw the next tokens by their log-probabilities (B, N, V); see `Beams.advance`."""
         end = self.special.end
+        scores = scores.expand(-1, self.settings.beam, -1)  # in the first step all chains are one
         tokens = draw(self._allowed(scores, step), self.sampling, self.uniform[:, step])
         if at_limit:
             tokens = torch.where((self.limits == step)[:, None], end, tokens)

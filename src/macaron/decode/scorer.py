@@ -70,10 +70,14 @@ class Scorer:
         self.cache = BeamCache(len(sources), beam, memory.dtype, memory.device)
 
     def step(self, tokens: Tensor) -> Tensor:
-        """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better."""
+        """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better.
+
+        In the first step all beams of a sentence are one, and the log-probabilities are (B, 1, V).
+        """
         model, cache = self.model, self.cache
+        tokens = tokens if cache.length else tokens[:, :1]
         position = torch.full((1,), FIRST_POSITION + cache.length, device=tokens.device)
-        cache.begin_step()
+        cache.begin_step(tokens.shape[1])
         context = Context(
             mask=cache.mask,
             memory=self.memory,
