@@ -59,7 +59,7 @@ def make_model() -> Callable[..., TranslationModel]:
     Fresh weights would not do: with one table for input and output such a model repeats its last token.
     """
 
-    def make(seed: int = 0, ending: float = 2.0, **changes: Any) -> TranslationModel:
+    def make(seed: int = 0, ending: float = 2.0, biases: float = 0.0, **changes: Any) -> TranslationModel:
         torch.manual_seed(seed)
         settings: dict[str, Any] = {
             "vocab_size": 30,
@@ -75,6 +75,8 @@ def make_model() -> Callable[..., TranslationModel]:
             for parameter in model.decoder.parameters():
                 if parameter.dim() == 2:
                     parameter.mul_(3.0)
+                elif biases:  # fresh ones are zero
+                    parameter.add_(biases * torch.randn_like(parameter))
             model.decoder.norm.bias.copy_(model.embedding.tokens.weight[2] * ending)
         return model
 

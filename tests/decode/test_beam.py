@@ -73,10 +73,14 @@ def test_rounding_errors_do_not_choose_among_ties(order: tuple[int, ...]):
     assert totals.tolist() == [pytest.approx([-1.0, -2.0, -2.0, -2.0])]
 
 
-@pytest.mark.parametrize("vocabulary", [10_000, 10_112, 1_000], ids=["a rest", "whole blocks", "too few for blocks"])
-def test_blocks_find_what_topk_finds(vocabulary: int):
+@pytest.mark.parametrize(
+    ("sentences", "vocabulary"),
+    [(32, 10_000), (32, 10_112), (4, 10_000)],
+    ids=["blocks and a rest", "whole blocks", "beam by beam"],
+)
+def test_the_best_continuations_are_what_topk_finds(sentences: int, vocabulary: int):
     torch.manual_seed(0)
-    table, totals = torch.randn(32, 5, vocabulary), torch.randn(32, 5)
+    table, totals = torch.randn(sentences, 5, vocabulary), torch.randn(sentences, 5)
     table[0, 0, -9:] = 9.0 + torch.arange(9)  # the best of a sentence all in the last places
     totals[1, 1:] = -torch.inf  # hypotheses that do not exist
     sums, index = (table + totals[..., None]).flatten(1).topk(14, dim=1)

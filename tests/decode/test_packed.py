@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from macaron.decode import Hypothesis, Sampling, SearchSettings, Translator, mat
 from macaron.decode.folder import int8_precision
 from macaron.decode.matrices import Int8Linear, PackedLinear, threads_for_products
 from macaron.decode.packed import packed
+from macaron.decode.packed_attention import PackedCrossAttention
 from macaron.errors import MacaronError
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
@@ -56,7 +58,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], gap: f
     ids=str,
 )
 def test_float32_is_the_plain_search(changes: dict[str, Any], make_model: Callable[..., TranslationModel]):
-    model, sources = make_model(**changes), random_sources()
+    model, sources = make_model(biases=0.1, **changes), random_sources()
     fast = packed(model)
     for stop in ("early", "late", "late-reference"):
         settings = SearchSettings(beam=4, max_length=25, stop=stop)
@@ -81,18 +83,26 @@ def test_float32_post_norm():
     )
 
 
-@pytest.mark.parametrize("length", [3, 40], ids=["folded", "too long to fold"])
 @pytest.mark.parametrize("integrator", ["euler", "heun"])
-def test_one_sentence_at_a_time(length: int, integrator: str, make_model: Callable[..., TranslationModel]):
-    """For few sentences cross-attention keeps its keys and values multiplied by its matrices, if they are short."""
-    model = make_model(hidden_size=32, integrator=integrator)
-    fast, settings = packed(model), SearchSettings(beam=4, max_length=25)
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("length", [3, 40])
+def test_few_sentences(
+    length: int,
+    count: int,
+    integrator: str,
+    make_model: Callable[..., TranslationModel],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """For one short sentence cross-attention keeps its keys and values multiplied by its matrices."""
+    folds: list[int] = []
+    fold = PackedCrossAttention._fold
+    monkeypatch.setattr(PackedCrossAttention, "_fold", lambda self, *args: (folds.append(1), fold(self, *args))[1])
+    model = make_model(hidden_size=32, integrator=integrator, biases=0.1)
     draw = random.Random(1)
-    sources = [[*(draw.randrange(3, 30) for _ in range(length - each)), EOS] for each in range(3)]
-    alone = [found for source in sources for found in translate_ids(fast, [source], settings)]
-    expected = translate_ids(model, sources, settings)
-    same(alone, expected, 1e-4)
-    same(translate_ids(fast, sources, settings), expected, 1e-4)  # three: padded, and still few
+    sources = [[*(draw.randrange(3, 30) for _ in range(length - each)), EOS] for each in range(count)]
+    settings = SearchSettings(beam=4, max_length=25)
+    same(translate_ids(packed(model), sources, settings), translate_ids(model, sources, settings), 1e-4)
+    assert len(folds) == (2 if count == 1 and length == 3 else 0)  # as many as layers
 
 
 def test_states_of_a_given_translation(make_model: Callable[..., TranslationModel]):
@@ -162,10 +172,12 @@ def in_whole_numbers(x: torch.Tensor, weight: torch.Tensor, levels: int) -> torc
 
 def test_without_vnni():
     """The same on a processor that adds pairs of products in 16 bits: oneDNN can pretend to be on one."""
-    code = "import sys; from macaron.decode.matrices import activation_levels as n; sys.exit(n() != 63)"
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("only processors of this kind have such a mode")
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    if subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode:
-        pytest.skip("this processor has no such mode")
+    code = "from macaron.decode.matrices import activation_levels; print(activation_levels())"
+    levels = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
+    assert levels.stdout == "63\n"
     tests = [f"{__file__}::test_matrices", f"{__file__}::test_int8_is_near_float32"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     result = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)

@@ -69,12 +69,9 @@ def root(
 
 
 def busy() -> bool:
-    """Whether other programs use this machine.
-
-    If not, and if it is not for hours, waiting threads had better spin: one sentence is translated 1.6 times faster.
-    """
+    """Whether other programs have been using this machine in the last minute."""
     try:
-        return os.getloadavg()[0] > (os.cpu_count() or 1) / 2
+        return os.getloadavg()[0] > 0.5
     except (OSError, AttributeError):  # unknown, or a system without this number
         return True
 
@@ -83,7 +80,8 @@ def main() -> None:
     """Run the command; a user's mistake ends in one clear message, never in a traceback."""
     if sys.argv[1:2] != ["translate"] or busy():
         # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower
-        # than one. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
+        # than one. With the machine to itself, it translates one sentence 1.6 times faster; what takes hours had better
+        # not count on that. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
     try:

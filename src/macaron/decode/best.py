@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-#: On a CPU, ``topk`` looks at every number with its place, which takes ten times longer than the largest of a block.
+#: On a CPU, ``topk`` looks at every number with its place, which takes ten times longer than finding the largest.
 _BLOCK = 128
-#: For fewer numbers than this, ``topk`` is the faster one because it is a single call.
+#: For fewer numbers than this (few sentences) blocks do not pay: finding the best of each beam takes fewer calls.
 _MANY = 1 << 18
 
 
@@ -18,7 +18,7 @@ def best_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Tens
     :returns: (B, count) each
     """
     beams, vocabulary = scores.shape[1:]
-    if scores.device.type != "cpu" or vocabulary < count * _BLOCK:
+    if scores.device.type != "cpu" or vocabulary < count * _BLOCK:  # or so few tokens that nothing is gained
         return scores.add_(totals[..., None]).flatten(1).topk(count, dim=1)
     if scores.numel() < _MANY:
         best, tokens = scores.topk(count, dim=2)

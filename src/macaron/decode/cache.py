@@ -84,11 +84,11 @@ class BeamCache:
         return self._folded.get(slot)
 
     def store_folded(self, slot: int, tensors: tuple[Tensor, ...]) -> None:
-        """Keep what an attention has made of the encoder's output instead of keys and values: (B, ...) each."""
+        """Keep what an attention has made of the encoder's output of one sentence instead of keys and values."""
         self._folded[slot] = tensors
 
     def reorder(self, parents: Tensor) -> None:
-        """Beam n of a sentence goes on from beam ``parents[:, n]``: (B, N)."""
+        """Beam n of a sentence goes on from beam ``parents[:, n]``: (B, N). To be called after every step."""
         if self._steps == 1:  # from the one that there was
             self._ancestry = self._ancestry.expand(-1, -1, self.beam, -1)
         elif self.beam > 1:
@@ -101,8 +101,6 @@ class BeamCache:
             self._past[slot] = _with_views(both.index_select(0, rows))
         for slot, (key, value) in self._memory.items():
             self._memory[slot] = key.index_select(0, rows), value.index_select(0, rows)
-        for slot, tensors in self._folded.items():
-            self._folded[slot] = tuple(each.index_select(0, rows) for each in tensors)
         self._ancestry = self._ancestry.index_select(0, rows)
 
     def _grown(self, old: Tensor | None, like: Tensor) -> Tensor:

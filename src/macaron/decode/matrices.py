@@ -180,19 +180,19 @@ def activation_levels() -> int:
     """
     rows, weight = torch.full((1, 64), 255, dtype=torch.uint8), torch.full((64, 64), 127, dtype=torch.int8)
     packed, scales, zeros = torch.ops.onednn.qlinear_prepack(weight, None), torch.ones(64), torch.zeros(64).long()
-    product = torch.ops.onednn.qlinear_pointwise(rows, 1.0, 0, packed, scales, zeros, None, *_AS_FLOAT)
-    return 127 if bool((product == 255 * 127 * 64).all()) else 63
+    sums = torch.ops.onednn.qlinear_pointwise(rows, 1.0, 0, packed, scales, zeros, None, *_AS_FLOAT)
+    return 127 if bool((sums == 255 * 127 * 64).all()) else 63
 
 
 def check_int8() -> None:
     """Raise unless int8 products work here."""
     try:
-        product = Int8Linear(torch.eye(16), None)(torch.eye(16))
+        made = Int8Linear(torch.eye(16), None)(torch.eye(16))
     except (RuntimeError, NotImplementedError, AttributeError) as error:
         reason = str(error).strip().splitlines()[0][:200]
         raise MacaronError(
             f"int8 needs a PyTorch with oneDNN, which this one lacks ({reason}): leave --int8 out, or install the "
             "usual PyTorch for x86-64"
         ) from None
-    if not torch.allclose(product, torch.eye(16), atol=0.02):
+    if not torch.allclose(made, torch.eye(16), atol=0.02):
         raise MacaronError("int8 products are wrong on this processor: leave --int8 out")

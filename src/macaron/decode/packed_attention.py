@@ -11,11 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.decode.cache import BeamCache
-from macaron.decode.matrices import Direct, Int8Linear, PackedLinear
+from macaron.decode.matrices import Direct, Int8Linear, PackedLinear, product
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 
-#: Sentences from which on attention is plain products: PyTorch's fused kernel is made for many queries, and in a search
-#: there are few queries to many keys. For one sentence its single call costs less than several.
+#: Fewer sentences than this are few: there is little to do between the products, and every call counts. From so many
+#: on, attention is plain products: PyTorch's fused kernel is made for many queries, and in a search few queries meet
+#: many keys.
 FEW = 4
 Make = Callable[..., PackedLinear | Int8Linear]
 
@@ -78,9 +79,9 @@ class PackedSelfAttention(_Attention):
 class PackedCrossAttention(_Attention):
     """H, see `CrossAttention`.
 
-    For few sentences in float32, what is kept of a sentence is not keys and values but these multiplied by the
-    matrices of queries and outputs: ``(x Wq + b) K' = x (Wq K') + b K'``. A step then reads 2 D H S numbers instead of
-    2 D H K, and reading is what takes the time. (In int8 a result would depend on the batch: Wq is rounded there.)
+    For one sentence in float32, what is kept of it is not keys and values but these multiplied by the matrices of
+    queries and outputs: ``(x Wq + b) K' = x (Wq K') + b K'``. A step then reads 2 D H S numbers instead of 2 D H K, and
+    reading is what takes the time. (In int8 a result would depend on the batch: Wq is rounded there.)
     """
 
     name = "H"
@@ -107,7 +108,7 @@ class PackedCrossAttention(_Attention):
                 both = self.heads(self.kv(context.memory.flatten(0, 1)), batch, 2)
                 key, value = both.select(3, 0), both.select(3, 1)
                 if isinstance(cache, BeamCache) and self._folds(key):
-                    folded = self._fold(key, value, context.memory_mask)
+                    folded = self._fold(key[0], value[0], context.memory_mask)
                     cache.store_folded(slot, folded)
                 elif cache is not None:
                     cache.store_memory(slot, key, value)
@@ -115,27 +116,28 @@ class PackedCrossAttention(_Attention):
             query = self.heads(self.q(x), batch, 1).select(3, 0)
             return self.out(self.mix(query, key, value, context.memory_mask, context), onto)
         keys, offset, values = folded
-        logits = torch.baddbmm(offset, x.view(batch, -1, x.shape[1]), keys)
-        weights = logits.view(-1, self.num_heads, keys.shape[2] // self.num_heads).softmax(dim=2).view_as(logits)
-        if onto is None:
-            return torch.bmm(weights, values).flatten(0, 1)
-        return torch.baddbmm(onto.view(batch, -1, onto.shape[1]), weights, values).flatten(0, 1)
+        logits = product(torch.addmm, offset, x, keys)
+        weights = logits.view(len(x), self.num_heads, -1).softmax(dim=2).view_as(logits)
+        return product(torch.mm, weights, values) if onto is None else product(torch.addmm, onto, weights, values)
 
     def _folds(self, key: Tensor) -> bool:
-        """Whether there is less to read when keys (B, H, S, K), and values, are folded."""
-        return self.plain is not None and len(key) < FEW and key.shape[2] < self.head_size
+        """Whether keys (B, H, S, K), and values, are to be folded.
+
+        That is for one sentence: all share the matrices, but each would have its own folded keys. And folding takes
+        time once, so there must be clearly less to read in each step.
+        """
+        return self.plain is not None and len(key) == 1 and 2 * key.shape[2] <= self.head_size
 
     def _fold(self, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """From keys and values (B, H, S, K) to (B, D, H S), to be added (B, 1, H S), and (B, H S, D)."""
+        """From keys and values (H, S, K) to (D, H S), to be added (H S,), and (H S, D)."""
         assert self.plain is not None
         query, query_bias, out, out_bias = self.plain
         key, value = key * self.scale, value * self.step
         keys = key @ query.view(self.num_heads, self.head_size, -1)
         values = value @ out.view(-1, self.num_heads, self.head_size).permute(1, 2, 0)
-        offset = torch.zeros_like(key[..., 0]) if mask is None else mask[:, 0].expand(*key.shape[:3])
+        offset = torch.zeros_like(key[..., 0]) if mask is None else mask[0, 0].expand(*key.shape[:2])
         if query_bias is not None:
-            offset = offset + (key @ query_bias.view(self.num_heads, self.head_size, 1)).squeeze(3)
+            offset = offset + (key @ query_bias.view(self.num_heads, self.head_size, 1)).squeeze(2)
         if out_bias is not None:
             values = values + out_bias * (self.step / self.num_heads)  # weights add up to one for each head
-        keys = keys.flatten(1, 2).transpose(1, 2).contiguous()
-        return keys, offset.flatten(1)[:, None], values.flatten(1, 2).contiguous()
+        return keys.flatten(0, 1).t().contiguous(), offset.flatten(), values.flatten(0, 1)

@@ -90,7 +90,8 @@ class PackedSubLayer(Direct, SubLayer):
         return self.advance(x.flatten(0, 1), len(x), context, slot).view_as(x)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
-        """The direction in which (B, T, D) moves."""
+        """The direction in which (B, T, D) moves; for sub-layers whose matrices have no coefficient in them."""
+        assert self.step is None
         rows = (torch.layer_norm(x, *self.norm_arguments) if self.pre_norm else x).flatten(0, 1)
         return self.operator(rows, None, len(x), context, slot).view_as(x)
 
