@@ -515,6 +515,7 @@ def test_table(open_page, macaron):
     part = data["models"][0]["parts"][0]
     page.locator(".table > summary").click()
     rows = page.locator(".table tbody tr")
+    rows.first.wait_for()  # the table is written when the browser says that it has been opened
     assert rows.count() == len(part["tokens"])
     cells = rows.nth(1).locator("th, td").all_inner_texts()
     frame = part["frames"][2]
