@@ -5,7 +5,7 @@
 
 `macaron-small` against a Transformer of the same size, since CTranslate2 has no Macaron layer. The weights are random,
 so the search is forced to exactly ``--tokens`` steps in every system. Every system has a process of its own, and the
-processes take turns, those to be compared one after the other. Numbers are medians over the turns, ratios are medians
+processes take turns, ours and CTranslate2's one after the other. Numbers are medians over the turns, ratios are medians
 of the ratios within a turn; a single sentence, whose time varies most, has three turns in a round. A run during which
 other processes took more than 5 % of the cores is made again, ``--patience`` times at most.
 

@@ -38,7 +38,7 @@ class Direct(nn.Module):
 
 #: The number of threads for products while everything else has one, see `threads_for_products`; otherwise empty.
 _threads: list[int] = []
-#: So many threads are for everything.
+#: Up to so many threads are for everything: two cost small operations no more than one.
 _FEW_THREADS = 2
 
 
@@ -80,6 +80,7 @@ class PackedLinear(Direct):
 
     :param weight: (O, I)
     :param bias: (O,)
+    :param relu: cut off what is below zero; not together with ``onto``
     :param positive: no number of x is below zero (of use in int8 only)
     :param step: how far a sub-layer moves its states by this, its last product
     """
@@ -95,7 +96,7 @@ class PackedLinear(Direct):
         super().__init__()
         self.after = "relu" if relu else "none"
         # Plain attributes, not buffers: blocks of oneDNN can be neither saved nor moved.
-        weight, self.bias = (weight.detach(), None if bias is None else bias.detach())
+        weight, self.bias = weight.detach(), None if bias is None else bias.detach()
         if step != 1:
             weight, self.bias = weight * step, None if self.bias is None else self.bias * step
         self.weight, self.kernel, self.adding_kernel = weight.contiguous(), None, None
