@@ -23,8 +23,8 @@ from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
 from macaron.data.recipe import DataRecipe, data_recipe, load_data_recipe
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)

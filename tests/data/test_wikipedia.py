@@ -23,8 +23,8 @@ from macaron.data.progress import Progress
 from macaron.data.recipe import load_data_recipe
 from macaron.data.wikipedia import extract_dump
 from macaron.data.wikitext import paragraphs
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)

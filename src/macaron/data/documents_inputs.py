@@ -11,8 +11,8 @@ from macaron.data.corpus import fingerprint
 from macaron.data.documents_cleaning import TextFile
 from macaron.data.documents_recipe import FetchRecipe, TextFileRecipe, TextRecipe, WikipediaRecipe
 from macaron.data.progress import Progress
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 
 
 @dataclass(frozen=True)

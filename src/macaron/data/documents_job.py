@@ -36,8 +36,8 @@ from macaron.data.learning import learn_tokenizer
 from macaron.data.prepared import FORMAT
 from macaron.data.progress import Progress
 from macaron.data.store import StoreWriter, id_dtype
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 from macaron.text.tokenizer import MacaronTokenizer
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.data.duplicates import TRAIN, VALID
-from macaron.data.workers import Workers
+from macaron.processes import Workers
 from macaron.text.vocabulary import EOS
 
 #: The trainer of `tokenizers` holds about 120 bytes for every byte of a distinct word, so that a big corpus is

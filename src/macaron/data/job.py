@@ -20,8 +20,8 @@ from macaron.data.prepared import FORMAT, Split
 from macaron.data.progress import Progress
 from macaron.data.recipe import DataRecipe
 from macaron.data.store import StoreWriter, id_dtype
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 from macaron.text.tokenizer import MacaronTokenizer
 
 Names = tuple[Path, Path]

@@ -26,8 +26,8 @@ from macaron.data.job import Job
 from macaron.data.prepared import KINDS, MANIFEST, SPLITS, DataKind, PreparedData, read_manifest
 from macaron.data.progress import Progress
 from macaron.data.recipe import DataRecipe
-from macaron.data.workers import Workers
 from macaron.errors import MacaronError
+from macaron.processes import Workers
 from macaron.settings import to_data
 
 #: Goes up when the same recipe and files would give something else: older folders are then prepared again.

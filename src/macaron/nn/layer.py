@@ -9,7 +9,7 @@ with f one of F (self-attention), H (cross-attention), G (feed-forward), and c t
 other than Euler's evaluates the same f at several stages of the sub-step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -118,12 +118,38 @@ class SubLayer(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Move:
-    """A sub-step of the walk: which sub-layer, how far, and its first slot in the cache."""
+class Move:
+    """A sub-step of a layer: which operator, by which sub-layer, how far, and its first slot in the cache."""
 
+    operator: str
     sublayer: str
     coefficient: float
     slot: int
+
+
+@dataclass(frozen=True)
+class SubStep:
+    """A sub-step as a visitor sees it: see `SchemeLayer.forward`.
+
+    :param branch: index of the branch of the scheme, with its ``weight``
+    :param before: (B, T, D), the state that the sub-step starts from
+    :param after: (B, T, D), the state that it leads to
+    """
+
+    layer: "SchemeLayer"
+    branch: int
+    weight: float
+    move: Move
+    before: Tensor
+    after: Tensor
+
+    @property
+    def sublayer(self) -> SubLayer:
+        """The sub-layer that is evaluated."""
+        return self.layer.sublayer(self.move)
+
+
+Visitor = Callable[[SubStep], None]
 
 
 class SchemeLayer(nn.Module):
@@ -148,11 +174,11 @@ class SchemeLayer(nn.Module):
         stages = len(self.tableau.b)
         modules = nn.ModuleDict()
         applied: dict[str, int] = {}
-        walk: list[tuple[float, tuple[_Move, ...]]] = []
+        walk: list[tuple[float, tuple[Move, ...]]] = []
         self.self_slots = 0
         memory_slots: dict[str, int] = {}
         for weight, steps in branches:
-            moves: list[_Move] = []
+            moves: list[Move] = []
             for operator, coefficient in steps:
                 number = applied.get(operator, 0)
                 applied[operator] = number + 1
@@ -166,7 +192,7 @@ class SchemeLayer(nn.Module):
                 elif operator == "H":
                     # These depend on the encoder's output alone: one slot per sub-layer, whatever the evaluation.
                     slot = memory_slots.setdefault(name, len(memory_slots))
-                moves.append(_Move(name, coefficient, slot))
+                moves.append(Move(operator, name, coefficient, slot))
             walk.append((weight, tuple(moves)))
         self.walk = tuple(walk)
         self.memory_slots = len(memory_slots)
@@ -176,28 +202,33 @@ class SchemeLayer(nn.Module):
             # Borrowed, not owned: their parameters are listed once, where they were made.
             object.__setattr__(self, "sublayers", sublayers)
 
-    def forward(self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0) -> Tensor:
+    def sublayer(self, move: Move) -> SubLayer:
+        """The sub-layer of a sub-step."""
+        found = self.sublayers[move.sublayer]
+        assert isinstance(found, SubLayer)
+        return found
+
+    def forward(
+        self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0, visit: Visitor | None = None
+    ) -> Tensor:
         """One step of the scheme from (B, T, D) to (B, T, D).
 
         :param self_slot: first slot of this layer's self-attentions in the cache
         :param memory_slot: first slot of its cross-attentions
+        :param visit: called after every sub-step
         """
-        if len(self.walk) == 1:
-            return self._follow(self.walk[0][1], x, context, self_slot, memory_slot)
-        total: Tensor | None = None
-        for weight, moves in self.walk:
-            end = self._follow(moves, x, context, self_slot, memory_slot)
-            total = weight * end if total is None else torch.add(total, end, alpha=weight)
-        assert total is not None  # a scheme has at least one branch
-        return total
-
-    def _follow(
-        self, moves: tuple[_Move, ...], x: Tensor, context: Context, self_slot: int, memory_slot: int
-    ) -> Tensor:
-        for move in moves:
-            first = memory_slot if move.sublayer[0] == "H" else self_slot
-            x = self.sublayers[move.sublayer](x, move.coefficient, self.tableau, context, first + move.slot)
-        return x
+        start, total = x, None
+        for branch, (weight, moves) in enumerate(self.walk):
+            x = start
+            for move in moves:
+                before = x
+                slot = move.slot + (memory_slot if move.operator == "H" else self_slot)
+                x = self.sublayers[move.sublayer](x, move.coefficient, self.tableau, context, slot)
+                if visit is not None:
+                    visit(SubStep(self, branch, weight, move, before, x))
+            if len(self.walk) > 1:
+                total = weight * x if total is None else torch.add(total, x, alpha=weight)
+        return x if total is None else total
 
 
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
-from macaron.nn.layer import LayerSettings, SchemeLayer, build_ends, build_layer
+from macaron.nn.layer import LayerSettings, SchemeLayer, Visitor, build_ends, build_layer
 from macaron.ode import Scheme, Step
 
 
@@ -57,10 +57,20 @@ class Stack(nn.Module):
         ends = [[end] if end is not None else [] for end in (self.prologue, self.epilogue)]
         return [*ends[0], *middle, *ends[1]]
 
-    def forward(self, x: Tensor, context: Context, states: list[Tensor] | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        context: Context,
+        states: list[Tensor] | None = None,
+        *,
+        visit: Visitor | None = None,
+        norm: bool = True,
+    ) -> Tensor:
         """Carry (B, T, D) through all layers.
 
         :param states: if a list, receives the state before each step; the caller has the last one
+        :param visit: called after every sub-step
+        :param norm: apply the final norm; a caller that needs few positions applies it to those alone
         """
         self_slot = memory_slot = 0
         for step in self.steps():
@@ -70,8 +80,10 @@ class Stack(nn.Module):
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
                 x = self._gradient_checkpointing_func(step.__call__, x, context, *slots)
+            elif visit is not None:
+                x = step(x, context, *slots, visit=visit)
             else:
                 x = step(x, context, *slots)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
-        return x if self.norm is None else self.norm(x)
+        return self.norm(x) if norm and self.norm is not None else x

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macaron.data.workers import Workers
+from macaron.processes import Workers
 from macaron.tasks.classification import Batch
 from macaron.text.folder import load_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer

@@ -14,15 +14,11 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self, TypeVar
 
+from macaron.device import available_cores
 from macaron.errors import MacaronError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-
-def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:

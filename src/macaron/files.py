@@ -1,0 +1,143 @@
+"""Files and folders that are written completely or not at all: the only writers of the toolkit.
+
+Everything is written beside its final path (within a file system a rename is one step) as ``.NAME.partial`` and renamed
+at the end. An error or Ctrl-C leaves what was there before.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from macaron.errors import MacaronError
+
+#: Errors of the system that mean: no room for the output.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PARTIAL, _OLD = ".partial", ".old"
+
+
+@contextmanager
+def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[BinaryIO]:
+    """A binary file to write, which becomes ``path`` if the block succeeds. Permissions and links are kept.
+
+    :param make_parents: create missing parent folders
+    """
+    final = Path(os.path.realpath(path))  # through a link, not over it
+    partial = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
+    try:
+        if make_parents:
+            final.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if final.exists():
+            partial.chmod(final.stat().st_mode & 0o777)
+        partial.replace(final)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        with suppress(OSError):  # renamed, or never made
+            partial.unlink()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    with atomic_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically, indented by one."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, which takes the place of ``path`` if the block succeeds.
+
+    The files are on the disk before the rename. What a killed process left is removed by the next one; two
+    processes that write the same folder at once are refused.
+    """
+    final = Path(os.path.realpath(path))
+    partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (_PARTIAL, _OLD))
+    lock = _locked(path, partial)
+    try:
+        for leftover in (*partial.iterdir(), old):
+            remove(leftover)
+        try:
+            yield partial
+            for file in (*partial.rglob("*"), partial):
+                _sync(file)
+            if final.exists():
+                final.rename(old)
+            try:
+                partial.rename(final)
+            except BaseException:  # Ctrl-C as well: put the old folder back
+                if old.exists():
+                    old.rename(final)
+                raise
+            _sync(final.parent)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        finally:
+            remove(partial)
+            if final.exists():
+                remove(old)
+    finally:
+        os.close(lock)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there. A folder is renamed first: it never looks complete while it is not."""
+    if path.is_dir() and not path.is_symlink():
+        if not path.name.startswith("."):
+            hidden = path.with_name(f".{path.name}{_OLD}")
+            shutil.rmtree(hidden, ignore_errors=True)
+            path = path.rename(hidden)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process left half written or half removed in a folder."""
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        if path.name.endswith((_PARTIAL, _OLD)):
+            remove(path)
+
+
+def cannot_write(path: Path, error: OSError) -> MacaronError:
+    """The message for a failed write; it names the path as the user gave it."""
+    remedy = "Free some space." if error.errno in FULL else "Choose another path."
+    return MacaronError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
+
+
+def _locked(path: Path, partial: Path) -> int:
+    """Make the partial folder and lock it: the lock goes with the folder, and no lock file is left."""
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        lock = os.open(partial, os.O_RDONLY)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_ino != partial.stat().st_ino:
+            raise FileNotFoundError
+    except OSError:
+        os.close(lock)
+        raise MacaronError(f"{path} is being written by another process. Wait for it to end.") from None
+    return lock
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
