@@ -337,7 +337,7 @@ def test_foreign_stores_are_refused(recipe: DataRecipe) -> None:
     data = prepare(recipe, workers=1).data
     for suffix in ("ids", "offsets", "json"):
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
-    with pytest.raises(MacaronError, match=r"valid\.de: a foreign token store: 4 sequences"):
+    with pytest.raises(MacaronError, match=r"valid\.de: a foreign token store: 4 pairs"):
         data.pairs("valid")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")

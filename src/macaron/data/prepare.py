@@ -105,14 +105,14 @@ def prepare(
         def write_text(folder: Path, pool: Workers) -> dict[str, Any]:
             return TextJob(recipe, folder, pool, progress, chunk_lines).run(texts.texts)
 
-        return Outcome(*_prepare(recipe, older, texts, PreparedText.open, _open_texts, write_text, workers, progress))
+        return Outcome(*_prepare(recipe, older, texts, PreparedText.open, write_text, workers, progress))
     older = _older(recipe.out, "pairs")
     inputs = gather(recipe, older, progress)
 
     def write_pairs(folder: Path, pool: Workers) -> dict[str, Any]:
         return Job(recipe, folder, pool, progress, chunk_lines or CHUNK_LINES).run(inputs.corpora)
 
-    return Outcome(*_prepare(recipe, older, inputs, PreparedData.open, _open_pairs, write_pairs, workers, progress))
+    return Outcome(*_prepare(recipe, older, inputs, PreparedData.open, write_pairs, workers, progress))
 
 
 def _prepare(
@@ -120,7 +120,6 @@ def _prepare(
     older: dict[str, Any],
     inputs: _Inputs,
     open_data: Callable[[Path], Data],
-    open_all: Callable[[Data], None],
     write: Callable[[Path, Workers], dict[str, Any]],
     workers: int | None,
     progress: Progress,
@@ -131,7 +130,7 @@ def _prepare(
     if reason is None:
         try:
             data = open_data(recipe.out)
-            open_all(data)
+            data.check()
             return data, None
         except MacaronError as error:
             reason = str(error)
@@ -199,20 +198,3 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
 
 def _contents(fingerprints: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
     return [(entry["sha256"], entry.get("state")) for entry in fingerprints]
-
-
-def _open_pairs(data: PreparedData) -> None:
-    """Open everything, so that what is damaged is found."""
-    for split in data.splits:
-        data.pairs(split)
-        if split != "train":
-            for language in data.languages:
-                data.text(split, language)
-    _ = data.tokenizer
-
-
-def _open_texts(data: PreparedText) -> None:
-    for split in data.splits:
-        data.sentences(split)
-        data.documents(split)
-    _ = data.tokenizer
