@@ -32,9 +32,9 @@ from macaron.data.documents import PreparedText
 from macaron.data.masking import masked_counts
 from macaron.data.sentence_pairs import Corpus
 from macaron.models import EncoderConfig, EncoderForPreTraining
+from macaron.recipe import Recipe, load_recipe
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import encoder_config
-from macaron.tasks.recipe import Recipe, load_recipe
 from macaron.text.vocabulary import PAD
 
 LAID_OUT = 64  # batches of the peer on the device; then they come again

@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from macaron.data.batching import bucket, epoch_order
 from macaron.data.prepared import PreparedData
 from macaron.models import TranslationModel
+from macaron.recipe import Recipe, load_recipe
 from macaron.tasks.batches import Batch, padded_batch, short_pairs
-from macaron.tasks.recipe import Recipe, load_recipe
 from macaron.tasks.translation import model_config
 from macaron.text.vocabulary import PAD
 

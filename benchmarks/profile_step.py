@@ -25,8 +25,8 @@ import common
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from macaron.recipe import load_recipe
 from macaron.tasks.batches import Batch
-from macaron.tasks.recipe import load_recipe
 from macaron.tasks.translation import TranslationTask
 from macaron.train.distributed import Processes
 from macaron.train.loop import Trainer

@@ -8,9 +8,9 @@ import torch
 
 from macaron.data.sentence_pairs import Corpus
 from macaron.models import EncoderForPreTraining, preset
+from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
-from macaron.tasks.recipe import PretrainSettings
 from macaron.train.settings import TrainSettings
 from macaron.train.step import WARM_UP, CapturedStep, Step
 

@@ -15,14 +15,13 @@ import pytest
 from safetensors.torch import load_file
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
 from macaron.models import preset
 from macaron.models.summary import build, count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
-from macaron.tasks.recipe import Recipe, load_recipe
+from macaron.recipe import Recipe, data_recipe, load_recipe
 from macaron.train.signals import StopSignals
 
 RECIPE = """

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from macaron.data.sentence_pairs import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, preset
+from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
 from macaron.tasks.pretraining_batches import FIRST_WORD, Batch, Plan, Shape
-from macaron.tasks.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD
 from macaron.train.settings import TrainSettings
 

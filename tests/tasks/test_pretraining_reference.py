@@ -10,9 +10,9 @@ import torch
 from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
 from macaron.nn.embedding import token_positions
+from macaron.recipe import PretrainSettings
 from macaron.tasks.pretraining import PretrainingLoss
 from macaron.tasks.pretraining_batches import Batch
-from macaron.tasks.recipe import PretrainSettings
 from macaron.train.optimiser import Optimiser
 from macaron.train.schedule import learning_rate
 from macaron.train.settings import TrainSettings

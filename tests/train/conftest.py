@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.recipe import data_recipe
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": "src", "TOKENIZERS_PARALLELISM": "false"}
 RECIPE = """

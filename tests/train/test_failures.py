@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from macaron.errors import MacaronError
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import load_recipe
 from macaron.tasks.run import run
 from macaron.tasks.translation import TranslationLoss
 from macaron.train import checkpoint

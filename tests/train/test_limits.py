@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import load_recipe
 from macaron.tasks.run import run
 from macaron.train import limits
 from macaron.train.checkpoint import Progress

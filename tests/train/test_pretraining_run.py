@@ -24,9 +24,8 @@ from transformers import (
 
 from macaron.data.documents import PreparedText
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.pretraining import PretrainingTask
-from macaron.tasks.recipe import load_recipe
 from macaron.text.tokenizer import verify
 
 RECIPE = """

@@ -20,12 +20,11 @@ from macaron.data.corpus import CHUNK_LINES
 from macaron.data.documents import PreparedText
 from macaron.data.documents_inputs import gather_texts
 from macaron.data.documents_job import TextJob
-from macaron.data.documents_recipe import TextRecipe
 from macaron.data.inputs import gather
 from macaron.data.job import Job
 from macaron.data.prepared import KINDS, MANIFEST, SPLITS, DataKind, PreparedData, read_manifest
 from macaron.data.progress import Progress
-from macaron.data.recipe import DataRecipe
+from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 from macaron.settings import to_data
@@ -64,7 +63,7 @@ class _Inputs(Protocol):
 
 @overload
 def prepare(
-    recipe: DataRecipe,
+    recipe: PairsSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -72,7 +71,7 @@ def prepare(
 ) -> Outcome[PreparedData]: ...
 @overload
 def prepare(
-    recipe: TextRecipe,
+    recipe: TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -80,14 +79,14 @@ def prepare(
 ) -> Outcome[PreparedText]: ...
 @overload
 def prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
     chunk_lines: int | None = None,
 ) -> Outcome[PreparedData] | Outcome[PreparedText]: ...
 def prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -98,29 +97,28 @@ def prepare(
     :param workers: number of processes, by default one for every core
     """
     progress = progress or Progress(quiet=True)
-    if isinstance(recipe, TextRecipe):
+    if isinstance(recipe, TextSettings):
         older = _older(recipe.out, "text")
         texts = gather_texts(recipe, older, progress, workers)
 
         def write_text(folder: Path, pool: Workers) -> dict[str, Any]:
             return TextJob(recipe, folder, pool, progress, chunk_lines).run(texts.texts)
 
-        return Outcome(*_prepare(recipe, older, texts, PreparedText.open, _open_texts, write_text, workers, progress))
+        return Outcome(*_prepare(recipe, older, texts, PreparedText.open, write_text, workers, progress))
     older = _older(recipe.out, "pairs")
     inputs = gather(recipe, older, progress)
 
     def write_pairs(folder: Path, pool: Workers) -> dict[str, Any]:
         return Job(recipe, folder, pool, progress, chunk_lines or CHUNK_LINES).run(inputs.corpora)
 
-    return Outcome(*_prepare(recipe, older, inputs, PreparedData.open, _open_pairs, write_pairs, workers, progress))
+    return Outcome(*_prepare(recipe, older, inputs, PreparedData.open, write_pairs, workers, progress))
 
 
 def _prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     older: dict[str, Any],
     inputs: _Inputs,
     open_data: Callable[[Path], Data],
-    open_all: Callable[[Data], None],
     write: Callable[[Path, Workers], dict[str, Any]],
     workers: int | None,
     progress: Progress,
@@ -131,7 +129,7 @@ def _prepare(
     if reason is None:
         try:
             data = open_data(recipe.out)
-            open_all(data)
+            data.check()
             return data, None
         except MacaronError as error:
             reason = str(error)
@@ -151,8 +149,9 @@ def _prepare(
     return open_data(recipe.out), reason
 
 
-def _settings(recipe: DataRecipe | TextRecipe) -> dict[str, Any]:
-    return {"version": VERSION, **to_data(recipe)}
+def _settings(recipe: PairsSettings | TextSettings) -> dict[str, Any]:
+    kind = {"kind": "text"} if recipe.kind == "text" else {}
+    return {"version": VERSION, **kind, **to_data(recipe)}
 
 
 def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
@@ -199,20 +198,3 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
 
 def _contents(fingerprints: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
     return [(entry["sha256"], entry.get("state")) for entry in fingerprints]
-
-
-def _open_pairs(data: PreparedData) -> None:
-    """Open everything, so that what is damaged is found."""
-    for split in data.splits:
-        data.pairs(split)
-        if split != "train":
-            for language in data.languages:
-                data.text(split, language)
-    _ = data.tokenizer
-
-
-def _open_texts(data: PreparedText) -> None:
-    for split in data.splits:
-        data.sentences(split)
-        data.documents(split)
-    _ = data.tokenizer

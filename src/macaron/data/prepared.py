@@ -1,20 +1,29 @@
 """A prepared folder: what ``macaron prepare`` writes and everything else reads.
 
-prepared.json           languages, pipeline, counts, what cleaning dropped, fingerprints
+prepared.json           kind, languages, pipeline, counts, what cleaning dropped, fingerprints
 tokenizer/              the tokenizer, as transformers saves it
+
+Pairs of sentences, for translation:
+
 train.de.ids ...        token stores of train, valid and test, one per language (see `macaron.data.store`)
 valid.de, valid.en      the text of the valid and test pairs, for scoring; also test.de, test.en
+
+Documents, for pre-training (``"kind": "text"``):
+
+train.ids ...           token stores of train and valid, one sequence per sentence
+train.documents ...     the first sentence of every document, then the number of sentences: uint64, little-endian
 """
 
+import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.store import REMEDY, TokenStore
+from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.text.files import read_lines
 from macaron.text.pipeline import State
@@ -24,11 +33,108 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
-#: What a prepared folder holds: pairs of sentences to translate, or documents (see `macaron.data.documents`).
+TextSplit = Literal["train", "valid"]
+#: What a prepared folder holds.
 DataKind = Literal["pairs", "text"]
 KINDS: dict[DataKind, str] = {"pairs": "pairs of sentences, for translation", "text": "documents, for pre-training"}
 FORMAT = 1
 MANIFEST = "prepared.json"
+#: Ids that are hashed at a time.
+_BLOCK = 1 << 22
+
+
+class PreparedFolder:
+    """A prepared folder of either kind. Stores and tokenizer are opened when they are asked for.
+
+    A split has one token store per column: source and target, or the sentences of documents.
+    """
+
+    kind: ClassVar[DataKind]
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        #: The contents of prepared.json.
+        self.manifest = manifest
+        self.pipeline: str = manifest["pipeline"]
+        self.vocab_size: int = manifest["vocab_size"]
+        self.tokenizer_fingerprint: str = manifest["tokenizer_fingerprint"]
+        self._digests: dict[str, str] = {}
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Open a prepared folder; its stores are checked against prepared.json when they are opened."""
+        folder = Path(folder)
+        return cls(folder, read_manifest(folder, cls.kind))
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits of the folder, in the order train, valid, test."""
+        return tuple(split for split in SPLITS if split in self.manifest["splits"])
+
+    @cached_property
+    def tokenizer(self) -> "MacaronTokenizer":
+        """The tokenizer, verified by its fingerprint."""
+        return load_tokenizer(self.folder, self.tokenizer_fingerprint)
+
+    def stores(self, split: Split) -> tuple[TokenStore, ...]:
+        """The token stores of a split, one per column."""
+        raise NotImplementedError
+
+    def documents(self, split: Split) -> NDArray[np.uint64] | None:
+        """The first sentence of every document, then the number of sentences; None for pairs."""
+        return None
+
+    def check(self) -> None:
+        """Open everything, so that damage is found."""
+        for split in self.splits:
+            self.stores(split)
+            self.documents(split)
+        _ = self.tokenizer
+
+    def digest(self, split: Split = "train") -> str:
+        """A digest of the tokens of a split, sentence and document boundaries included: 32 hexadecimal digits.
+
+        The files are streamed once; the result is kept in memory.
+        """
+        if split not in self._digests:
+            # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
+            digest = hashlib.blake2b(digest_size=16)
+            documents = self.documents(split)
+            arrays = [array for store in self.stores(split) for array in (store.ids, store.offsets)]
+            for array in (*arrays, *(() if documents is None else (documents,))):
+                digest.update(f"{array.dtype.str} {len(array)}\n".encode())
+                for start in range(0, len(array), _BLOCK):
+                    digest.update(array[start : start + _BLOCK].data)
+            self._digests[split] = digest.hexdigest()
+        return self._digests[split]
+
+    def legacy_lengths_digest(self, split: Split = "train") -> str:
+        """The digest in checkpoints of version 0.1.0 and before: of the lengths alone, 16 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for store in self.stores(split):
+            digest.update(store.lengths.tobytes())
+        documents = self.documents(split)
+        if documents is not None:
+            digest.update(documents.tobytes())
+        return digest.hexdigest()[:16]
+
+    def _store(self, split: Split, name: str, sequences: str, tokens: str) -> TokenStore:
+        """Open a store and check it against the counts that prepared.json has under these keys."""
+        expected = self._sizes(split)
+        store = TokenStore(self.folder / name)
+        found = (len(store), store.tokens, store.vocab_size)
+        if found != (expected[sequences], expected[tokens], self.vocab_size):
+            raise MacaronError(
+                f"{store.base}: a foreign token store: {found[0]:,} {sequences} of {found[1]:,} tokens, where "
+                f"{MANIFEST} has {expected[sequences]:,} of {expected[tokens]:,}. {REMEDY}"
+            )
+        return store
+
+    def _sizes(self, split: str) -> dict[str, Any]:
+        if split not in self.splits:
+            raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
+        sizes: dict[str, Any] = self.manifest["splits"][split]
+        return sizes
 
 
 class PairStore:
@@ -51,79 +157,90 @@ class PairStore:
         return self.source[index], self.target[index]
 
 
-class PreparedData:
-    """A prepared folder, opened with `PreparedData.open`. Stores and tokenizer are opened when asked for."""
+class PreparedData(PreparedFolder):
+    """Pairs of sentences for translation, opened with `PreparedData.open`."""
+
+    kind: ClassVar[DataKind] = "pairs"
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        self.folder = folder
-        #: The contents of prepared.json.
-        self.manifest = manifest
+        super().__init__(folder, manifest)
         self.source_lang: str = manifest["source_lang"]
         self.target_lang: str = manifest["target_lang"]
-        self.pipeline: str = manifest["pipeline"]
-        self.vocab_size: int = manifest["vocab_size"]
-        self.tokenizer_fingerprint: str = manifest["tokenizer_fingerprint"]
-
-    @classmethod
-    def open(cls, folder: str | Path) -> "PreparedData":
-        """Open a prepared folder; its stores are checked against prepared.json when they are opened."""
-        folder = Path(folder)
-        return cls(folder, read_manifest(folder, "pairs"))
 
     @property
     def languages(self) -> tuple[str, str]:
         """Source and target language."""
         return self.source_lang, self.target_lang
 
-    @property
-    def splits(self) -> tuple[Split, ...]:
-        """The splits there are: ``train``, and ``valid`` and ``test`` where they were given."""
-        return tuple(split for split in SPLITS if split in self.manifest["splits"])
-
-    @cached_property
-    def tokenizer(self) -> "MacaronTokenizer":
-        """The tokenizer, verified by its fingerprint."""
-        return load_tokenizer(self.folder, self.tokenizer_fingerprint)
+    def stores(self, split: Split) -> tuple[TokenStore, ...]:
+        """The token stores of the source and the target."""
+        sides = zip(("source", "target"), self.languages, strict=True)
+        return tuple(self._store(split, f"{split}.{language}", "pairs", f"{side}_tokens") for side, language in sides)
 
     def pairs(self, split: Split) -> PairStore:
         """Open the token stores of a split."""
-        self._check(split)
-        expected = self.manifest["splits"][split]
-        sides = {}
-        for side, language in (("source", self.source_lang), ("target", self.target_lang)):
-            store = TokenStore(self.folder / f"{split}.{language}")
-            there = (len(store), store.tokens, store.vocab_size)
-            if there != (expected["pairs"], expected[f"{side}_tokens"], self.vocab_size):
-                raise MacaronError(
-                    f"{store.base}: a foreign token store: {there[0]:,} sequences of {there[1]:,} tokens, where "
-                    f"{MANIFEST} has {expected['pairs']:,} of {expected[f'{side}_tokens']:,}. {REMEDY}"
-                )
-            sides[side] = store
-        return PairStore(sides["source"], sides["target"])
+        return PairStore(*self.stores(split))
 
     def text(self, split: Split, language: str) -> list[str]:
         """The lines of a split as they were given (see `text_state`), for scoring; not kept for ``train``."""
-        self._check(split)
+        expected = self._sizes(split)["pairs"]
         if language not in self.languages:
             raise MacaronError(f"{self.folder}: there is no text in {language!r}: choose {' or '.join(self.languages)}")
         if split == "train":
             raise MacaronError(f"{self.folder}: the text of the training pairs is not kept; decode their tokens")
-        lines = list(read_lines(self.folder / f"{split}.{language}"))
-        if len(lines) != self.manifest["splits"][split]["pairs"]:
-            raise MacaronError(
-                f"{self.folder / f'{split}.{language}'}: {len(lines):,} lines instead of "
-                f"{self.manifest['splits'][split]['pairs']:,}. {REMEDY}"
-            )
+        path = self.folder / f"{split}.{language}"
+        lines = list(read_lines(path))
+        if len(lines) != expected:
+            raise MacaronError(f"{path}: {len(lines):,} lines instead of {expected:,}. {REMEDY}")
         return lines
 
     def text_state(self, split: Split) -> State:
-        """What the text of a split is: ``raw`` (plain) or ``moses`` (it was given tokenised, and kept so)."""
-        self._check(split)
-        return cast(State, self.manifest["splits"][split]["text_state"])
+        """The state of a split's text: ``raw`` (plain) or ``moses`` (it was given tokenised, and kept so)."""
+        return cast(State, self._sizes(split)["text_state"])
 
-    def _check(self, split: str) -> None:
-        if split not in self.splits:
-            raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
+    def check(self) -> None:
+        """Open everything, so that damage is found."""
+        super().check()
+        for split in self.splits:
+            if split != "train":
+                for language in self.languages:
+                    self.text(split, language)
+
+
+class PreparedText(PreparedFolder):
+    """Documents for pre-training, opened with `PreparedText.open`.
+
+    Document d of a split is its sentences ``documents[d]`` to ``documents[d + 1]``. Sentences hold no special tokens;
+    no sentence and no document is empty.
+    """
+
+    kind: ClassVar[DataKind] = "text"
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        super().__init__(folder, manifest)
+        self.lang: str = manifest["lang"]
+
+    def stores(self, split: Split) -> tuple[TokenStore, ...]:
+        """The token store of the sentences."""
+        return (self.sentences(split),)
+
+    def sentences(self, split: Split) -> TokenStore:
+        """The sentences of a split, in the order of the text."""
+        return self._store(split, split, "sentences", "tokens")
+
+    def documents(self, split: Split) -> NDArray[np.uint64]:
+        """The first sentence of every document, then the number of sentences (memory-mapped)."""
+        expected = self._sizes(split)
+        path = self.folder / f"{split}.documents"
+        documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
+        if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:
+            raise MacaronError(f"{path}: belongs to other sentences. {REMEDY}")
+        return documents
+
+
+def open_prepared(folder: str | Path) -> PreparedData | PreparedText:
+    """Open a prepared folder of either kind."""
+    return PreparedText.open(folder) if data_kind(folder) == "text" else PreparedData.open(folder)
 
 
 def load_tokenizer(folder: Path, fingerprint: str) -> "MacaronTokenizer":

@@ -10,7 +10,6 @@ from typing import Any
 
 from macaron.data.demo_corpus import FILES, WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
-from macaron.data.recipe import load_data_recipe
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
@@ -18,8 +17,8 @@ from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.curves import plot_curves
 from macaron.lab.particles.files import write as write_particles
 from macaron.lab.particles.follow import particles
+from macaron.recipe import load_data_recipe, load_recipe, write_toml
 from macaron.settings import read_toml
-from macaron.tasks.recipe import load_recipe, write_toml
 from macaron.tasks.run import run as train_run
 from macaron.text.files import read_lines
 

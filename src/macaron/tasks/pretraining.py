@@ -20,9 +20,9 @@ from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import Packed
+from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Batch, Plan, Shape
-from macaron.tasks.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
 from macaron.tasks.saving import save_model
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import PAD

@@ -19,7 +19,7 @@ from macaron.data.masking import choose, corrupt, masked_counts
 from macaron.data.packing import pack_by_length
 from macaron.data.sentence_pairs import Corpus, Spans, sentence_pairs, single_spans, span_pairs
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.tasks.recipe import PretrainSettings
+from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
 from macaron.train.settings import TrainSettings
 

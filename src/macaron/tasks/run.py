@@ -11,9 +11,9 @@ import torch
 
 from macaron.data.prepared import data_kind
 from macaron.errors import Interrupted, MacaronError
+from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, write_toml
 from macaron.settings import read_toml
 from macaron.tasks.pretraining import PretrainingTask
-from macaron.tasks.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, write_toml
 from macaron.tasks.translation import TranslationTask
 from macaron.train import limits
 from macaron.train.checkpoint import checkpoints, progress_of

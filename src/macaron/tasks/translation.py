@@ -22,8 +22,8 @@ from macaron.evaluate.scores import sacre_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
+from macaron.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
 from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces, short_pairs
-from macaron.tasks.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
 from macaron.tasks.saving import save_model
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes

@@ -14,7 +14,6 @@ import pytest
 
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
-from macaron.data.recipe import data_recipe
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
@@ -24,7 +23,7 @@ from macaron.lab.compare.runs import Kind, Run, open_runs
 from macaron.lab.compare.training_data import _digests, training_digest
 from macaron.lab.compare.translations import Search
 from macaron.lab.compare.words import Words
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
 RECIPE = """

@@ -17,8 +17,8 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.ode import Scheme
 from macaron.ode import scheme as find_scheme
+from macaron.recipe import Recipe, recipe_from
 from macaron.settings import read_toml
-from macaron.tasks.recipe import Recipe, recipe_from
 from macaron.train import limits
 from macaron.train.checkpoint import Progress, checkpoints, progress_of
 from macaron.train.settings import LIMITS

@@ -1,0 +1,81 @@
+"""The digest of a prepared folder sees every token and every boundary; the legacy one is what old checkpoints hold."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from macaron.data.prepared import FORMAT, MANIFEST, PreparedData, PreparedText, open_prepared
+from macaron.data.store import OFFSET, StoreWriter
+
+SOURCE, TARGET = [[5, 6, 2], [7, 2], [8, 9, 10, 2]], [[4, 2], [5, 6, 7, 2], [8, 2]]
+
+
+def write_store(base: Path, sequences: list[list[int]]) -> int:
+    with StoreWriter(base, 20) as writer:
+        writer.append(sequences)
+    return sum(map(len, sequences))
+
+
+def pairs(folder: Path, source: list[list[int]] = SOURCE, target: list[list[int]] = TARGET) -> PreparedData:
+    folder.mkdir()
+    tokens = [write_store(folder / f"train.{name}", side) for name, side in (("de", source), ("en", target))]
+    sizes = {"pairs": len(source), "source_tokens": tokens[0], "target_tokens": tokens[1]}
+    write_manifest(folder, {"source_lang": "de", "target_lang": "en", "splits": {"train": sizes}})
+    return PreparedData.open(folder)
+
+
+def text(folder: Path, sentences: list[list[int]] = SOURCE, documents: tuple[int, ...] = (0, 1, 3)) -> PreparedText:
+    folder.mkdir()
+    tokens = write_store(folder / "train", sentences)
+    (folder / "train.documents").write_bytes(np.array(documents, OFFSET).tobytes())
+    sizes = {"documents": len(documents) - 1, "sentences": len(sentences), "tokens": tokens}
+    write_manifest(folder, {"kind": "text", "lang": "en", "splits": {"train": sizes}})
+    return PreparedText.open(folder)
+
+
+def write_manifest(folder: Path, values: dict[str, object]) -> None:
+    common = {"format": FORMAT, "pipeline": "raw", "vocab_size": 20, "tokenizer_fingerprint": "x"}
+    (folder / MANIFEST).write_text(json.dumps({**common, **values}))
+
+
+def test_the_digest_sees_tokens_and_boundaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pairs(tmp_path / "same").digest()
+    assert len(whole) == 32
+    monkeypatch.setattr("macaron.data.prepared._BLOCK", 2)  # streamed in pieces
+    folders = {
+        "again": pairs(tmp_path / "again"),
+        "token": pairs(tmp_path / "token", [[5, 6, 2], [7, 2], [8, 9, 11, 2]]),
+        "boundary": pairs(tmp_path / "boundary", [[5, 6, 2], [7, 2, 8], [9, 10, 2]]),
+        "sides": pairs(tmp_path / "sides", TARGET, SOURCE),
+        "text": text(tmp_path / "text"),
+        "documents": text(tmp_path / "documents", documents=(0, 2, 3)),
+    }
+    found = {name: data.digest("train") for name, data in folders.items()}
+    assert found.pop("again") == whole
+    assert len({whole, *found.values()}) == 6
+
+
+def test_the_digest_is_computed_once(tmp_path: Path) -> None:
+    data = pairs(tmp_path / "x")
+    first = data.digest()
+    (tmp_path / "x" / "train.de.ids").write_bytes(b"")
+    assert data.digest() == first
+
+
+def test_the_legacy_digest_is_of_the_lengths(tmp_path: Path) -> None:
+    """As commit 40726fe computed it for its checkpoints."""
+    lengths = np.array([3, 2, 4], np.int32).tobytes()
+    other = np.array([2, 4, 2], np.int32).tobytes()
+    documents = np.array([0, 1, 3], np.int64).tobytes()
+    expected = hashlib.sha256(lengths + other).hexdigest()[:16]
+    assert pairs(tmp_path / "pairs").legacy_lengths_digest("train") == expected
+    assert text(tmp_path / "text").legacy_lengths_digest() == hashlib.sha256(lengths + documents).hexdigest()[:16]
+
+
+def test_a_folder_of_either_kind_is_opened(tmp_path: Path) -> None:
+    pairs(tmp_path / "pairs"), text(tmp_path / "text")
+    assert isinstance(open_prepared(tmp_path / "pairs"), PreparedData)
+    assert isinstance(open_prepared(tmp_path / "text"), PreparedText)
