@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm
 
 from macaron.ode import Scheme, names, scheme
-from macaron.ode.words import ORDER_LIMIT, word_series
+from macaron.ode.word_series import ORDER_LIMIT, word_series
 
 ORDERS = {
     1: "lie-fg lie-gf parallel strang-gfhg",
