@@ -15,8 +15,8 @@ import pytest
 from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab.demo import BUDGET, SCORING, Demo, twin_minutes
-from macaron.train import limits
-from macaron.train.signals import StopSignals
+from macaron.train import stopping
+from macaron.train.stopping import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -115,7 +115,7 @@ def test_it_says_when_the_clock_has_stopped_a_twin(tmp_path: Path, monkeypatch: 
     runs, recipe = small(tmp_path, max_updates=100)
     said: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(limits.Clock, "seconds", _tick)
+        patch.setattr(stopping.Clock, "seconds", _tick)
         report = Demo(recipe, runs, said.append).run()
     assert report["fair"] is False
     text = "\n".join(said)
@@ -132,7 +132,7 @@ def test_it_says_when_the_clock_has_stopped_a_twin(tmp_path: Path, monkeypatch: 
     path = runs / "demo-transformer" / "recipe.toml"
     path.write_text(re.sub(r"max_minutes = \S+", "max_minutes = 1.25", path.read_text()))
     with monkeypatch.context() as patch:
-        patch.setattr(limits.Clock, "seconds", _tick)
+        patch.setattr(stopping.Clock, "seconds", _tick)
         Demo(recipe, runs, said.append).run()
     assert cap(runs / "demo-macaron") == 1.25
 
@@ -158,7 +158,7 @@ def test_stopped_and_started_again_it_goes_on(tmp_path: Path, monkeypatch: pytes
     runs, recipe = small(tmp_path)
     demo = Demo(recipe, runs, lambda _: None)
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.train.signals.StopSignals.__enter__", _stop_at_once)
+        patch.setattr("macaron.train.stopping.StopSignals.__enter__", _stop_at_once)
         with pytest.raises(Interrupted, match="stopped at update 1; start the demo again"):
             demo.run()
     said: list[str] = []

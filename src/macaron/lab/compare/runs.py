@@ -19,8 +19,8 @@ from macaron.ode import Scheme
 from macaron.ode import scheme as find_scheme
 from macaron.recipe import Recipe, recipe_from
 from macaron.settings import read_toml
-from macaron.train import limits
-from macaron.train.checkpoint import Progress, checkpoints, progress_of
+from macaron.train import stopping
+from macaron.train.checkpoint import RunState, checkpoints, state_of
 from macaron.train.settings import LIMITS
 
 Ends = tuple[list[list[Any]], list[list[Any]]]
@@ -42,7 +42,7 @@ class Run:
     config: TranslationConfig | EncoderConfig
     summary: dict[str, Any]
     metrics: list[dict[str, Any]]
-    progress: Progress
+    progress: RunState
     identity: dict[str, str] | None
     starts: list[dict[str, Any]]
 
@@ -101,7 +101,7 @@ class Run:
     def ended_by(self) -> str:
         """What ended it: the limit of its schedule, or whatever came before."""
         train, progress = self.recipe.train, self.progress
-        if limits.schedule_share(train, progress, progress.seconds) >= 1:
+        if stopping.schedule_share(train, progress, progress.seconds) >= 1:
             return self.governing
         if train.patience and progress.validations_without_gain >= train.patience:
             return "patience"
@@ -192,10 +192,10 @@ def open_run(name: str, path: Path) -> Run:
     summary = _json(path / "summary.json")
     kept = checkpoints(path / "checkpoints")
     try:
-        done = Progress(update=int(summary["update"]), epoch=int(summary["epoch"]), seconds=float(summary["seconds"]))
+        done = RunState(update=int(summary["update"]), epoch=int(summary["epoch"]), seconds=float(summary["seconds"]))
     except (KeyError, TypeError, ValueError):
         raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again") from None
-    progress = progress_of(kept[-1]) if kept else done
+    progress = state_of(kept[-1]) if kept else done
     if progress.update != done.update:
         raise MacaronError(
             f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: finish "

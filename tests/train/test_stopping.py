@@ -10,11 +10,11 @@ import pytest
 
 from macaron.recipe import load_recipe
 from macaron.tasks.run import run
-from macaron.train import limits
-from macaron.train.checkpoint import Progress
+from macaron.train import stopping
+from macaron.train.checkpoint import RunState
 from macaron.train.settings import TrainSettings
 
-HALF_AN_EPOCH = Progress(update=30, epoch=2, batch=5, batches=10)  # after one and a half
+HALF_AN_EPOCH = RunState(update=30, epoch=2, batch=5, batches=10)  # after one and a half
 COSINE = ("--set", "train.schedule=cosine")
 
 
@@ -33,9 +33,9 @@ COSINE = ("--set", "train.schedule=cosine")
 )
 def test_the_first_limit_is_the_length_and_any_ends_the_run(given: dict[str, Any], scheduled: float, done: float):
     settings = TrainSettings(**given)
-    assert limits.schedule_share(settings, HALF_AN_EPOCH, 480.0) == pytest.approx(scheduled)
-    assert limits.share(settings, HALF_AN_EPOCH, 480.0) == pytest.approx(done)
-    assert limits.over(settings, HALF_AN_EPOCH, 480.0) == (done == 1.0)
+    assert stopping.schedule_share(settings, HALF_AN_EPOCH, 480.0) == pytest.approx(scheduled)
+    assert stopping.share(settings, HALF_AN_EPOCH, 480.0) == pytest.approx(done)
+    assert stopping.over(settings, HALF_AN_EPOCH, 480.0) == (done == 1.0)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_run_that_the_cap_has_stopped_goes_on_as_if_it_had_not(
     out = tmp_path / "run"
     calls = count()
     with monkeypatch.context() as patch:  # a clock of which a second is over whenever it is looked at
-        patch.setattr(limits.Clock, "seconds", lambda _: float(next(calls)))
+        patch.setattr(stopping.Clock, "seconds", lambda _: float(next(calls)))
         run(load_recipe(recipe, [*settings[1::2], "train.max_minutes=0.5"]), out, False)
     assert 0 < json.loads((out / "summary.json").read_text())["update"] < 60
     server.run("train", recipe, "--out", out, *settings, "--set", "train.max_minutes=60", "--resume")

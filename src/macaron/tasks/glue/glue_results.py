@@ -1,7 +1,6 @@
-"""What a grid of runs came to: the list of finished runs, medians and spread, the table of the paper."""
+"""The results of a grid of runs: the list of finished runs, medians and spread, the table of the paper."""
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, stdev
@@ -9,23 +8,15 @@ from typing import Any
 
 from macaron.data.glue_tasks import TASKS, USUAL, GlueTask
 from macaron.errors import MacaronError
-from macaron.evaluate.glue import Average, glue_average, task_score
+from macaron.evaluate.glue_metrics import Average, glue_average, task_score
+from macaron.files import remove, write_text
 
 #: A line of results.jsonl.
 Record = dict[str, Any]
-Scores = dict[str, dict[str, float]]
 _SHORT = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that is there entirely or as it was before."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.writing")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
-
-
-class Results:
+class GlueResults:
     """The finished runs of a folder, one line of ``results.jsonl`` each."""
 
     def __init__(self, run: Path) -> None:
@@ -47,7 +38,7 @@ class Results:
         return min(those, key=lambda record: (record["diverged"], -record["score"], record["run"]), default=None)
 
     def add(self, record: Record, candidate: Path) -> None:
-        """Write a finished run down; its model, if it has left one, stays if it is the best of its task.
+        """Add a finished run; its model, if it has left one, is kept if it is the best of its task.
 
         The model first: if the process is killed in between, the run is only done again.
         """
@@ -55,16 +46,12 @@ class Results:
         self.records[record["run"]] = record
         if candidate.is_dir():
             if self.best(record["task"]) is record:
-                place = self.run / "models" / record["task"]
-                place.parent.mkdir(exist_ok=True)
-                old = place.with_name(f".{place.name}.old")
-                if place.exists():
-                    shutil.rmtree(old, ignore_errors=True)
-                    place.rename(old)
-                candidate.rename(place)
-                shutil.rmtree(old, ignore_errors=True)
+                model = self.run / "models" / record["task"]
+                model.parent.mkdir(exist_ok=True)
+                remove(model)
+                candidate.rename(model)
             else:
-                shutil.rmtree(candidate)
+                remove(candidate)
         elif before is None:
             raise MacaronError(f"{candidate}: the first model of {record['task']} has disappeared")
         write_text(self.path, "".join(json.dumps(each) + "\n" for each in self.records.values()))
@@ -82,42 +69,35 @@ def _summarise(records: list[Record]) -> dict[str, Any]:
     settings: dict[str, list[Record]] = {}
     for record in records:
         settings.setdefault(record["setting"], []).append(record)
-    # One lucky seed is no median: only settings with as many seeds as any are compared.
+    # One lucky seed is no median: only settings with the most seeds are compared.
     most = max(map(len, settings.values()))
     full = {name: those for name, those in settings.items() if len(those) == most}
     chosen = min(full, key=lambda name: (-median(each["score"] for each in full[name]), name))
     seeds = full[chosen]
     best = min(records, key=lambda record: (record["diverged"], -record["score"], record["run"]))
-    values = [each["score"] for each in seeds]
+    spreads = {
+        name: {metric: _spread([each["scores"][name][metric] for each in seeds]) for metric in metrics}
+        for name, metrics in seeds[0]["scores"].items()
+    }
     return {
         "setting": chosen,
         "seeds": sorted(each["seed"] for each in seeds),
         "settings_tried": len(settings),
         "runs": len(records),
         "diverged": sum(bool(each["diverged"]) for each in records),
-        "median": _over_seeds(seeds, "median"),
-        "sd": _over_seeds(seeds, "sd"),
-        "min": _over_seeds(seeds, "min"),
-        "max": _over_seeds(seeds, "max"),
-        "score": {
-            "median": median(values),
-            "sd": stdev(values) if len(values) > 1 else None,
-            "min": min(values),
-            "max": max(values),
+        **{
+            what: {name: {metric: each[what] for metric, each in metrics.items()} for name, metrics in spreads.items()}
+            for what in ("median", "sd", "min", "max")
         },
+        "score": _spread([each["score"] for each in seeds]),
         "constant": best.get("constant"),
         "best_run": {"run": best["run"], "score": best["score"], "scores": best["scores"]},
     }
 
 
-def _over_seeds(records: Sequence[Record], what: str) -> dict[str, dict[str, float | None]]:
-    functions: dict[str, Any] = {"median": median, "min": min, "max": max}
-    functions["sd"] = lambda values: stdev(values) if len(values) > 1 else None
-    first: Scores = records[0]["scores"]
-    return {
-        name: {metric: functions[what]([each["scores"][name][metric] for each in records]) for metric in metrics}
-        for name, metrics in first.items()
-    }
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    sd = stdev(values) if len(values) > 1 else None
+    return {"median": median(values), "sd": sd, "min": min(values), "max": max(values)}
 
 
 def averages(summary: dict[str, Any]) -> dict[str, Average]:
@@ -174,9 +154,9 @@ def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:
 
 
 def score_line(record: Record, positive: str | None = None) -> str:
-    """The scores of a run in a few words.
+    """The scores of a run in one line.
 
-    :param positive: the class that F1 is about, where nobody knows
+    :param positive: the class of F1, where it is not obvious
     """
     several = len(record["scores"]) > 1
     parts = [

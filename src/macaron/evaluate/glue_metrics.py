@@ -15,59 +15,40 @@ Numbers = NDArray[np.float64]
 def _both(predicted: ArrayLike, expected: ArrayLike) -> tuple[Numbers, Numbers]:
     ours, truth = np.asarray(predicted, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if ours.shape != truth.shape or ours.ndim != 1 or not len(ours):
-        raise MacaronError(f"{ours.size} predictions for {truth.size} labels: nothing that can be scored")
+        raise MacaronError(f"{ours.size} predictions for {truth.size} labels cannot be scored")
     return ours, truth
 
 
 def accuracy(predicted: ArrayLike, expected: ArrayLike) -> float:
-    """The share of right answers."""
+    """The share of correct answers."""
     ours, truth = _both(predicted, expected)
     return float(np.mean(ours == truth))
 
 
 def f1(predicted: ArrayLike, expected: ArrayLike, positive: int = 1) -> float:
-    """The harmonic mean of precision and recall of one class; 0 where the class is never predicted rightly."""
+    """The harmonic mean of precision and recall of one class; 0 where the class is never predicted correctly."""
     ours, truth = (values == positive for values in _both(predicted, expected))
-    right = float(np.sum(ours & truth))
-    return 2 * right / float(np.sum(ours) + np.sum(truth)) if right else 0.0
+    correct = float(np.sum(ours & truth))
+    return 2 * correct / float(np.sum(ours) + np.sum(truth)) if correct else 0.0
 
 
 def matthews(predicted: ArrayLike, expected: ArrayLike) -> float:
-    """Matthews' correlation of two classes; 0 where all predictions, or all labels, are the same."""
-    ours, truth = (values == 1 for values in _both(predicted, expected))
-    tp, tn = float(np.sum(ours & truth)), float(np.sum(~ours & ~truth))
-    fp, fn = float(np.sum(ours & ~truth)), float(np.sum(~ours & truth))
-    # The root of each factor, not of the product: whole numbers of four counts may overflow nothing then.
-    below = np.sqrt(tp + fp) * np.sqrt(tp + fn) * np.sqrt(tn + fp) * np.sqrt(tn + fn)
-    return _bounded(float((tp * tn - fp * fn) / below)) if below else 0.0
+    """Matthews' correlation of two classes, which is Pearson's; 0 where all predictions, or all labels, are equal."""
+    ours, truth = _both(predicted, expected)
+    return pearson(ours == 1, truth == 1)
 
 
 def pearson(predicted: ArrayLike, expected: ArrayLike) -> float:
     """Pearson's correlation; 0 where one side does not vary."""
-    ours, truth = (values - values.mean() for values in _both(predicted, expected))
-    # Scaled first: the squares of very large or small numbers are none.
-    scales = np.abs(ours).max(), np.abs(truth).max()
-    if not all(scales) or not np.all(np.isfinite(scales)):
-        return 0.0
-    ours, truth = ours / scales[0], truth / scales[1]
-    return _bounded(float(np.sum(ours * truth) / np.sqrt(np.sum(ours**2) * np.sum(truth**2))))
-
-
-def _bounded(correlation: float) -> float:
-    return min(max(correlation, -1.0), 1.0)  # rounding may lead a little beyond
+    ours, truth = _both(predicted, expected)
+    return float(np.corrcoef(ours, truth)[0, 1]) if np.ptp(ours) and np.ptp(truth) else 0.0
 
 
 def spearman(predicted: ArrayLike, expected: ArrayLike) -> float:
     """Pearson's correlation of the ranks; equal values share the mean of their ranks."""
-    ours, truth = _both(predicted, expected)
-    return pearson(ranks(ours), ranks(truth))
+    from scipy.stats import rankdata  # imported late: it takes a second
 
-
-def ranks(values: ArrayLike) -> Numbers:
-    """Ranks from 1, equal values with the mean of theirs."""
-    _, group, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[group], dtype=np.float64)
+    return pearson(*map(rankdata, _both(predicted, expected)))
 
 
 _METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
@@ -80,7 +61,7 @@ _METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
 
 
 def score(metrics: Sequence[str], predicted: ArrayLike, expected: ArrayLike) -> dict[str, float]:
-    """Metrics by name, in per cent as the tables have them."""
+    """Metrics by name, in per cent."""
     return {name: 100 * _METRICS[name](predicted, expected) for name in metrics}
 
 
@@ -94,11 +75,11 @@ def task_score(scores: Mapping[str, Mapping[str, float]]) -> float:
 
 @dataclass(frozen=True)
 class Average:
-    """The GLUE average, or why there is none.
+    """The GLUE average, or the tasks that it lacks.
 
-    :param official: over all nine tasks, WNLI included; None if one is missing
-    :param without_wnli: over the other eight, as Devlin et al. print it; None if one is missing
-    :param partial: over what is there: a number of its own, comparable with no published one
+    :param official: over all nine tasks, including WNLI; None if one is missing
+    :param without_wnli: over the other eight, as in Devlin et al.; None if one is missing
+    :param partial: over the given tasks: not comparable with any published number
     """
 
     official: float | None

@@ -11,52 +11,54 @@ from macaron.data.batching import Indices, Lengths, Rows
 from macaron.data.prepared import PairStore
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.text.vocabulary import EOS, PAD
-from macaron.train.task import Piece
+from macaron.train.task import MicroBatch
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Source (B, S); target (B, T) and the same shifted right, ``previous``; for packed rows also positions and the
-    number of the sentence (0: nothing) that each place belongs to.
+class TranslationBatch:
+    """Source (B, S); target (B, T); the target shifted right, ``previous`` (B, T).
+
+    Packed rows also have the position of each token in its sentence, and the number of the sentence in its row (0:
+    padding).
     """
 
     source: Tensor
     target: Tensor
     previous: Tensor
-    source_places: Tensor | None = None
-    target_places: Tensor | None = None
+    source_positions: Tensor | None = None
+    target_positions: Tensor | None = None
     source_sentence: Tensor | None = None
     target_sentence: Tensor | None = None
 
 
 def short_pairs(pairs: PairStore, limit: int) -> Indices:
-    """The pairs of which no side is longer than that."""
+    """The indices of the pairs with no side longer than ``limit``."""
     longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
     return np.flatnonzero(longest <= limit)
 
 
-def row_pieces(rows: Rows, lengths: Lengths, per_batch: int, epoch: int) -> list[Piece]:
-    """Micro-batches of ``per_batch`` rows each; their data are the epoch and the first row.
+def plan_rows(rows: Rows, lengths: Lengths, per_batch: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of ``per_batch`` rows each; their data is the epoch and the first row.
 
     :param lengths: of all targets
     """
     starts = range(0, rows.count, per_batch)
     of_batch = rows.row // per_batch
     targets = np.bincount(of_batch, weights=lengths[rows.pairs], minlength=len(starts))
-    return [Piece(int(targets[i]), (epoch, start)) for i, start in enumerate(starts)]
+    return [MicroBatch(int(targets[i]), (epoch, start)) for i, start in enumerate(starts)]
 
 
-def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> Batch:
-    """These pairs side by side."""
+def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
+    """A batch of these pairs, padded."""
     source = torch.from_numpy(padded(pairs.source, indices, PAD)).to(device, non_blocking=True)
     target = torch.from_numpy(padded(pairs.target, indices, PAD)).to(device, non_blocking=True)
-    return Batch(source, target, _previous(target))
+    return TranslationBatch(source, target, _previous(target))
 
 
 def _previous(target: Tensor) -> Tensor:
-    """Targets shifted right behind the start, which is the end-of-sentence token.
+    """Targets shifted right, with the end-of-sentence token as the start.
 
-    In a packed row, the token before a sentence's first is the end of the one before it: just the start it needs.
+    In a packed row, the token before a sentence's first one is the end of the previous sentence: the same token.
     """
     shifted = torch.roll(target, 1, dims=1)
     shifted[:, 0] = EOS
@@ -76,16 +78,16 @@ def packed_tensors(
     return list(small.to(device, non_blocking=True).unbind(0))
 
 
-def cut_batch(tensors: list[Tensor], start: int, count: int) -> Batch:
-    """Some of the rows as a batch."""
-    ids, target, place, target_place, sentence, target_sentence = (t[start : start + count] for t in tensors)
+def cut_batch(tensors: list[Tensor], start: int, count: int) -> TranslationBatch:
+    """``count`` of the rows from ``start`` as a batch."""
+    ids, target, position, target_position, sentence, target_sentence = (t[start : start + count] for t in tensors)
     target = target.long()
-    return Batch(
+    return TranslationBatch(
         source=ids.long(),
         target=target,
         previous=_previous(target),
-        source_places=place + FIRST_POSITION,
-        target_places=target_place + FIRST_POSITION,
+        source_positions=position + FIRST_POSITION,
+        target_positions=target_position + FIRST_POSITION,
         source_sentence=sentence,
         target_sentence=target_sentence,
     )
