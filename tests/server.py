@@ -1,8 +1,8 @@
 """Runs ``macaron`` commands in forked processes: real processes that can be killed, without importing torch each time.
 
 A line of JSON in: the arguments, and the file for what the command prints; a line out: the process's number. Or a
-process's number in; when it has ended, its exit code out. A process can be given variables (environment), be made to
-kill itself the n-th time that a function is called (kill_at), and find a limit of the system (limit).
+process's number in; when it has ended, its exit code out. A process can get a working directory (cwd), variables
+(environment) and a limit of the system (limit), and be made to kill itself at the Nth call of a function (kill_at).
 """
 
 import contextlib
@@ -27,8 +27,8 @@ torch.ones(2, requires_grad=True).sum().backward()
 torch.optim.AdamW([torch.ones(1, requires_grad=True)])
 
 
-def _kill_at(place: str, call: int) -> None:
-    owner, name = _resolve(place)
+def _kill_at(path: str, call: int) -> None:
+    owner, name = _resolve(path)
     original, calls = getattr(owner, name), 0
 
     def deadly(*args: Any, **kwargs: Any) -> Any:
@@ -41,25 +41,27 @@ def _kill_at(place: str, call: int) -> None:
     setattr(owner, name, deadly)
 
 
-def _resolve(place: str) -> tuple[Any, str]:
-    parts = place.split(".")
+def _resolve(path: str) -> tuple[Any, str]:
+    parts = path.split(".")
     for length in range(len(parts) - 1, 0, -1):
         with contextlib.suppress(ImportError):
             owner: Any = importlib.import_module(".".join(parts[:length]))
             for part in parts[length:-1]:
                 owner = getattr(owner, part)
             return owner, parts[-1]
-    raise ValueError(place)
+    raise ValueError(path)
 
 
 def _child(
     arguments: list[str],
     output: str,
+    cwd: str | None = None,
     environment: dict[str, str] | None = None,
     kill_at: list[Any] | None = None,
     limit: list[Any] | None = None,
 ) -> None:
     os.environ.update(environment or {})
+    os.chdir(cwd or ".")
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
