@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from macaron.data.store import REMEDY, TokenStore
 from macaron.errors import MacaronError
-from macaron.text.files import read_lines
+from macaron.files import read_lines
 from macaron.text.pipeline import State
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def load_tokenizer(folder: Path, fingerprint: str) -> "MacaronTokenizer":
     if not (place / "tokenizer.json").is_file():
         raise MacaronError(f"{place}: there is no tokenizer here. {REMEDY}")
     try:
-        tokenizer = cast("MacaronTokenizer", MacaronTokenizer.from_pretrained(place))
+        tokenizer = MacaronTokenizer.from_pretrained(place)
     except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
         raise MacaronError(f"{place}: the tokenizer cannot be read ({error}). {REMEDY}") from error
     if tokenizer.fingerprint() != fingerprint:

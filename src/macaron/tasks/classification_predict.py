@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from macaron.data.glue_tasks import GlueTask
 from macaron.decode.folder import choose_device
 from macaron.errors import MacaronError
+from macaron.models.configuration import EncoderConfig
 from macaron.tasks.classification import ClassificationLoss, Numbers, Objective
 from macaron.tasks.classification_data import Batches, Encoded, encode
-from macaron.tasks.classification_model import INPUT, load_classifier, model_folder
+from macaron.tasks.classification_model import load_classifier, model_folder
 
 Precision = Literal["auto", "float32", "bfloat16"]
 #: Longest example where neither the user nor the model says otherwise.
@@ -84,7 +85,7 @@ class Predictor:
         model, self.tokenizer = load_classifier(self.folder)
         self.machine = Machine.choose(device, precision)
         config = model.config
-        takes = getattr(config, INPUT, None) or {}
+        takes = config.classification or {}
         #: Texts of an example; None where the model does not say.
         self.texts: int | None = takes.get("texts")
         #: Names of their columns in the training file.
@@ -136,9 +137,9 @@ def probabilities(objective: Objective, logits: Numbers) -> NDArray[np.float64]:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def stored_objective(config: Any) -> Objective:
+def stored_objective(config: EncoderConfig) -> Objective:
     """What a classifier's configuration says that it predicts."""
-    labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+    labels = config.label_names
     if config.num_labels > 1:
         return Objective("classes", labels)
     if config.problem_type == "multi_label_classification":

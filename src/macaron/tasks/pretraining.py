@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from macaron.data.documents import PreparedText, TextSplit
 from macaron.data.sentence_pairs import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining
+from macaron.models.load import save_model
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import Packed
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Batch, Plan, Shape
 from macaron.tasks.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
-from macaron.tasks.saving import save_model
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
@@ -138,11 +138,11 @@ class PretrainingTask:
         """The task of a recipe; the model is drawn with the recipe's seed."""
         data = PreparedText.open(recipe.data)
         config = encoder_config(recipe, data.vocab_size)
-        config.max_position_embeddings = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
+        longest = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
+        fingerprint = data.tokenizer.with_segments(config.first_segment).fingerprint()
+        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(recipe.train.seed)
-        task = cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
-        config.tokenizer_fingerprint = task.tokenizer.fingerprint()
-        return task
+        return cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -174,15 +174,7 @@ class PretrainingTask:
     @cached_property
     def tokenizer(self) -> MacaronTokenizer:
         """The data's tokenizer; where the model numbers the segments otherwise (the authors' code does), so does it."""
-        given, first = self.data.tokenizer, self.model.config.first_segment
-        if given.segments[0] == first:
-            return given
-        names = ("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize", "dictionary_size")
-        return MacaronTokenizer.from_backend(
-            Tokenizer.from_str(given.backend_tokenizer.to_str()),
-            segments=(first, 1 - first),
-            **{name: getattr(given, name) for name in names},
-        )
+        return self.data.tokenizer.with_segments(self.model.config.first_segment)
 
     # Batches.
 

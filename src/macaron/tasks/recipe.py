@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from huggingface_hub.errors import StrictDataclassError
-
 from macaron.data.prepared import MANIFEST, DataKind, data_kind
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -217,8 +215,6 @@ def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | Encode
         config = named_preset(name, **{"vocab_size": vocab_size, **recipe.model.changes})
     except MacaronError as error:
         raise MacaronError(f"[model]: {error}") from None
-    except (StrictDataclassError, TypeError, ValueError) as error:  # transformers' own checks of types and values
-        raise MacaronError(f"[model]: {' '.join(str(error).split())}") from None
     if config.vocab_size < vocab_size:
         raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
     return config

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,11 @@ from macaron.evaluate.bleu import tokenised_bleu
 from macaron.evaluate.model import lower_cases, translate_all
 from macaron.evaluate.scores import sacre_bleu
 from macaron.models import TranslationConfig, TranslationModel
+from macaron.models.load import save_model
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces, short_pairs
 from macaron.tasks.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
-from macaron.tasks.saving import save_model
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import TrainSettings
@@ -111,8 +112,8 @@ class TranslationTask:
         data = PreparedData.open(recipe.data)
         data.tokenizer.fingerprint()  # a damaged one is refused now, not when the trained model is saved
         config = model_config(recipe, data.vocab_size)
-        config.tokenizer_fingerprint = data.tokenizer_fingerprint
-        config.evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
+        evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
+        config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
         torch.manual_seed(recipe.train.seed)
         return cls(data, TranslationModel(config), recipe.train, recipe.decode)
 
