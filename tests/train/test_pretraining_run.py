@@ -27,7 +27,7 @@ from macaron.data.prepare import prepare
 from macaron.data.recipe import data_recipe
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.recipe import load_recipe
-from macaron.text.tokenizer import verify
+from macaron.text import verify
 
 RECIPE = """
 [data]
