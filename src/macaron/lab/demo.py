@@ -13,6 +13,7 @@ from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
+from macaron.files import read_lines
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.curves import plot_curves
 from macaron.lab.particles.files import write as write_particles
@@ -20,7 +21,6 @@ from macaron.lab.particles.follow import particles
 from macaron.recipe import load_data_recipe, load_recipe, write_toml
 from macaron.settings import read_toml
 from macaron.tasks.run import run as train_run
-from macaron.text.files import read_lines
 
 TWINS = {"Transformer": "transformer-tiny", "Macaron": "macaron-tiny"}
 SETS = {

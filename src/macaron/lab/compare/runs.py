@@ -14,6 +14,7 @@ from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
 from macaron.lab.curves import read_metrics
 from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.ode import Scheme
 from macaron.ode import scheme as find_scheme
@@ -243,7 +244,7 @@ def _config(folder: Path) -> TranslationConfig | EncoderConfig:
     kind = _json(folder / "config.json").get("model_type")
     if kind not in _CONFIGS:
         raise MacaronError(f"{folder}: a model of type {kind!r}, which this version does not know")
-    config: TranslationConfig | EncoderConfig = _CONFIGS[kind].from_pretrained(folder)
+    config: TranslationConfig | EncoderConfig = load_config(folder, _CONFIGS[kind])
     return config
 
 

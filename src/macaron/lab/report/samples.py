@@ -88,12 +88,12 @@ def _load_encoder(run: Path) -> tuple[Any, "MacaronTokenizer"]:
     import torch
 
     from macaron.models import EncoderConfig, EncoderForPreTraining
-    from macaron.models.folder import find_folder, load_weights
-    from macaron.text.folder import model_tokenizer
+    from macaron.models.load import find_folder, load_model
+    from macaron.text.load_tokenizer import model_tokenizer
 
     folder = find_folder(run, EncoderConfig.model_type)
-    model, _ = load_weights(folder, EncoderForPreTraining, torch.float32)
-    return model.eval(), model_tokenizer(folder, "encoder", model.config)
+    model, _ = load_model(folder, EncoderForPreTraining, torch.float32)
+    return model, model_tokenizer(folder, "encoder", model.config)
 
 
 def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
@@ -101,7 +101,7 @@ def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: lis
 
     hidden = [MASK if place in masked else token for place, token in enumerate(ids)]
     with torch.no_grad():
-        states = model.model(torch.tensor([[CLS, *hidden, EOS]])).last_hidden_state[0, 1:-1]
+        states = model.model.encode(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
         chances = model.mlm_logits(states).softmax(-1)
     parts: list[str | Guess] = []
     for place, piece in enumerate(pieces):
