@@ -120,14 +120,6 @@ def check_fields(value: Any) -> None:
         object.__setattr__(value, field.name, _convert(hints[field.name], given, Origin(), (field.name,), True))
 
 
-def check_fields(value: Any) -> None:
-    """Check the types of all fields of a frozen dataclass, and bring them into these types (a list into a tuple)."""
-    hints = typing.get_type_hints(type(value))
-    for field in dataclasses.fields(value):
-        given = getattr(value, field.name)
-        object.__setattr__(value, field.name, _convert(hints[field.name], given, "", field.name))
-
-
 def to_data(value: Any) -> Any:
     """The plain data of a settings dataclass, as TOML or JSON can hold it; fields that are None are left out."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
