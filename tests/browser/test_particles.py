@@ -35,13 +35,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         encoder = "bert" in name
         tokenizer = MacaronTokenizer.train(LINES, 300, kind="encoder" if encoder else "translation")
         depth = {"num_hidden_layers": layers} if encoder else {"encoder_layers": layers, "decoder_layers": layers}
-        config = preset(name, **(SIZES | {"vocab_size": len(tokenizer)} | depth))
+        own = {"vocab_size": len(tokenizer), "tokenizer_fingerprint": tokenizer.fingerprint()}
+        config = preset(name, **(SIZES | own | depth))
         model = (EncoderForMaskedLM if encoder else TranslationModel)(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() == 2:
                     parameter.mul_(3.0)
-        config.tokenizer_fingerprint = tokenizer.fingerprint()
         found[name] = place / name
         model.save_pretrained(found[name])
         tokenizer.save_pretrained(found[name])

@@ -108,7 +108,7 @@ def _check_ends(
 def raw_lines(path: Path) -> Iterator[bytes | None]:
     """Yield the lines of a file as bytes, without a byte-order mark and line ends; over-long ones as None.
 
-    Lines end at ``\\n`` alone, as everywhere in Macaron: see `macaron.text.files`.
+    Lines end at ``\\n`` alone, as everywhere in Macaron: see `macaron.files.read_lines`.
     """
     try:
         with open_binary(path) as opened, io.BufferedReader(cast(io.RawIOBase, opened), 1 << 20) as file:

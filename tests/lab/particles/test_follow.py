@@ -47,8 +47,8 @@ def save(path: Path, model: Any, tokenizer: MacaronTokenizer) -> Path:
 def translation(path: Path, name: str, seed: int = 0, **changes: Any) -> Path:
     tokenizer = MacaronTokenizer.train(LINES * 5, 300)
     torch.manual_seed(seed)
-    config = preset(name, vocab_size=len(tokenizer), **TINY, **changes)
-    config.tokenizer_fingerprint = tokenizer.fingerprint()
+    changes |= {"vocab_size": len(tokenizer), "tokenizer_fingerprint": tokenizer.fingerprint()}
+    config = preset(name, **TINY, **changes)
     model = TranslationModel(config)
     model.generation_config.max_length = 12
     return save(path, model, tokenizer)
