@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from transformers import pipeline
 
-from macaron.data.labelled import class_indices, find_classes, numbers_of, read_table
+from macaron.data.tabular import class_indices, find_classes, numbers_of, read_table
 from macaron.errors import MacaronError
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

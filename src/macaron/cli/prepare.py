@@ -10,8 +10,7 @@ from macaron.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from macaron.data.documents import PreparedText
-    from macaron.data.prepared import PreparedData
+    from macaron.data.prepared import PreparedData, PreparedText
 
 Prefixes = list[str]
 
@@ -89,8 +88,8 @@ def prepare(
         chosen = data_recipe(override(content, assignments), Origin(assignments=tuple(assignments)))
 
     # Only now: a mistake in the call is answered at once.
-    from macaron.data.documents import PreparedText
     from macaron.data.prepare import prepare as run
+    from macaron.data.prepared import PreparedText
     from macaron.data.progress import Progress
 
     try:
@@ -124,7 +123,7 @@ def _check_alone(recipe: Path, extra: list[str]) -> None:
 
 def _print_pairs(data: "PreparedData") -> None:
     """Print what was dropped, and what there is now."""
-    from macaron.data.cleaning import RULES
+    from macaron.data.prepare.cleaning import RULES
 
     cleaning = data.manifest["cleaning"]
     table = _table("Training pairs", "pairs")
@@ -144,7 +143,7 @@ def _print_pairs(data: "PreparedData") -> None:
 
 def _print_text(data: "PreparedText") -> None:
     """The same for documents."""
-    from macaron.data.documents_cleaning import TEXT_RULES
+    from macaron.data.prepare.cleaning import TEXT_RULES
 
     cleaning = data.manifest["cleaning"]
     table = _table("Text", "")

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from macaron.data.documents import PreparedText
-from macaron.data.prepared import PreparedData, Split
+from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.significance import bootstrap_interval
 from macaron.lab.compare.examples import choose

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from macaron.data.documents import PreparedText
-from macaron.data.prepared import DataKind, PreparedData
+from macaron.data.prepared import DataKind, PreparedData, PreparedText
 from macaron.data.store import TokenStore
 from macaron.errors import MacaronError
 from macaron.lab.compare.runs import Run

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from macaron.data.documents import PreparedText
-from macaron.data.prepared import PreparedData
+from macaron.data.prepared import PreparedData, PreparedText
 from macaron.errors import MacaronError
 from macaron.text.vocabulary import CLS, EOS, MASK, SPECIALS
 

@@ -14,19 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.data import encoding
-from macaron.data.documents import DocumentsWriter, PreparedText, data_kind
-from macaron.data.documents_cleaning import TextChunk, TextCleaner, TextFile, clean_text, text_chunks
-from macaron.data.documents_job import Sentences, TextJob
-from macaron.data.prepare import prepare
-from macaron.data.prepared import PreparedData
+from macaron.data.prepare import encoding, prepare, roles
+from macaron.data.prepare.cleaning import CleanTask, clean_chunk
+from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks
+from macaron.data.prepare.job import TEXT_CHUNK, CleanedSplit, PrepareJob
+from macaron.data.prepare.roles import TRAIN, VALID
+from macaron.data.prepared import PreparedData, PreparedText, data_kind
 from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 from macaron.recipe import data_recipe
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)
 Document = list[list[str]]
 
@@ -158,7 +157,7 @@ def test_patterns_files_and_compression(recipe: TextSettings) -> None:
     assert [Path(file["file"]).name for file in files] == ["p-0.txt", "p-1.txt.gz", "p-2.txt.xz"]
     assert [file["documents"] for file in files] == [13, 16, 11]
     twice = replace(several, train=(TextFileSettings("p-*"), TextFileSettings("p-0.txt")))
-    with pytest.raises(MacaronError, match=r"p-0.txt is named twice in data.train, at last by 'p-0.txt'"):
+    with pytest.raises(MacaronError, match=r"p-0.txt is named twice in data.train, the second time by 'p-0.txt'"):
         prepare(twice, workers=1)
 
 
@@ -224,9 +223,9 @@ def test_the_two_kinds_of_folders(recipe: TextSettings, tmp_path: Path) -> None:
         PreparedData.open(recipe.out)
     with pytest.raises(MacaronError, match="holds pairs of sentences, for translation; wanted are documents"):
         PreparedText.open(pairs.out)
-    with pytest.raises(MacaronError, match=r"out holds documents, for pre-training. Choose another place with --out"):
+    with pytest.raises(MacaronError, match=r"out holds documents, for pre-training. Choose another path with --out"):
         prepare(replace(pairs, out=recipe.out), workers=1)
-    with pytest.raises(MacaronError, match=r"pairs holds pairs of sentences, for translation. Choose another place"):
+    with pytest.raises(MacaronError, match=r"pairs holds pairs of sentences, for translation. Choose another path"):
         prepare(replace(recipe, out=pairs.out), workers=1)
     with pytest.raises(MacaronError, match=r"no split 'test'; there is train, valid"):
         PreparedText.open(recipe.out).sentences("test")
@@ -276,8 +275,8 @@ def test_at_least_one_document_each(recipe: TextSettings, count: int, every: int
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "a.txt is empty. Give a file with text, or leave it out."),
-        (b"\n \n\n", "a.txt is empty"),
+        (b"", "a.txt: empty. Give files with text, or leave them out."),
+        (b"\n \n\n", "a.txt: empty"),
         (b"One. Two.\nThree.\n", "a.txt: only one document in lines 1 to 2. .*Put a blank line between documents"),
         (b"\n\nOne.\n\n\n\xff\n", "only one document"),
         (b"\xff\n\n\xfe\n", "a.txt: nothing is left to train on: of 2 paragraphs everything was dropped .2 bad bytes"),
@@ -301,9 +300,6 @@ def test_truncated_files(recipe: TextSettings, ending: str) -> None:
         prepare(replace(recipe, train=(TextFileSettings("gone.txt"), TextFileSettings("no-*.txt"))), workers=1)
 
 
-CLEANER = TextCleaner("en", "raw", True, True, 500)
-
-
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(["", "One. Two.", "Three.", " ", "\x00"]), max_size=12), st.integers(1, 5))
 def test_documents_are_those_between_blank_lines(lines: list[str], size: int) -> None:
@@ -317,36 +313,33 @@ def test_documents_are_those_between_blank_lines(lines: list[str], size: int) ->
             count = len(line.split())
             expected = [*expected[:-1], expected[-1] + count] if open_document else [*expected, count]
             open_document = True
-    sentences = Sentences(Path("text"), Path("counts"))
-    pieces = [lines[start : start + size] for start in range(0, len(lines), size)] or [[]]
-    found: list[int] = []
-    for index, piece in enumerate(pieces):
-        cleaned = clean_text((CLEANER, TextChunk("raw", [line.encode() for line in piece], index == len(pieces) - 1)))
-        before = len(sentences.pieces)
-        sentences.note(cleaned)
-        for made in sentences.pieces[before:]:
-            for number, count in zip(made.numbers().tolist(), cleaned.counts, strict=True):
-                found += [0] * (number + 1 - len(found))
-                found[number] += count
-    assert found == expected
-    assert sentences.documents == len(expected)
+    split = CleanedSplit((Path("text"),), (), Path("hashes"), Path("starts"), Path("roles"))
+    chosen = TextSettings(out=Path("out"), train=(TextFileSettings("text"),))
+    cuts = [lines[start : start + size] for start in range(0, len(lines), size)] or [[]]
+    starts = b""
+    for index, cut in enumerate(cuts):
+        chunk = Chunk(AlignedFiles((Path("text"),)), 1, ([line.encode() for line in cut],), index == len(cuts) - 1)
+        starts += split.add(clean_chunk(CleanTask(chosen, chunk)), is_text=True)
+    bounds = [*np.flatnonzero(list(starts)), len(starts)]
+    assert np.diff(bounds).tolist() == expected
+    assert split.counts["documents"] == len(expected)
+    assert sum(part.rows for part in split.parts) == len(starts)
 
 
-def test_documents_in_pieces(tmp_path: Path) -> None:
-    with DocumentsWriter(tmp_path / "d") as writer:
-        for numbers, sizes in (([3, 4], [2, 1]), ([4], [5]), ([], []), ([4, 9], [1, 1])):
-            writer.append(np.array(numbers, np.int64), np.array(sizes, np.int64))
-    assert np.fromfile(tmp_path / "d", "<u8").tolist() == [0, 2, 9, 10]
-    assert writer.documents == 3
+def test_the_roles_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "BLOCK", 3)
+    (tmp_path / "starts").write_bytes(bytes([1, 0, 1, 1, 0, 0, 0, 0, 1]))
+    roles.hold_out_documents(tmp_path / "starts", tmp_path / "roles", 2, 4)
+    assert list((tmp_path / "roles").read_bytes()) == [TRAIN, TRAIN, VALID, TRAIN, TRAIN, TRAIN, TRAIN, TRAIN, VALID]
 
 
 def test_chunks_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(("x" * 999_999 + "\n") * 9 + "\n" * 12_000)
-    chunks = list(text_chunks(TextFile(tmp_path / "a")))
-    assert [chunk.last for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
-    assert max(sum(len(line or b"") for line in chunk.lines) for chunk in chunks) < 3 << 20
-    assert max(len(chunk.lines) for chunk in chunks) <= 5_000
-    assert sum(len(chunk.lines) for chunk in chunks) == 12_009
+    found = list(chunks(AlignedFiles((tmp_path / "a",)), *TEXT_CHUNK))
+    assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
+    assert max(sum(len(line or b"") for line in chunk.columns[0]) for chunk in found) < 3 << 20
+    assert max(len(chunk.columns[0]) for chunk in found) <= 5_000
+    assert sum(len(chunk.columns[0]) for chunk in found) == 12_009
 
 
 def test_memory_is_flat(recipe: TextSettings) -> None:
@@ -358,11 +351,12 @@ def test_memory_is_flat(recipe: TextSettings) -> None:
         (folder / "work").mkdir()
         tracemalloc.start()
         with Workers(1) as workers:
-            job = TextJob(recipe, folder, workers, QUIET, 200)
-            sentences = job.clean([TextFile(recipe.root / "a.txt")])
+            job = PrepareJob(recipe, folder, workers, QUIET, 200)
+            train = job.clean("train", [AlignedFiles((recipe.root / "a.txt",))])
+            assert job.choose(train, {})[VALID] > 0
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert sentences.documents == count
+        assert train.counts["documents"] == count
     assert peaks[1] < 1.3 * peaks[0]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,21 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.data import corpus, duplicates, encoding
-from macaron.data.cleaning import Cleaned, Cleaner, clean_chunk
-from macaron.data.corpus import Chunk, Corpus, chunks, raw_lines
-from macaron.data.duplicates import DUPLICATE, OVERLAP, TRAIN, VALID
-from macaron.data.encoding import WordEncoder, repeated_words
+from macaron.data.prepare import encoding, inputs
+from macaron.data.prepare import roles as duplicates
+from macaron.data.prepare.cleaning import CleanedChunk, CleanTask, clean_chunk
+from macaron.data.prepare.encoding import WordEncoder, repeated_words
+from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks, raw_lines
+from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID
+from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 from macaron.text import MacaronTokenizer
 
-CLEANER = Cleaner("de", "en", "raw", True, True, min_words=1, max_words=10, max_ratio=1.5, ratio_slack=5.0)
+SETTINGS = PairsSettings(
+    source_lang="de", target_lang="en", out=Path("out"), train=(CorpusSettings("x"),), max_words=10
+)
 
 
-def clean(pairs: list[tuple[bytes | None, bytes | None]], **changes: object) -> Cleaned:
-    here = Corpus(Path("x.de"), Path("x.en"))
-    chunk = Chunk(here, 1, [left for left, _ in pairs], [right for _, right in pairs])
-    return clean_chunk((Cleaner(**{**CLEANER.__dict__, **changes}), chunk))
+def clean(
+    pairs: list[tuple[bytes | None, bytes | None]], strict: bool = False, keep_text: bool = False, **changes: object
+) -> CleanedChunk:
+    columns = [left for left, _ in pairs], [right for _, right in pairs]
+    chunk = Chunk(AlignedFiles((Path("x.de"), Path("x.en"))), 1, columns)
+    return clean_chunk(CleanTask(replace(SETTINGS, **changes), chunk, strict, keep_text))
+
+
+def files(folder: Path, german: bytes, english: bytes) -> AlignedFiles:
+    return AlignedFiles((write(folder / "x.de", german), write(folder / "x.en", english)))
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -52,7 +63,7 @@ def test_compressed_files(tmp_path: Path, ending: str, compress: object) -> None
 
 
 def test_lines_without_end_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "MAX_LINE", 10)
+    monkeypatch.setattr(inputs, "MAX_LINE", 10)
     path = write(tmp_path / "x", b"short\n" + b"x" * 35 + b"\nagain\n" + b"y" * 10 + b"\n" + b"z" * 9 + b"\n")
     assert list(raw_lines(path)) == [b"short", None, b"again", None, b"z" * 9]
 
@@ -65,30 +76,29 @@ def test_utf16_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("left", "right"), [(3, 5), (5, 3), (0, 2), (4, 5)])
 def test_misaligned_files(tmp_path: Path, left: int, right: int) -> None:
-    here = Corpus(write(tmp_path / "x.de", b"a\n" * left), write(tmp_path / "x.en", b"b\n" * right))
-    with pytest.raises(MacaronError, match=rf"x\.de has {left} lines, .*x\.en has {right}: they are not aligned"):
-        list(chunks(here, 2))
+    here = files(tmp_path, b"a\n" * left, b"b\n" * right)
+    with pytest.raises(MacaronError, match=rf"x\.de and .*x\.en are not aligned: they have {left} and {right} lines"):
+        list(chunks(here, 2, 1 << 20))
 
 
 def test_empty_files(tmp_path: Path) -> None:
-    here = Corpus(write(tmp_path / "x.de", b""), write(tmp_path / "x.en", b""))
-    with pytest.raises(MacaronError, match="are empty"):
-        list(chunks(here))
+    with pytest.raises(MacaronError, match=r"x\.de and .*x\.en: empty"):
+        list(chunks(files(tmp_path, b"", b""), 2, 1 << 20))
+    assert len(list(chunks(files(tmp_path, b"\n", b"\n"), 2, 1 << 20))) == 1  # a pair, to be dropped by its rule
 
 
-def test_chunks_hold_all_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_hold_all_lines(tmp_path: Path) -> None:
     lines = [f"{'x' * (i % 7)}{i}".encode() for i in range(100)]
     content = b"\n".join(lines)
-    here = Corpus(write(tmp_path / "x.de", content), write(tmp_path / "x.en", content + b"\n"))
+    here = files(tmp_path, content, content + b"\n")
     for limit in (8 << 20, 30):
-        monkeypatch.setattr(corpus, "CHUNK_BYTES", limit)
-        found = list(chunks(here, 7))
-        assert [line for chunk in found for line in chunk.source] == lines
-        assert [line for chunk in found for line in chunk.target] == lines
-        assert [chunk.first_line for chunk in found] == list(
-            np.cumsum([1, *(len(chunk.source) for chunk in found)])[:-1]
-        )
-        assert all(len(chunk.source) <= 7 for chunk in found)
+        found = list(chunks(here, 7, limit))
+        for column in (0, 1):
+            assert [line for chunk in found for line in chunk.columns[column]] == lines
+        sizes = [len(chunk.columns[0]) for chunk in found]
+        assert [chunk.first_line for chunk in found] == list(np.cumsum([1, *sizes])[:-1])
+        assert max(sizes) <= 7
+        assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
 
 
 # Rules
@@ -115,29 +125,29 @@ def test_chunks_hold_all_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_rules(left: bytes | None, right: bytes, rule: str | None) -> None:
     cleaned = clean([(left, right)])
     assert cleaned.dropped == ({rule: 1} if rule else {})
-    assert cleaned.kept == (rule is None)
+    assert cleaned.rows == (rule is None)
 
 
 def test_a_ratio_of_zero_means_no_such_rule() -> None:
-    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).kept == 1
-    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).kept == 1
+    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).rows == 1
+    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).rows == 1
     assert clean([(b"x x", b"x x x x")], ratio_slack=0.0).dropped == {"ratio": 1}
 
 
 def test_text_goes_through_the_pipeline() -> None:
     pair = [(b"  Das Haus ", b"it's")]
-    assert clean(pair).sides == (b" Das Haus\n", b" it's\n")
+    assert clean(pair).columns == (b" Das Haus\n", b" it's\n")
     moses = clean(pair, pipeline="moses", keep_text=True)
-    assert moses.sides == (b"das haus\n", b"it &apos;s\n")
+    assert moses.columns == (b"das haus\n", b"it &apos;s\n")
     assert moses.texts == (b"  Das Haus \n", b"it's\n")
-    assert clean(pair, strict=True).sides == (b"   Das Haus \n", b" it's\n")
+    assert clean(pair, strict=True).columns == (b"   Das Haus \n", b" it's\n")
 
 
 @pytest.mark.parametrize(("line", "message"), [(b"\xff", "UTF-8"), (b"a\0", "NUL"), (None, "longer than")])
 def test_nothing_is_dropped_from_a_test_set(line: bytes | None, message: str) -> None:
     with pytest.raises(MacaronError, match=rf"x\.en, line 2: .*{message}.*remove it from both files"):
         clean([(b"a", b"b"), (b"a", line)], strict=True)
-    assert clean([(b"", b"b " * 500)], strict=True).sides == (b"\n", b" " + b"b " * 500 + b"\n")
+    assert clean([(b"", b"b " * 500)], strict=True).columns == (b"\n", b" " + b"b " * 500 + b"\n")
 
 
 # Copies

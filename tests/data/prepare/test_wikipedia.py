@@ -15,18 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data import wikipedia
-from macaron.data.documents import PreparedText
-from macaron.data.prepare import prepare
+from macaron.data.prepare import prepare, wikipedia
+from macaron.data.prepare.wikipedia import extract_dump
+from macaron.data.prepare.wikitext import paragraphs
+from macaron.data.prepared import PreparedText
 from macaron.data.progress import Progress
 from macaron.data.settings import TextFileSettings, TextSettings
-from macaron.data.wikipedia import extract_dump
-from macaron.data.wikitext import paragraphs
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 from macaron.recipe import load_data_recipe
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 QUIET = Progress(quiet=True)
 
 MARKUP = {
@@ -226,7 +225,9 @@ def test_bad_dumps(tmp_path: Path, content: bytes, message: str) -> None:
 
 def test_no_place_for_the_text(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(MacaronError, match=r"cannot write .*file/text.txt: (Not a directory|File exists). Make room"):
+    with pytest.raises(
+        MacaronError, match=r"file/text.txt cannot be written: (Not a directory|File exists). Choose another path"
+    ):
         extracted(tmp_path, small_dump(), "file/text.txt")
 
 
@@ -283,7 +284,7 @@ def test_the_shipped_recipe(recipe: TextSettings, served: tuple[Path, str]) -> N
 
 def test_what_cannot_be_fetched(recipe: TextSettings, served: tuple[Path, str]) -> None:
     (served[0] / "wiki-pages-articles.xml.bz2").unlink()
-    with pytest.raises(MacaronError, match=r"404 .*\nOr get the dump by other means, and put it at .*wiki-pages"):
+    with pytest.raises(MacaronError, match=r"404 .*\nOr get the file by other means, and put it at .*wiki-pages"):
         prepare(recipe, workers=1)
     assert not recipe.out.exists()
     wrong = replace(recipe.wikipedia[0], checksum="md5:" + "0" * 32)

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data import download as download_module
-from macaron.data.archive import Wanted, extract
-from macaron.data.download import download
+from macaron.data.prepare import download as download_module
 from macaron.data.prepare import prepare
+from macaron.data.prepare.archive import Wanted, extract
+from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings
 from macaron.errors import MacaronError
 from macaron.recipe import load_data_recipe
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[3] / "recipes"
 QUIET = Progress(quiet=True)
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data import encoding
-from macaron.data.job import Job
-from macaron.data.prepare import prepare
+from macaron.data.prepare import encoding, prepare
+from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
@@ -166,7 +165,7 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     assert "first time" in (prepare(recipe, workers=1).reason or "")
     before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("*")}
     with monkeypatch.context() as patch:
-        patch.setattr(Job, "run", lambda *_: pytest.fail("prepared again"))
+        patch.setattr(PrepareJob, "run", lambda *_: pytest.fail("prepared again"))
         assert prepare(recipe, workers=2).reason is None
         (recipe.root / "train.de").touch()  # another time, the same contents
         assert prepare(recipe, workers=1).reason is None
@@ -202,7 +201,7 @@ def test_somebody_elses_folder_is_left_alone(recipe: PairsSettings) -> None:
     assert (other / "thesis.tex").exists()
 
 
-def test_every_so_manieth_pair_is_held_out(recipe: PairsSettings) -> None:
+def test_every_nth_pair_is_held_out(recipe: PairsSettings) -> None:
     german, english = sentences(300)
     data = prepare(replace(recipe, valid=(), valid_every=23, remove_overlap="none"), workers=1).data
     kept = [*german, "Ganz neu"]
@@ -254,8 +253,8 @@ def test_all_missing_files_are_named(recipe: PairsSettings) -> None:
 @pytest.mark.parametrize(
     ("german", "english", "message"),
     [
-        (["a", "b"], ["a"], r"train\.de has 2 lines, .*train\.en has 1: they are not aligned"),
-        ([], [], "are empty"),
+        (["a", "b"], ["a"], r"train\.de and .*train\.en are not aligned: they have 2 and 1 lines"),
+        ([], [], ": empty"),
         (["", "\udcff"], ["x", "y"], "nothing is left to train on: of 2 pairs.*1 too short, 1 bad bytes"),
     ],
 )
@@ -285,7 +284,7 @@ def test_a_failure_leaves_the_older_folder_as_it_was(recipe: PairsSettings, monk
             def fail(*_: object, error: BaseException = error) -> None:
                 raise error
 
-            patch.setattr(Job, "encode", fail)
+            patch.setattr(PrepareJob, "encode", fail)
             expected = MacaronError if isinstance(error, OSError) else KeyboardInterrupt
             with pytest.raises(expected) as caught:
                 prepare(replace(recipe, vocab_size=300), workers=1)
@@ -305,8 +304,8 @@ def test_what_a_killed_process_left_is_cleared_away(recipe: PairsSettings) -> No
 
 def test_two_at_once_are_refused(recipe: PairsSettings) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from macaron.data.aside import AsideFolder\n"
-        "with AsideFolder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
+        "import sys, time; from pathlib import Path; from macaron.files import atomic_folder\n"
+        "with atomic_folder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(recipe.out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

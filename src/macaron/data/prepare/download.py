@@ -1,4 +1,4 @@
-"""Downloads that go on where they stopped."""
+"""Downloads that are resumed after an interruption."""
 
 import hashlib
 import http.client
@@ -15,22 +15,22 @@ from macaron.errors import MacaronError
 
 BLOCK = 1 << 18
 TIMEOUT = 60.0
-#: So many times in a row a server may fail without giving a single byte, with growing pauses between.
+#: Failures in a row without a single byte before giving up, with growing pauses between.
 ATTEMPTS = 5
 PAUSE = 1.0
-#: The server says that it will not, whoever asks again; other 4xx and 5xx may pass.
+#: Answers that may be different when asked again; all other 4xx and 5xx are final.
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
 _BROKEN = (OSError, http.client.HTTPException)
 
 
 class _Refused(MacaronError):
-    """The server answered, and there is no use in asking again."""
+    """The server answered, and asking again is useless."""
 
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
-    """Fetch a file. What has arrived lies in ``PATH.part`` until it is complete and its checksum is right.
+    """Fetch a file. It is written to ``PATH.part`` until it is complete and its checksum is right.
 
-    An interrupted download goes on where it stopped, in this run or the next, if the server's file is still the same.
+    An interrupted download is resumed, in this run or the next, if the server's file is still the same.
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise MacaronError(f"{url}: only http and https addresses are fetched")
@@ -60,24 +60,24 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
     if checksum is not None and found != checksum:
         part.unlink()
         note.unlink(missing_ok=True)
-        raise _Refused(f"{url}: wrong checksum {found}, expected {checksum}. What arrived was thrown away")
+        raise _Refused(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
     part.replace(path)
     note.unlink(missing_ok=True)
 
 
 def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
-    """Ask for what is missing; return whether all of it has arrived."""
+    """Request the missing bytes; return whether the file is complete."""
     known = _read_note(note, url)
     offset = part.stat().st_size if part.exists() and known else 0
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "macaron"})
     if offset:
         request.add_header("Range", f"bytes={offset}-")
-        if known.get("validator"):  # so that a file that has changed meanwhile is sent from its beginning
+        if known.get("validator"):  # a file that has changed meanwhile is sent from its beginning
             request.add_header("If-Range", known["validator"])
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and offset:  # nothing more to send, or another file by now
+        if error.code == 416 and offset:  # complete, or another file by now
             if known.get("total") == offset:
                 return True
             part.unlink()
@@ -101,7 +101,7 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
 
 
 def _extent(response: Any) -> tuple[int, int | None]:
-    """The first byte that is sent, and the size of the whole file if it is known."""
+    """The offset of the first byte in the response, and the size of the whole file if it is known."""
     if response.status == 206:
         # bytes 100-199/200
         span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
@@ -115,7 +115,7 @@ def _extent(response: Any) -> tuple[int, int | None]:
 
 def _validator(response: Any) -> str | None:
     tag = response.headers.get("ETag")
-    # A weak tag does not promise the same bytes.
+    # A weak tag does not guarantee the same bytes.
     return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
 

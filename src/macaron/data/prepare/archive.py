@@ -1,11 +1,10 @@
-"""Text out of the official archives: plain lines, ``<seg>`` elements, and TED's training files."""
+"""Text from the official archives: plain lines, ``<seg>`` elements, and TED's training files."""
 
 import re
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -13,8 +12,9 @@ from typing import IO
 
 from macaron.data.settings import ArchiveFormat
 from macaron.errors import MacaronError
+from macaron.files import atomic_file
 
-#: Lines of train.tags files that are no sentences; titles and descriptions are, without their tags.
+#: Lines of train.tags files that are not sentences; titles and descriptions are, without their tags.
 _TED_DROP = re.compile(rb"<(url|talkid|keywords|speaker|reviewer|translator|doc)\b|</doc>")
 _TED_TAGS = re.compile(rb"</?(title|description)>")
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
@@ -22,7 +22,10 @@ _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file of an archive, and what is to become of it."""
+    """The file that a member of an archive is extracted to.
+
+    :param replace: strings to replace
+    """
 
     path: Path
     format: ArchiveFormat
@@ -30,7 +33,7 @@ class Wanted:
 
 
 def extract(archive: Path, wanted: Mapping[str, Wanted]) -> None:
-    """Write the text of some members to files, in one pass; each appears when it is complete."""
+    """Extract the text of some members, in one pass; each file appears when it is complete."""
     left = dict(wanted)
     names: list[str] = []
     try:
@@ -42,7 +45,7 @@ def extract(archive: Path, wanted: Mapping[str, Wanted]) -> None:
                 return
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise MacaronError(
-            f"{archive}: not an archive, or damaged ({error}). Delete it, to fetch it again, or put a good one there."
+            f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again, or put a good one there."
         ) from None
     alike = [name for name in names if name.rpartition("/")[2] in {member.rpartition("/")[2] for member in left}]
     shown = ", ".join((alike or names)[:8]) or "nothing"
@@ -50,7 +53,7 @@ def extract(archive: Path, wanted: Mapping[str, Wanted]) -> None:
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The names and contents of an archive's files, in its order; nothing is unpacked to where a name says."""
+    """The names and contents of an archive's files, in its order; nothing is written to the paths that it names."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
@@ -67,21 +70,16 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _write(file: IO[bytes], wanted: Wanted) -> None:
-    wanted.path.parent.mkdir(parents=True, exist_ok=True)
-    aside = wanted.path.with_name(f"{wanted.path.name}.part")
     replace = [(old.encode(), new.encode()) for old, new in wanted.replace.items()]
-    with ExitStack() as stack:
-        stack.callback(aside.unlink, missing_ok=True)
-        with aside.open("wb") as out:
-            for sentence in _sentences(file, wanted.format):
-                out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
-        aside.replace(wanted.path)
+    with atomic_file(wanted.path) as out:
+        for sentence in _sentences(file, wanted.format):
+            out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
 
 
 def _sentences(file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:
     if form == "sgm":
         for segment in _SEGMENT.findall(file.read()):
-            # Entities stay: the customary scripts, and sacreBLEU, leave them too.
+            # Entities stay: the usual scripts, and sacreBLEU, leave them too.
             yield b" ".join(segment.split())
         return
     for raw in file:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data import sentence_pairs as module
-from macaron.data.packing import pack_by_length, row_recipes
-from macaron.data.sentence_pairs import Corpus, Spans, fit, sentence_pairs, single_spans, span_pairs
+from macaron.data import nsp_spans as module
+from macaron.data.nsp_spans import Corpus, Spans, fit, sentence_pairs, single_spans, span_pairs
+from macaron.data.row_packing import pack_by_length, row_layouts
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=2, max_size=8)
 longest_texts = st.integers(8, 64)
@@ -167,8 +167,8 @@ def test_packing(lengths, seed):
 
 def test_recipes_of_rows():
     counts = np.bincount([10, 10, 6, 4, 4, 4, 3], minlength=11)
-    assert sorted(row_recipes(counts, 10, 9)) == [(1, (3,)), (1, (4, 4)), (1, (6, 4)), (2, (10,))]
-    assert sorted(row_recipes(counts, 10, 1)) == [(1, (3,)), (1, (6,)), (2, (10,)), (3, (4,))]
+    assert sorted(row_layouts(counts, 10, 9)) == [(1, (3,)), (1, (4, 4)), (1, (6, 4)), (2, (10,))]
+    assert sorted(row_layouts(counts, 10, 1)) == [(1, (3,)), (1, (6,)), (2, (10,)), (3, (4,))]
 
 
 def test_nothing_to_pack():

@@ -1,34 +1,36 @@
 """The articles of a Wikipedia dump (``...-pages-articles.xml.bz2``) as plain text.
 
-A paragraph a line, a blank line between articles: what `macaron prepare` reads. The dump is streamed: one process
+One paragraph per line, a blank line between articles, as `macaron prepare` reads it. The dump is streamed: one process
 decompresses and parses it, the others remove the markup, and memory does not grow with its size.
 """
 
 import bz2
 import gzip
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 from xml.etree import ElementTree
 
+from macaron.data.prepare.wikitext import DROPPED_NAMESPACES, paragraphs
 from macaron.data.progress import Progress
-from macaron.data.wikitext import DROPPED_NAMESPACES, paragraphs
 from macaron.errors import MacaronError
-from macaron.files import open_binary
+from macaron.files import atomic_file, open_binary
 from macaron.processes import Workers
 
 #: The numbers of the namespaces of articles, of files and of categories, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
-#: A batch is what one worker does at a time: about so many characters.
+#: Characters of a batch, about: what one worker does at a time.
 BATCH = 1 << 20
 
 
 @dataclass(frozen=True)
-class Batch:
-    """The markup of some articles, and what a worker must know about the dump."""
+class PageBatch:
+    """The markup of some articles, and the settings to extract them with.
+
+    :param dropped: namespaces whose links are dropped with their text
+    """
 
     pages: list[str]
     dropped: frozenset[str]
@@ -50,27 +52,18 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
     :param min_words: leave out articles with fewer words
     :return: the number of articles
     """
-    part = path.with_name(f"{path.name}.part")
     articles = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            stack.callback(part.unlink, missing_ok=True)
-            with progress.step(f"taking the text out of {dump.name}", "articles") as step, part.open("wb") as raw:
-                with _compressed(raw, path) as file:
-                    for extracted in workers.map(extract_batch, batches(dump, min_words)):
-                        file.write(extracted.text)
-                        articles += extracted.articles
-                        step(extracted.articles)
-                raw.flush()
-                os.fsync(raw.fileno())
-            if not articles:
-                raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
-            part.replace(path)
-    except OSError as error:
-        raise MacaronError(
-            f"cannot write {path}: {error.strerror or error}. Make room for the text, or choose another data.root."
-        ) from error
+    with (
+        progress.step(f"extracting the text of {dump.name}", "articles") as step,
+        atomic_file(path) as raw,
+        _compressed(raw, path) as file,
+    ):
+        for extracted in workers.map(extract_batch, batches(dump, min_words)):
+            file.write(extracted.text)
+            articles += extracted.articles
+            step(extracted.articles)
+        if not articles:
+            raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
     return articles
 
 
@@ -81,7 +74,7 @@ def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
     return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
 
 
-def extract_batch(batch: Batch) -> Extracted:
+def extract_batch(batch: PageBatch) -> Extracted:
     """The text of some articles; those that have none, or too little, are left out."""
     documents = []
     for markup in batch.pages:
@@ -91,7 +84,7 @@ def extract_batch(batch: Batch) -> Extracted:
     return Extracted("".join(documents).encode("utf-8", "replace"), len(documents), len(batch.pages))
 
 
-def batches(dump: Path, min_words: int = 0) -> Iterator[Batch]:
+def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
     """The markup of the articles of a dump, in its order; redirects and pages that are no articles are left out."""
     dropped = set(DROPPED_NAMESPACES)
     pages: list[str] = []
@@ -107,10 +100,10 @@ def batches(dump: Path, min_words: int = 0) -> Iterator[Batch]:
         pages.append(markup)
         size += len(markup)
         if size >= BATCH:
-            yield Batch(pages, frozenset(dropped), min_words)
+            yield PageBatch(pages, frozenset(dropped), min_words)
             pages, size = [], 0
     if pages:
-        yield Batch(pages, frozenset(dropped), min_words)
+        yield PageBatch(pages, frozenset(dropped), min_words)
 
 
 def _elements(dump: Path) -> Iterator[ElementTree.Element]:
