@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, nearest
 from macaron.files import read_lines
-from macaron.settings import nearest
 
 Format = Literal["tsv", "csv"]
 

@@ -5,12 +5,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError, UsageError, nearest
 from macaron.lab.compare.runs import Kind, Run, scheme_text
 from macaron.lab.compare.training_data import tokens_differ, unseen
 from macaron.models.configuration import TranslationConfig
 from macaron.nn.budget import TOLERANCE
-from macaron.settings import nearest
 
 #: What a difference means: it is what is compared; it makes the comparison unfair; it changes nothing.
 Effect = Literal["compared", "unfair", "harmless"]
