@@ -16,7 +16,7 @@ import numpy as np
 from macaron import __version__
 from macaron.data.prepared import PreparedData, Split
 from macaron.decode import Translator
-from macaron.decode.folder import choose_device
+from macaron.device import choose_device
 from macaron.errors import MacaronError
 from macaron.evaluate.model import evaluate_split
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula

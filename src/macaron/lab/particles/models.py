@@ -8,9 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from macaron.decode.folder import load_folder
 from macaron.decode.settings import SearchSettings
-from macaron.decode.translator import Translator
+from macaron.decode.translator import Translator, load_folder
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.states import Walk, walk
 from macaron.lab.particles.words import START, Words

@@ -1,4 +1,4 @@
-"""The search with fixed shapes, as it is recorded on a GPU. Here a recording is simply the function again."""
+"""The search with fixed shapes, as it is recorded on a GPU. Here a recording calls the function again."""
 
 import random
 
@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from macaron.decode import search
-from macaron.decode.captured import CapturedSteps
-from macaron.decode.fixed import FixedScorer, split_product
-from macaron.decode.fixed import _split_weight as split_weight
+from macaron.decode.gpu import SplitProduct
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.models import TranslationConfig, TranslationModel, preset
@@ -31,18 +29,19 @@ def sources() -> list[list[int]]:
 
 
 def fixed(monkeypatch: pytest.MonkeyPatch, half: torch.dtype | None = None) -> list[int]:
-    """Make `translate_ids` go the GPU's way; the numbers of rows of all recordings are noted."""
+    """Let `translate_ids` search as on a GPU; the result lists the number of rows of each recording."""
     recorded: list[int] = []
+    scorer, stepper = search.Scorer, search.stepper
 
-    def steps(scorer: FixedScorer, state):
+    def steps(fixed_scorer, state):
         def record(function):
             recorded.append(len(state.totals))
             return function
 
-        return CapturedSteps(scorer, state, record)
+        return stepper(fixed_scorer, state, record)
 
-    monkeypatch.setattr(search, "Scorer", lambda model, sources, beam: FixedScorer(model, sources, beam, half))
-    monkeypatch.setattr(search, "_steps", steps)
+    monkeypatch.setattr(search, "Scorer", lambda model, sources, beam, *_: scorer(model, sources, beam, True, half))
+    monkeypatch.setattr(search, "stepper", steps)
     return recorded
 
 
@@ -89,7 +88,7 @@ def test_a_split_product_is_nearly_exact():
     draw = torch.Generator().manual_seed(0)
     x, weight = torch.randn(2, 3, 512, generator=draw), torch.randn(100, 512, generator=draw)
     exact = x.double() @ weight.double().T
-    split = split_product(x, split_weight(weight, torch.bfloat16))
+    split = SplitProduct(weight, torch.bfloat16)(x)
     rounded = (x.bfloat16().double() @ weight.bfloat16().double().T) - exact
     assert (split - exact).norm() < 1e-4 * exact.norm()
     assert rounded.norm() > 1e-3 * exact.norm()  # what it is for
