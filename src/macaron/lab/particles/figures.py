@@ -1,47 +1,47 @@
-"""Particles as a still figure and as an animation, drawn from the data of a page.
+"""Particles as a still figure and as an animation.
 
-They show sub-steps only: in the raw view the final norm draws all particles together, and nothing else could be seen.
+They show sub-steps only: the final norm contracts the raw states so much that nothing else would be visible.
 """
 
 import io
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from macaron.lab.particles.files import View
-from macaron.lab.particles.projection import Array
-from macaron.lab.particles.states import END, MEANING
+from macaron.lab.figures import clean_axes, drawing, rendered
+from macaron.lab.particles.projection import Array, View
+from macaron.lab.particles.trace import END, MEANING
 
-#: As on the pages: colours that stay apart for the colour-blind.
+#: The same as on the pages: distinct to colour-blind readers.
 COLOURS = {"F": "#0072B2", "G": "#D55E00", "H": "#009E73"}
 INK, PALE = "#222222", "#8A8A8A"
-#: Height of a panel by its width, and what is left free around the particles.
+#: Height of a panel divided by its width, and the margin around the particles.
 SHAPE, MARGIN = 0.75, 0.09
-#: Letters that a panel has room for in a line of its title: names of models may be long.
+#: Characters in a line of a panel's title.
 TITLE = 66
-STYLE: Any = {"font.size": 9, "axes.titlesize": 10}
 
-#: The animation: pictures for one sub-step at best, pictures in all at most, milliseconds for each.
-INBETWEEN, MOST_PICTURES, DURATION = 6, 96, 70
+#: The animation: images per sub-step and in all at most, milliseconds per image.
+IMAGES_PER_STEP, MAX_IMAGES, DURATION = 6, 96, 70
 FIRST_PAUSE, LAST_PAUSE = 700, 2500
-#: Dots in an inch of animations, by the number of panels: a file should stay small enough to send.
+#: Resolution of animations by number of panels, to limit the size of the file.
 GIF_DPI = {1: 110, 2: 96}
 GIF_DPI_MANY = 76
-#: Shades of each colour on its way to white, in an animation's palette.
+#: Shades of each colour towards white in an animation's palette.
 SHADES = 24
+
+_TEXT: dict[str, Any] = {"fontsize": 8, "color": INK, "zorder": 5, "parse_math": False, "annotation_clip": False}
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """One part of a model, ready to be drawn.
+    """The panel of one part of a model.
 
     :param points: (frames, T, 2)
-    :param times: of the frames, from 0 to 1, layers of equal length
+    :param axes: xmin, xmax, ymin, ymax
+    :param times: (frames,), from 0 to 1
     """
 
     title: str
@@ -53,22 +53,21 @@ class Track:
     times: Array
 
 
-def tracks(data: dict[str, Any], view: View = "raw") -> list[list[Track]]:
-    """The panels of a figure: a row for each model, a column for each part."""
-    shown: dict[str, list[list[float]]] = {}  # by part: panels that are to be compared have the same axes
+def tracks(data: Mapping[str, Any], view: View = "raw") -> list[list[Track]]:
+    """The panels of a figure: a row per model, a column per part. Parts of the same name have the same axes."""
+    shown: dict[str, list[list[float]]] = {}
     for part in (part for model in data["models"] for part in model["parts"]):
-        shown.setdefault(part["name"], []).extend(point for frame in _moving(part) for point in frame[view])
-    corners = {name: np.array(points) for name, points in shown.items()}
-    return [[_track(model, part, corners[part["name"]], view) for part in model["parts"]] for model in data["models"]]
+        for frame in part["frames"]:
+            if frame["operator"] != END:
+                shown.setdefault(part["name"], []).extend(frame[view])
+    axes = {name: [*np.min(points, 0), *np.max(points, 0)] for name, points in shown.items()}
+    return [[_track(model, part, axes[part["name"]], view) for part in model["parts"]] for model in data["models"]]
 
 
-def _moving(part: dict[str, Any]) -> list[dict[str, Any]]:
-    return [frame for frame in part["frames"] if frame["operator"] != END]
-
-
-def _track(model: dict[str, Any], part: dict[str, Any], shown: Array, view: View) -> Track:
-    frames = _moving(part)
-    (left, bottom), (right, top) = shown.min(0), shown.max(0)
+def _track(model: Mapping[str, Any], part: Mapping[str, Any], axes: list[float], view: View) -> Track:
+    frames = [frame for frame in part["frames"] if frame["operator"] != END]
+    times = np.array(part["times"][: len(frames)]) - part["times"][0]
+    left, bottom, right, top = axes
     shares = " + ".join(f"{100 * share:.0f}\N{NO-BREAK SPACE}%" for share in part["variance"][view])
     normalised = " normalised," if view == "normalised" else ""
     return Track(
@@ -78,69 +77,51 @@ def _track(model: dict[str, Any], part: dict[str, Any], shown: Array, view: View
         operators=[frame["operator"] for frame in frames],
         labels=[frame["label"] for frame in frames],
         axes=[left, right, bottom, top],
-        times=_times(frames),
+        times=times / (times[-1] or 1.0),
     )
 
 
-def _times(frames: Sequence[dict[str, Any]]) -> Array:
-    """When each frame is reached: a layer takes the same time whatever the number of its sub-steps."""
-    sizes: dict[int, int] = {}
-    for frame in frames:
-        sizes[frame["layer"]] = max(sizes.get(frame["layer"], 0), frame["step"])
-    first = 0 if sizes[0] else 1  # without a prologue, layer 0 is the start alone
-    times = [max(first, frame["layer"]) + frame["step"] / max(sizes[frame["layer"]], 1) for frame in frames]
-    times[0] = float(first)
-    whole = times[-1] - times[0]
-    return (np.array(times) - times[0]) / (whole or 1.0)
-
-
-def png(data: dict[str, Any], view: View = "raw") -> bytes:
+def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
     """A still figure: the trails of all particles, from the start (rings) to the end (dots and words)."""
-    with _quiet():
-        figure, panels = _canvas(tracks(data, view), data["sentence"], 150, still=True)
+    with drawing(9, 10):
+        figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
         for axes, track in panels:
-            for (index, before), after in zip(enumerate(track.points[:-1]), track.points[1:], strict=True):
-                operator = track.operators[index + 1]
-                ends = np.stack([before, after], axis=1)
-                axes.add_collection(_lines(ends, operator, 0.35 + 0.55 * track.times[index + 1]))
-            _rings(axes, track)
+            for i in range(1, len(track.points)):
+                ends = np.stack(track.points[i - 1 : i + 1], axis=1)
+                axes.add_collection(_lines(ends, track.operators[i], 0.35 + 0.55 * track.times[i]))
             axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
         for axes, track in panels:
-            _name_ends(axes, track)
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", metadata={"Software": None})
-        return stream.getvalue()
+            _label_ends(axes, track)
+        return rendered(figure, "png", 150)
 
 
-def gif(data: dict[str, Any], view: View = "raw") -> bytes:
-    """An animation of the same, sub-step by sub-step."""
+def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
+    """An animation of the sub-steps."""
     from PIL import Image
 
-    with _quiet():
+    with drawing(9, 10):
         rows = tracks(data, view)
-        dpi = GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY)
-        figure, panels = _canvas(rows, data["sentence"], dpi, still=False)
-        moving = [_Moving(axes, track) for axes, track in panels]
+        figure, panels = _canvas(rows, data["sentence"], GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY), "now")
+        moving = [_MovingPanel(axes, track) for axes, track in panels]
         longest = max(len(track.points) for _, track in panels) - 1
-        number = min(MOST_PICTURES, INBETWEEN * longest)
-        pictures: list[Any] = []
-        for time in np.linspace(0.0, 1.0, number + 1):
+        images: list[Any] = []
+        for time in np.linspace(0.0, 1.0, min(MAX_IMAGES, IMAGES_PER_STEP * longest) + 1):
             for each in moving:
                 each.move_to(float(time))
             figure.canvas.draw()
-            pictures.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all: nothing flickers, and no colour is lost that few dots have.
+            images.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
+    # One palette for all images: no flicker, and rare colours are kept.
     palette = Image.new("P", (1, 1))
     palette.putpalette(_palette())
-    few = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    durations = [FIRST_PAUSE, *[DURATION] * (len(few) - 2), LAST_PAUSE]
+    first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
+    durations = [FIRST_PAUSE, *[DURATION] * (len(others) - 1), LAST_PAUSE]
     stream = io.BytesIO()
-    few[0].save(stream, format="GIF", save_all=True, append_images=few[1:], duration=durations, loop=0)
+    first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
     return stream.getvalue()
 
 
 def _palette() -> list[int]:
-    """Red, green and blue of white and of every colour that is drawn, on its way to white."""
+    """Red, green and blue of white, and of every colour in shades towards white."""
     found = [255, 255, 255]
     for colour in (*COLOURS.values(), INK, PALE):
         ink = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
@@ -149,23 +130,21 @@ def _palette() -> list[int]:
     return found
 
 
-class _Moving:
+class _MovingPanel:
     """The particles of one panel, at any time."""
 
     def __init__(self, axes: Any, track: Track) -> None:
         self.track = track
         self.trails = [axes.add_collection(_lines(np.empty((0, 2, 2)), op, 0.55)) for op in COLOURS]
-        _rings(axes, track)
         self.dots = axes.scatter(*track.points[0].T, s=16, color=INK, linewidths=0, zorder=4)
         self.names = [
             axes.annotate(token, point, xytext=(4, 3), textcoords="offset points", **_TEXT)
             for token, point in zip(track.tokens, track.points[0], strict=True)
         ]
-        place = {"transform": axes.transAxes, "va": "bottom", "fontsize": 8.5}
-        self.note = axes.text(0.01, 0.01, "", **place)
+        self.note = axes.text(0.01, 0.01, "", transform=axes.transAxes, va="bottom", fontsize=8.5)
 
     def move_to(self, time: float) -> None:
-        """Show the moment: particles between two frames, trails behind them."""
+        """Draw the particles between two frames, and their trails."""
         track = self.track
         last = len(track.points) - 1
         index = min(int(np.searchsorted(track.times, time - 1e-9, side="right")), last) if time > 0 else 0
@@ -173,7 +152,7 @@ class _Moving:
         if index:
             since, until = track.times[index - 1], track.times[index]
             share = min(1.0, (time - since) / (until - since)) if until > since else 1.0
-            share = share * share * (3 - 2 * share)  # away gently, and to rest
+            share = share * share * (3 - 2 * share)  # slow at both ends
             now = (1 - share) * track.points[index - 1] + share * track.points[index]
         for operator, trail in zip(COLOURS, self.trails, strict=True):
             ends = [
@@ -189,23 +168,17 @@ class _Moving:
         self.note.set_color(COLOURS.get(track.operators[index], INK))
 
 
-_TEXT: dict[str, Any] = {"fontsize": 8, "color": INK, "zorder": 5, "parse_math": False, "annotation_clip": False}
-
-
-def _rings(axes: Any, track: Track) -> None:
-    axes.scatter(*track.points[0].T, s=14, facecolors="white", edgecolors=PALE, linewidths=0.9, zorder=3)
-
-
 def _lines(ends: Array, operator: str, alpha: float) -> Any:
     from matplotlib.collections import LineCollection
 
     return LineCollection(list(ends), colors=COLOURS[operator], linewidths=1.1, alpha=alpha, zorder=2)
 
 
-def _canvas(
-    rows: Sequence[Sequence[Track]], sentence: str, dpi: int, still: bool
-) -> tuple[Any, list[tuple[Any, Track]]]:
-    """A figure with its panels, empty but for what does not move."""
+def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
+    """A figure with its panels, which show the first states (rings) only.
+
+    :param dots: what the dots mean, for the legend
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -221,63 +194,48 @@ def _canvas(
         for track, axes in zip(row, line, strict=False):
             panels.append((axes, track))
             axes.set_title("\n".join(wrap(track.title, TITLE)), loc="left", parse_math=False)
-            _frame(axes, track.axes)
-            axes.tick_params(colors=PALE, labelsize=7)
-            axes.grid(color="#EEEEEE", linewidth=0.6)
-            axes.set_axisbelow(True)
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.spines[["left", "bottom"]].set_color("#CCCCCC")
+            _limit(axes, track.axes)
+            clean_axes(axes)
+            axes.tick_params(labelcolor=PALE, labelsize=7)
+            axes.scatter(*track.points[0].T, s=14, facecolors="white", edgecolors=PALE, linewidths=0.9, zorder=3)
     title = wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")
     figure.suptitle("\n".join(title), fontsize=11, parse_math=False)
     used = [op for op in COLOURS if any(op in track.operators for _, track in panels)]
     handles: list[Any] = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in used]
     dot: Any = {"linestyle": "", "marker": "o", "markersize": 4}
-    handles.append(Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="as embedded"))
-    handles.append(Line2D([], [], **dot, color=INK, label="after the last sub-step" if still else "now"))
+    handles.append(Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"))
+    handles.append(Line2D([], [], **dot, color=INK, label=dots))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8.5)
     figure.canvas.draw()
-    figure.set_layout_engine("none")  # everything has its place now, and keeps it
+    figure.set_layout_engine("none")  # the layout is fixed from here on
     return figure, panels
 
 
-def _frame(axes: Any, bounds: Sequence[float]) -> None:
-    """Show all, a unit being as long upwards as sideways."""
+def _limit(axes: Any, bounds: Sequence[float]) -> None:
+    """Set the limits of axes, with the same unit in both directions."""
     left, right, bottom, top = bounds
     width = max(right - left, (top - bottom) / SHAPE, 1e-9) * (1 + 2 * MARGIN)
-    # Words stand to the right of their dots: a little more room there.
+    # A little more room on the right, where the words are.
     axes.set_xlim((left + right) / 2 - 0.48 * width, (left + right) / 2 + 0.52 * width)
     axes.set_ylim((bottom + top - SHAPE * width) / 2, (bottom + top + SHAPE * width) / 2)
     axes.set_box_aspect(SHAPE)
 
 
-def _name_ends(axes: Any, track: Track) -> None:
-    """Write the words at the ends, each at the first place beside its dot that no other word has taken."""
-    places = [(4, 3), (4, -9), (-4, 3), (-4, -9), (0, 8), (0, -14), (9, 10), (-9, 10), (9, -17), (-9, -17)]
+def _label_ends(axes: Any, track: Track) -> None:
+    """Write each word at the first offset from its dot where it covers no other word, or the fewest."""
+    offsets = [(4, 3), (4, -9), (-4, 3), (-4, -9), (0, 8), (0, -14), (9, 10), (-9, 10), (9, -17), (-9, -17)]
     taken: list[Any] = []
     for token, point in zip(track.tokens, track.points[-1], strict=True):
-        best: tuple[int, Any, Any] | None = None
-        for offset in places:
+        candidates = []
+        for offset in offsets:
             side = {1: "left", 0: "center", -1: "right"}[int(np.sign(offset[0]))]
             text = axes.annotate(token, point, xytext=offset, textcoords="offset points", ha=side, **_TEXT)
             box = text.get_window_extent()
-            hidden = sum(bool(box.overlaps(other)) for other in taken)
-            if best is None or hidden < best[0]:
-                if best is not None:
-                    best[1].remove()
-                best = (hidden, text, box)
-            else:
-                text.remove()
-            if not best[0]:
+            candidates.append((sum(bool(box.overlaps(other)) for other in taken), text, box))
+            if not candidates[-1][0]:
                 break
-        assert best is not None
+        best = min(candidates, key=lambda candidate: candidate[0])
+        for candidate in candidates:
+            if candidate is not best:
+                candidate[1].remove()
         taken.append(best[2])
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Our style; and no words about letters that the font lacks."""
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        yield
