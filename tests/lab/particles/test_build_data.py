@@ -289,7 +289,7 @@ def test_the_figure(data: dict[str, Any], folders: dict[str, Path]):
     assert Image.open(io.BytesIO(png(odd))).size[0] > 600  # nothing of it is taken for a formula
     # Only sub-steps are drawn, and a layer takes the same time in all panels.
     ((track, _),) = tracks(data)
-    assert "end" not in track.operators
+    assert "end" not in [frame["operator"] for frame in track.frames]
     assert track.times == pytest.approx(np.arange(7) / 6)
     assert png(data, "normalised") != png(data)
     ((normalised, _),) = tracks(data, "normalised")

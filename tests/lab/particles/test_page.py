@@ -32,6 +32,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
     ]
     plan += [("G", layers + 1, "After the last layer, convection (half step)")] * after
     plan += [("end", layers + 1, "The final norm")]
+    steps_before = [sum(layer == own for _, layer, _ in plan[1:k]) for k, (_, own, _) in enumerate(plan)]
 
     def numbers(*shape: int, digits: int = 2) -> Any:
         return np.round(draw.normal(size=shape) * 12, digits).tolist()
@@ -44,7 +45,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
         {
             "operator": operator,
             "layer": layer,
-            "step": 1,
+            "step": steps_before[k] + 1,
             "coefficient": 1,
             "label": label,
             "raw": numbers(words, 2),
@@ -55,7 +56,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
             "lens": [[[int(draw.integers(300)), int(p)] for p in draw.integers(1, 50, size=3)] for _ in range(words)],
             "attention": {"to": "encoder", "weights": attention()} if operator in "FH" else None,
         }
-        for operator, layer, label in plan
+        for k, (operator, layer, label) in enumerate(plan)
     ]
     moved = [frame for frame in frames if frame["operator"] in NAMES]
     return {

@@ -1,5 +1,6 @@
 """The data of ``macaron particles``: one JSON object, from which the page, the figure and the animation are made."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,15 +169,11 @@ def _part(
 
 def frame_times(frames: Sequence[Mapping[str, Any]], layers: int, deepest: int) -> list[float]:
     """When each frame is reached, in layers of the deepest model: a layer takes the same time in every scheme."""
-    counts: dict[int, int] = {}
-    for frame in frames[1:]:
-        counts[frame["layer"]] = counts.get(frame["layer"], 0) + 1
+    counts = Counter(frame["layer"] for frame in frames[1:])
     times = [-END_TIME if 0 in counts else 0.0]
-    done: dict[int, int] = {}
     for frame in frames[1:]:
         layer = frame["layer"]
-        done[layer] = done.get(layer, 0) + 1
-        share = done[layer] / counts[layer]
+        share = frame["step"] / counts[layer]
         if layer == 0:
             time = END_TIME * (share - 1)
         elif layer > layers:
@@ -201,17 +198,9 @@ def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list
     lenses = []
     for state in states:
         best = torch.softmax(part.lens(state), dim=-1).topk(LENS_WORDS, dim=-1)
-        percents = (100 * best.values).round().int().tolist()
-        lenses.append(
-            [
-                [
-                    [words.setdefault(model.labels(word), len(words)), percent]
-                    for rank, (word, percent) in enumerate(zip(*row, strict=True))
-                    if percent or rank == 0
-                ]
-                for row in zip(best.indices.tolist(), percents, strict=True)
-            ]
-        )
+        rows = zip(best.indices.tolist(), (100 * best.values).round().int().tolist(), strict=True)
+        found = [[pair for rank, pair in enumerate(zip(*row, strict=True)) if pair[1] or rank == 0] for row in rows]
+        lenses.append([[[words.setdefault(model.labels(id), len(words)), p] for id, p in pairs] for pairs in found])
     return lenses
 
 

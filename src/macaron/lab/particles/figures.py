@@ -37,48 +37,33 @@ _TEXT: dict[str, Any] = {"fontsize": 8, "color": INK, "zorder": 5, "parse_math":
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """The panel of one part of a model.
+    """One panel: a part of a model.
 
+    :param frames: without the final norm
     :param points: (frames, T, 2)
-    :param axes: xmin, xmax, ymin, ymax
     :param times: (frames,), from 0 to 1
     """
 
     title: str
     tokens: list[str]
+    frames: list[dict[str, Any]]
     points: Array
-    operators: list[str]
-    labels: list[str]
-    axes: list[float]
     times: Array
 
 
 def tracks(data: Mapping[str, Any], view: View = "raw") -> list[list[Track]]:
-    """The panels of a figure: a row per model, a column per part. Parts of the same name have the same axes."""
-    shown: dict[str, list[list[float]]] = {}
-    for part in (part for model in data["models"] for part in model["parts"]):
-        for frame in part["frames"]:
-            if frame["operator"] != END:
-                shown.setdefault(part["name"], []).extend(frame[view])
-    axes = {name: [*np.min(points, 0), *np.max(points, 0)] for name, points in shown.items()}
-    return [[_track(model, part, axes[part["name"]], view) for part in model["parts"]] for model in data["models"]]
+    """The panels of a figure: a row per model, a column per part."""
+    return [[_track(model["name"], part, view) for part in model["parts"]] for model in data["models"]]
 
 
-def _track(model: Mapping[str, Any], part: Mapping[str, Any], axes: list[float], view: View) -> Track:
+def _track(model: str, part: Mapping[str, Any], view: View) -> Track:
     frames = [frame for frame in part["frames"] if frame["operator"] != END]
     times = np.array(part["times"][: len(frames)]) - part["times"][0]
-    left, bottom, right, top = axes
     shares = " + ".join(f"{100 * share:.0f}\N{NO-BREAK SPACE}%" for share in part["variance"][view])
     normalised = " normalised," if view == "normalised" else ""
-    return Track(
-        title=f"{model['name']} ({part['scheme']}), {part['name']}:{normalised} {shares} of the variance",
-        tokens=part["tokens"],
-        points=np.array([frame[view] for frame in frames], dtype=np.float64),
-        operators=[frame["operator"] for frame in frames],
-        labels=[frame["label"] for frame in frames],
-        axes=[left, right, bottom, top],
-        times=times / (times[-1] or 1.0),
-    )
+    title = f"{model} ({part['scheme']}), {part['name']}:{normalised} {shares} of the variance"
+    points = np.array([frame[view] for frame in frames], dtype=np.float64)
+    return Track(title, part["tokens"], frames, points, times / (times[-1] or 1.0))
 
 
 def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
@@ -88,7 +73,7 @@ def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
         for axes, track in panels:
             for i in range(1, len(track.points)):
                 ends = np.stack(track.points[i - 1 : i + 1], axis=1)
-                axes.add_collection(_lines(ends, track.operators[i], 0.35 + 0.55 * track.times[i]))
+                axes.add_collection(_lines(ends, track.frames[i]["operator"], 0.35 + 0.55 * track.times[i]))
             axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
         for axes, track in panels:
             _label_ends(axes, track)
@@ -158,14 +143,14 @@ class _MovingPanel:
             ends = [
                 np.stack([track.points[i - 1], track.points[i] if i < index else now], axis=1)
                 for i in range(1, index + 1)
-                if track.operators[i] == operator
+                if track.frames[i]["operator"] == operator
             ]
             trail.set_segments(np.concatenate(ends) if ends else [])
         self.dots.set_offsets(now)
         for name, point in zip(self.names, now, strict=True):
             name.xy = point
-        self.note.set_text(track.labels[index])
-        self.note.set_color(COLOURS.get(track.operators[index], INK))
+        self.note.set_text(track.frames[index]["label"])
+        self.note.set_color(COLOURS.get(track.frames[index]["operator"], INK))
 
 
 def _lines(ends: Array, operator: str, alpha: float) -> Any:
@@ -191,17 +176,18 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
     for row, line in zip(rows, grid, strict=True):
         for axes in line[len(row) :]:
             axes.set_axis_off()
-        for track, axes in zip(row, line, strict=False):
+        for column, (track, axes) in enumerate(zip(row, line, strict=False)):
             panels.append((axes, track))
             axes.set_title("\n".join(wrap(track.title, TITLE)), loc="left", parse_math=False)
-            _limit(axes, track.axes)
+            # A column is the same part of all models, on the same axes.
+            _limit(axes, np.concatenate([other[column].points.reshape(-1, 2) for other in rows if len(other) > column]))
             clean_axes(axes)
             axes.tick_params(labelcolor=PALE, labelsize=7)
             axes.scatter(*track.points[0].T, s=14, facecolors="white", edgecolors=PALE, linewidths=0.9, zorder=3)
     title = wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")
     figure.suptitle("\n".join(title), fontsize=11, parse_math=False)
-    used = [op for op in COLOURS if any(op in track.operators for _, track in panels)]
-    handles: list[Any] = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in used]
+    used = {frame["operator"] for _, track in panels for frame in track.frames}
+    handles: list[Any] = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used]
     dot: Any = {"linestyle": "", "marker": "o", "markersize": 4}
     handles.append(Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"))
     handles.append(Line2D([], [], **dot, color=INK, label=dots))
@@ -211,9 +197,9 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
     return figure, panels
 
 
-def _limit(axes: Any, bounds: Sequence[float]) -> None:
-    """Set the limits of axes, with the same unit in both directions."""
-    left, right, bottom, top = bounds
+def _limit(axes: Any, points: Array) -> None:
+    """Set the limits of axes to show all points (n, 2), with the same unit in both directions."""
+    (left, bottom), (right, top) = points.min(0), points.max(0)
     width = max(right - left, (top - bottom) / SHAPE, 1e-9) * (1 + 2 * MARGIN)
     # A little more room on the right, where the words are.
     axes.set_xlim((left + right) / 2 - 0.48 * width, (left + right) / 2 + 0.52 * width)
