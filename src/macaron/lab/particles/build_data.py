@@ -135,6 +135,7 @@ def _part(
         if frame.attention is not None:
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
+        points = {str(view): _points(each.views[view].shown[index], decimals[view]) for view in VIEWS}
         frames.append(
             {
                 "operator": frame.operator,
@@ -142,7 +143,7 @@ def _part(
                 "step": frame.step,
                 "coefficient": _rounded(frame.coefficient),
                 "label": frame.label,
-                **{view: _points(each.views[view].shown[index], decimals[view]) for view in VIEWS},
+                **points,
                 "norm": _rounded(frame.state.norm(dim=-1).tolist(), 3),
                 "move": _rounded(moved.tolist(), 3),
                 "nearest": _nearest(frame.state),

@@ -72,7 +72,7 @@ def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
         figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
         for axes, track in panels:
             for i in range(1, len(track.points)):
-                ends = np.stack(track.points[i - 1 : i + 1], axis=1)
+                ends = np.stack([track.points[i - 1], track.points[i]], axis=1)
                 axes.add_collection(_lines(ends, track.frames[i]["operator"], 0.35 + 0.55 * track.times[i]))
             axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
         for axes, track in panels:
