@@ -10,7 +10,7 @@ from typing import Any
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.page import Raw, escape, html_table, render_page, section
-from macaron.lab.particles.curves import OPERATORS, curves
+from macaron.lab.particles.depth_charts import OPERATORS, depth_charts
 from macaron.lab.particles.projection import View
 
 STYLES = ("particles.css",)
@@ -41,7 +41,7 @@ def particles_page(data: Data) -> str:
             _KEYS,
             "</div>",
             section("What this picture does not show", _limits(data), id="limits"),
-            section("Over depth", *(curves(models, part, alone=len(parts) == 1) for part in parts), id="depth"),
+            section("Over depth", *(depth_charts(models, part, alone=len(parts) == 1) for part in parts), id="depth"),
             section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
         ]
     )
@@ -84,7 +84,7 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
     elif kind == ".json":
         content = (to_json(data) + "\n").encode("utf-8")
     else:
-        from macaron.lab.particles.figures import gif, png
+        from macaron.lab.particles.animation import gif, png
 
         content = (png if kind == ".png" else gif)(data, view or "raw")
     with atomic_file(path) as file:

@@ -22,7 +22,7 @@ Line = tuple[str, int | None, list[tuple[float, float]]]
 DepthChart = tuple[str, str, str, Callable[[Data], Iterator[Line]]]
 
 
-def curves(models: Sequence[Data], name: str, *, alone: bool) -> str:
+def depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
     """The charts of a part, each with all models; the second model's lines are dashed.
 
     :param alone: whether the page has no other part
