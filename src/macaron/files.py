@@ -74,6 +74,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             yield partial
             for file in (*partial.rglob("*"), partial):
+                if file.is_file():  # some libraries write private files
+                    file.chmod(partial.stat().st_mode & 0o666)
                 _sync(file)
             if final.exists():
                 final.rename(old)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from macaron.lab.page import write_page
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.page import particles_page
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
@@ -56,7 +56,7 @@ def make(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     def page(*names: str) -> tuple[Path, dict[str, Any]]:
         if names not in made:
             target = None if "macaron-bert-tiny" in names else TARGET
-            data = particles([folders[name] for name in names], SENTENCE, target=target)
+            data = build_data([folders[name] for name in names], SENTENCE, target=target)
             file = tmp_path_factory.mktemp("pages") / "particles.html"
             write_page(file, particles_page(data))
             made[names] = file, data

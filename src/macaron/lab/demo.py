@@ -16,8 +16,8 @@ from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_
 from macaron.files import read_lines
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.curves import plot_curves
-from macaron.lab.particles.files import write as write_particles
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.build_data import build_data
+from macaron.lab.particles.page import write as write_particles
 from macaron.recipe import load_data_recipe, load_recipe, write_toml
 from macaron.settings import read_toml
 from macaron.tasks.run import run as train_run
@@ -161,7 +161,7 @@ class Demo:
         comparison, particle_page = self.runs / "demo-comparison.html", self.runs / "demo-particles.html"
         found = write_comparison(runs, self.runs / "demo-data", "test", comparison)
         self.say(f"   {found['verdict']}")
-        write_particles(particle_page, particles(list(runs.values()), EXAMPLE))
+        write_particles(particle_page, build_data(list(runs.values()), EXAMPLE))
         return {"comparison": str(comparison), "particles": str(particle_page)}
 
     def _close(self, figure: Path, pages: dict[str, str], macaron: Path) -> None:

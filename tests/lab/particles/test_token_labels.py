@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from macaron.lab.particles.words import Words
+from macaron.lab.particles.token_labels import TokenLabels
 from macaron.text import MacaronTokenizer
 
 LINES = ["the cat sits on the mat .", "where is the unterricht ?", "4 4 4"] * 5
 
 
 def shown(tokenizer: MacaronTokenizer, text: str) -> list[str]:
-    words = Words(tokenizer)
+    words = TokenLabels(tokenizer)
     return [words(token) for token in tokenizer.encode_lines([text])[0]]
 
 
@@ -47,12 +47,12 @@ def test_a_fairseq_dictionary(tmp_path: Path):
         tmp_path / "dict.txt", tmp_path / "codes", pipeline="moses", source_lang="de", target_lang="en"
     )
     assert shown(split, "The Unterricht")[:3] == ["the", "unter·", "richt"]
-    assert Words(split)(7) == "'s"  # as it was before Moses escaped it
+    assert TokenLabels(split)(7) == "'s"  # as it was before Moses escaped it
 
 
 def test_special_tokens_and_rows_that_no_token_has():
     tokenizer = MacaronTokenizer.train(LINES, 280, kind="encoder")
-    words = Words(tokenizer)
+    words = TokenLabels(tokenizer)
     (ids,) = tokenizer.encode_lines(["the <mask> sits"], recognise_specials=True)
     names = [words(token) for token in ids]
     assert (names[0], names[-1]) == ("[cls]", "[end]")

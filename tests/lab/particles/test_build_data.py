@@ -13,11 +13,10 @@ from PIL import Image
 
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.particles.figures import _canvas, gif, png, tracks
-from macaron.lab.particles.files import to_json
-from macaron.lab.particles.follow import assemble, particles
-from macaron.lab.particles.models import MOST_TOKENS, Specimen
-from macaron.lab.particles.page import particles_page
+from macaron.lab.particles.animation import _canvas, gif, png, tracks
+from macaron.lab.particles.build_data import assemble, build_data
+from macaron.lab.particles.page import particles_page, to_json
+from macaron.lab.particles.traced_model import MAX_TOKENS, TracedModel
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
@@ -84,7 +83,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def data(folders: dict[str, Path]) -> dict[str, Any]:
-    return particles([folders["macaron"].parent], SENTENCE)  # the folder of a run
+    return build_data([folders["macaron"].parent], SENTENCE)  # the folder of a run
 
 
 def parts(data: dict[str, Any], model: int = 0) -> dict[str, Any]:
@@ -143,9 +142,9 @@ def test_every_frame_is_complete(data: dict[str, Any], name: str):
 
 
 def test_numbers_are_those_of_the_states(data: dict[str, Any], folders: dict[str, Path]):
-    (found,) = Specimen(folders["macaron"]).observe(SENTENCE, ["encoder"]).parts
+    (found,) = TracedModel(folders["macaron"]).trace(SENTENCE, ["encoder"]).parts
     part = parts(data)["encoder"]
-    states = torch.stack([frame.state for frame in found.walk.frames])
+    states = torch.stack([frame.state for frame in found.trace.frames])
     for index, frame in enumerate(part["frames"]):
         assert frame["norm"] == pytest.approx(states[index].norm(dim=-1).tolist(), rel=6e-3)
     moved = (states[1:] - states[:-1]).norm(dim=-1)
@@ -164,20 +163,20 @@ def test_numbers_are_those_of_the_states(data: dict[str, Any], folders: dict[str
 
 
 def test_the_last_lens_is_the_models_own_answer(data: dict[str, Any], folders: dict[str, Path]):
-    specimen = Specimen(folders["macaron"])
+    traced_model = TracedModel(folders["macaron"])
     target = Translator(folders["macaron"]).translate_nbest([SENTENCE])[0][0].tokens
-    (source,) = specimen.tokenizer.encode_lines([SENTENCE])
+    (source,) = traced_model.tokenizer.encode_lines([SENTENCE])
     seen = torch.tensor([[2, *target[:-1]]])
     with torch.no_grad():
-        logits = specimen.model(torch.tensor([source]), seen)[0]
+        logits = traced_model.model(torch.tensor([source]), seen)[0]
     best = logits.softmax(-1).max(-1)
     lens = parts(data)["decoder"]["frames"][-1]["lens"]
-    assert [data["words"][row[0][0]] for row in lens] == [specimen.words(i) for i in best.indices.tolist()]
+    assert [data["words"][row[0][0]] for row in lens] == [traced_model.labels(i) for i in best.indices.tolist()]
     assert [row[0][1] for row in lens] == pytest.approx((100 * best.values).tolist(), abs=0.51)
 
 
 def test_a_target_is_what_the_decoder_is_run_over(folders: dict[str, Path]):
-    found = particles([folders["macaron"]], SENTENCE, target="a dog", parts=["decoder"])
+    found = build_data([folders["macaron"]], SENTENCE, target="a dog", parts=["decoder"])
     (part,) = found["models"][0]["parts"]
     assert part["tokens"][0] == "[start]"
     assert "".join(part["tokens"][1:]).replace("·", "") == "adog"
@@ -189,15 +188,15 @@ def test_a_target_is_what_the_decoder_is_run_over(folders: dict[str, Path]):
 
 def test_two_models_are_turned_towards_each_other_where_tokens_agree(folders: dict[str, Path]):
     pair = [folders["macaron"], folders["transformer"]]
-    both = particles(pair, SENTENCE, target="the cat .")
+    both = build_data(pair, SENTENCE, target="the cat .")
     assert both["aligned"]
     assert [len(parts(both, i)["encoder"]["frames"]) for i in (0, 1)] == [8, 6]
     for name in ("encoder", "decoder"):
         assert parts(both, 0)[name]["axes"] == parts(both, 1)[name]["axes"]
         assert parts(both, 1)[name]["aligned"]
-    alone = particles(pair[1:], SENTENCE, target="the cat .")
+    alone = build_data(pair[1:], SENTENCE, target="the cat .")
     assert parts(both, 1)["encoder"]["depth"] == parts(alone)["encoder"]["depth"]
-    apart = particles(pair, SENTENCE)
+    apart = build_data(pair, SENTENCE)
     assert apart["models"][0]["output"] != apart["models"][1]["output"]
     assert not apart["aligned"]
     assert parts(apart, 1)["encoder"]["aligned"]
@@ -205,16 +204,16 @@ def test_two_models_are_turned_towards_each_other_where_tokens_agree(folders: di
 
 
 def test_the_same_model_twice_is_the_same_picture_twice(folders: dict[str, Path]):
-    both = particles([folders["macaron"]] * 2, SENTENCE, parts=["encoder"])
+    both = build_data([folders["macaron"]] * 2, SENTENCE, parts=["encoder"])
     first, second = (np.array([frame["raw"] for frame in parts(both, i)["encoder"]["frames"]]) for i in (0, 1))
     assert second == pytest.approx(first, abs=2e-2)
     assert both["models"][0]["name"] != both["models"][1]["name"]
 
 
 def test_models_of_other_depth_and_of_the_other_kind(folders: dict[str, Path]):
-    assert particles([folders["macaron"], folders["deep"]], SENTENCE, target="a cat")["aligned"]
-    assert parts(particles([folders["macaron"], folders["control"]], SENTENCE), 1)["encoder"]["aligned"]
-    mixed = particles([folders["macaron"], folders["bert"]], SENTENCE)
+    assert build_data([folders["macaron"], folders["deep"]], SENTENCE, target="a cat")["aligned"]
+    assert parts(build_data([folders["macaron"], folders["control"]], SENTENCE), 1)["encoder"]["aligned"]
+    mixed = build_data([folders["macaron"], folders["bert"]], SENTENCE)
     assert not mixed["aligned"]
     assert [[part["name"] for part in model["parts"]] for model in mixed["models"]] == [
         ["encoder", "decoder"],
@@ -223,61 +222,61 @@ def test_models_of_other_depth_and_of_the_other_kind(folders: dict[str, Path]):
 
 
 def test_an_encoder_fills_in_words_and_a_classifier_reads_none(folders: dict[str, Path]):
-    found = particles([folders["bert"]], "the <mask> sits")
+    found = build_data([folders["bert"]], "the <mask> sits")
     (part,) = found["models"][0]["parts"]
     assert part["tokens"][0] == "[cls]"
     assert "[mask]" in part["tokens"]
-    specimen = Specimen(folders["bert"])
+    traced_model = TracedModel(folders["bert"])
     with torch.no_grad():
-        ids = specimen.tokenizer.encode_lines(["the <mask> sits"], recognise_specials=True)
-        logits = specimen.model(torch.tensor(ids))[0]
-    names = [specimen.words(i) for i in logits.argmax(-1).tolist()]
+        ids = traced_model.tokenizer.encode_lines(["the <mask> sits"], recognise_specials=True)
+        logits = traced_model.model(torch.tensor(ids))[0]
+    names = [traced_model.labels(i) for i in logits.argmax(-1).tolist()]
     assert [found["words"][row[0][0]] for row in part["frames"][-1]["lens"]] == names
-    other = particles([folders["classifier"]], SENTENCE)
+    other = build_data([folders["classifier"]], SENTENCE)
     assert other["words"] == []
     assert {frame["lens"] for frame in parts(other)["encoder"]["frames"]} == {None}
     assert parts(other)["encoder"]["lens_note"] is None
 
 
 def test_the_lens_reads_every_frame_through_the_final_norm(folders: dict[str, Path]):
-    specimen = Specimen(folders["macaron"])
+    traced_model = TracedModel(folders["macaron"])
     torch.manual_seed(3)
     with torch.no_grad():
-        for stack in (specimen.model.encoder, specimen.model.decoder):
+        for stack in (traced_model.model.encoder, traced_model.model.decoder):
             stack.norm.weight.normal_(0, 2)
             stack.norm.bias.normal_()
-    subject = specimen.observe(SENTENCE, ["encoder", "decoder"])
+    subject = traced_model.trace(SENTENCE, ["encoder", "decoder"])
     found = assemble(SENTENCE, [subject])
     for part in subject.parts:
-        norm = getattr(specimen.model, part.name).norm
-        for frame, shown in zip(part.walk.frames, parts(found)[part.name]["frames"], strict=True):
+        norm = getattr(traced_model.model, part.name).norm
+        for frame, shown in zip(part.trace.frames, parts(found)[part.name]["frames"], strict=True):
             with torch.no_grad():
                 state = frame.state if frame.operator == "end" else norm(frame.state)
-                best = torch.softmax(state @ specimen.model.embedding.tokens.weight.T, -1).max(-1)
+                best = torch.softmax(state @ traced_model.model.embedding.tokens.weight.T, -1).max(-1)
             assert [found["words"][row[0][0]] for row in shown["lens"]] == list(
-                map(specimen.words, best.indices.tolist())
+                map(traced_model.labels, best.indices.tolist())
             )
             assert [row[0][1] for row in shown["lens"]] == (100 * best.values).round().int().tolist()
 
 
 def test_a_post_norm_model_has_no_final_norm(folders: dict[str, Path]):
-    found = particles([folders["post"]], SENTENCE)
+    found = build_data([folders["post"]], SENTENCE)
     assert [frame["operator"] for frame in parts(found)["encoder"]["frames"]] == ["start", *"GFGGFG"]
 
 
 def test_thirty_words_and_twelve_layers_are_small(tmp_path: Path):
     folder = encoder(tmp_path / "bert12", num_hidden_layers=12)
     assert len(WORDS.split()) >= 30
-    found = particles([folder], WORDS)
+    found = build_data([folder], WORDS)
     assert len(found["models"][0]["parts"][0]["frames"]) == 38
     assert len(to_json(found).encode()) < 180_000
     assert len(particles_page(found).encode()) < 300_000
-    both = particles([folder, folder], WORDS)
+    both = build_data([folder, folder], WORDS)
     assert len(particles_page(both).encode()) < 300_000
 
 
 def test_the_same_command_writes_the_same_bytes(data: dict[str, Any], folders: dict[str, Path]):
-    again = particles([folders["macaron"].parent], SENTENCE)
+    again = build_data([folders["macaron"].parent], SENTENCE)
     assert to_json(again) == to_json(data)
     assert png(again) == png(data)
 
@@ -286,11 +285,11 @@ def test_the_figure(data: dict[str, Any], folders: dict[str, Path]):
     picture = Image.open(io.BytesIO(png(data)))
     assert picture.format == "PNG"
     assert picture.size[0] > picture.size[1] > 600
-    odd = particles([folders["macaron"]], "$ cat $ <b> \\alpha_{ 猫", parts=["encoder"])
+    odd = build_data([folders["macaron"]], "$ cat $ <b> \\alpha_{ 猫", parts=["encoder"])
     assert Image.open(io.BytesIO(png(odd))).size[0] > 600  # nothing of it is taken for a formula
     # Only sub-steps are drawn, and a layer takes the same time in all panels.
     ((track, _),) = tracks(data)
-    assert "end" not in track.operators
+    assert "end" not in [frame["operator"] for frame in track.frames]
     assert track.times == pytest.approx(np.arange(7) / 6)
     assert png(data, "normalised") != png(data)
     ((normalised, _),) = tracks(data, "normalised")
@@ -301,8 +300,8 @@ def test_the_figure(data: dict[str, Any], folders: dict[str, Path]):
 def test_titles_stay_in_their_panels(data: dict[str, Any]):
     long = copy.deepcopy(data)
     long["models"][0]["name"] = "/home/somebody/projects/translation/runs/twins-of-a-long-name/strang-gfg-seed1 (2)"
-    for still in (True, False):
-        figure, panels = _canvas(tracks(long), SENTENCE, 100, still)
+    for dots in ("now", "after the last sub-step"):
+        figure, panels = _canvas(tracks(long), SENTENCE, 100, dots)
         for axes, _ in panels:
             title, panel = axes.title if axes.title.get_text() else axes._left_title, axes.get_window_extent()
             assert "of the variance" in title.get_text().replace("\n", " ")
@@ -328,19 +327,19 @@ def test_the_animation(data: dict[str, Any]):
 
 
 def test_what_cannot_be_shown_is_refused(folders: dict[str, Path], tmp_path: Path):
-    with pytest.raises(MacaronError, match=f"{MOST_TOKENS} are allowed"):
-        particles([folders["macaron"]], "the cat sits " * 100)
+    with pytest.raises(MacaronError, match=f"{MAX_TOKENS} are allowed"):
+        build_data([folders["macaron"]], "the cat sits " * 100)
     with pytest.raises(MacaronError, match=r"the target has \d+ tokens"):
-        particles([folders["macaron"]], SENTENCE, target="the cat sits " * 100)
+        build_data([folders["macaron"]], SENTENCE, target="the cat sits " * 100)
     short = translation(tmp_path / "short", "macaron-tiny", max_position_embeddings=8)
-    with pytest.raises(MacaronError, match=r"8 are allowed \(its positions end there\)"):
-        particles([short], "the cat sits on the mat . where is it ?")
+    with pytest.raises(MacaronError, match=r"8 are allowed \(the model's positions\)"):
+        build_data([short], "the cat sits on the mat . where is it ?")
     with pytest.raises(UsageError, match="--target is for the decoder"):
-        particles([folders["bert"]], SENTENCE, target="a cat")
+        build_data([folders["bert"]], SENTENCE, target="a cat")
     with pytest.raises(UsageError, match="--target is for the decoder"):
-        particles([folders["macaron"]], SENTENCE, target="a cat", parts=["encoder"])
+        build_data([folders["macaron"]], SENTENCE, target="a cat", parts=["encoder"])
     for kind in ("macaron", "bert"):
         with pytest.raises(MacaronError, match="the sentence is not valid Unicode"):
-            particles([folders[kind]], "the cat \udcff")
-    with pytest.raises(UsageError, match="has an encoder only"):
-        particles([folders["macaron"], folders["bert"]], SENTENCE, parts=["decoder"])
+            build_data([folders[kind]], "the cat \udcff")
+    with pytest.raises(UsageError, match="has only an encoder"):
+        build_data([folders["macaron"], folders["bert"]], SENTENCE, parts=["decoder"])

@@ -1,4 +1,4 @@
-"""The walk through a stack against what the models themselves compute."""
+"""The trace through a stack against what the models themselves compute."""
 
 import math
 from itertools import pairwise
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from macaron.huggingface import HFTranslationModel
-from macaron.lab.particles.states import Walk, walk
+from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderModel
 from macaron.models.translation import TranslationModel
@@ -47,17 +47,17 @@ def translation(**changes: Any) -> TranslationModel:
     return model
 
 
-def walks(model: TranslationModel) -> tuple[Walk, Walk]:
+def traces(model: TranslationModel) -> tuple[Trace, Trace]:
     with torch.no_grad():
         memory = model.encode(SOURCE)
-    encoder = walk(model.encoder, lambda: model.encode(SOURCE))
-    return encoder, walk(model.decoder, lambda: model.decode(TARGET, memory))
+    encoder = trace(model.encoder, lambda: model.encode(SOURCE))
+    return encoder, trace(model.decoder, lambda: model.decode(TARGET, memory))
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=named)
 def test_the_last_frame_is_what_the_model_computes(changes: dict[str, Any]):
     model = translation(**changes)
-    encoder, decoder = walks(model)
+    encoder, decoder = traces(model)
     hf = HFTranslationModel(model.config).eval()
     hf.load_state_dict(model.state_dict())
     with torch.no_grad():
@@ -78,7 +78,7 @@ def test_the_last_frame_is_what_the_model_computes(changes: dict[str, Any]):
 def test_an_encoder_of_masked_words():
     torch.manual_seed(0)
     model = EncoderModel(EncoderConfig(**SMALL, num_hidden_layers=3)).eval()
-    found = walk(model.encoder, lambda: model(SOURCE))
+    found = trace(model.encoder, lambda: model(SOURCE))
     with torch.no_grad():
         assert torch.equal(found.frames[-1].state, model(SOURCE)[0])
     assert [frame.operator for frame in found.frames] == ["start", *"GFG" * 3, "end"]
@@ -92,7 +92,7 @@ def test_an_encoder_of_masked_words():
 @pytest.mark.parametrize("name", ["lie-fg", "strang-gfg", "ruth3-fg", "sws", "strang2-gfgfg"])
 def test_one_frame_for_each_sub_step_in_order(name: str):
     model = translation(scheme=name, encoder_layers=1)
-    frames = walks(model)[0].frames[1:-1]
+    frames = traces(model)[0].frames[1:-1]
     made = scheme(name)
     steps = [(step.operator, branch.weight * step.coefficient) for branch in made.branches for step in branch.steps]
     assert [(frame.operator, pytest.approx(frame.coefficient)) for frame in frames] == steps
@@ -100,7 +100,7 @@ def test_one_frame_for_each_sub_step_in_order(name: str):
 
 def test_ends_of_a_stack_are_layers_of_their_own():
     model = translation(scheme="lie-fg", prologue=[["G", 0.5]], epilogue=[["F", 1.0], ["G", 0.5]])
-    found = walks(model)[0]
+    found = traces(model)[0]
     assert [(frame.layer, frame.operator) for frame in found.frames] == [
         (0, "start"),
         (0, "G"),
@@ -111,23 +111,24 @@ def test_ends_of_a_stack_are_layers_of_their_own():
     ]
     assert found.frames[1].label == "Before the first layer, convection (half step)"
     assert found.frames[-2].label == "After the last layer, convection (half step)"
-    assert [passage.layer for passage in found.passages] == [1, 2]
+    assert [layer.number for layer in found.layers] == [1, 2]
     assert found.layer_ends == [0, 1, 3, 5, 8]
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_branches_move_from_the_same_state_and_their_moves_add_up(norm: str):
     model = translation(scheme="parallel", norm=norm)
-    found = walks(model)[0]
+    found = traces(model)[0]
     context = Context()
-    for index, passage in enumerate(found.passages):
+    for index, layer in enumerate(found.layers):
+        module = layer.steps[0].layer
         before, by_f, by_g = found.frames[2 * index : 2 * index + 3]
-        torch.testing.assert_close(before.state, passage.before[0], rtol=0, atol=1e-6)
+        torch.testing.assert_close(before.state, layer.before[0], rtol=0, atol=1e-6)
         with torch.no_grad():
             for name, start, end in (("F1", before, by_f), ("G1", by_f, by_g)):
-                alone = passage.module.sublayers[name](passage.before, 1.0, passage.module.tableau, context, 0)
-                torch.testing.assert_close(end.state - start.state, (alone - passage.before)[0], rtol=1e-4, atol=1e-5)
-            whole = passage.module(passage.before, context)[0]
+                alone = module.sublayers[name](layer.before, 1.0, module.tableau, context, 0)
+                torch.testing.assert_close(end.state - start.state, (alone - layer.before)[0], rtol=1e-4, atol=1e-5)
+            whole = module(layer.before, context)[0]
         moves = [after.state - start.state for start, after in pairwise((before, by_f, by_g))]
         torch.testing.assert_close(before.state + sum(moves), whole, rtol=1e-4, atol=1e-5)
 
@@ -150,7 +151,7 @@ def sub(stack: Stack, layer: int, name: str) -> SubLayer:
 
 def test_attention_is_the_softmax_of_the_modules_own_projections():
     model = translation(scheme="lie-fg")
-    encoder, decoder = walks(model)
+    encoder, decoder = traces(model)
     with torch.no_grad():
         for found, layer in ((encoder, 0), (encoder, 1), (decoder, 0), (decoder, 2)):
             causal = found is decoder
@@ -174,7 +175,7 @@ def test_attention_is_the_softmax_of_the_modules_own_projections():
 
 def test_attention_of_an_integrator_is_that_of_its_stages():
     """The midpoint rule moves by its second stage alone, which is half a step on."""
-    found = walks(translation(scheme="lie-fg", integrator="midpoint"))[0]
+    found = traces(translation(scheme="lie-fg", integrator="midpoint"))[0]
     field = sub(found.stack, 0, "F1")
     with torch.no_grad():
         start = found.frames[0].state[None]
@@ -188,12 +189,12 @@ def test_attention_of_an_integrator_is_that_of_its_stages():
 def test_nothing_is_left_behind_in_the_model():
     model = translation()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    walks(model)
+    traces(model)
 
     def fail() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        walk(model.encoder, fail)
+        trace(model.encoder, fail)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())

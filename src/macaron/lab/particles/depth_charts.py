@@ -1,4 +1,4 @@
-"""The curves below the particles: what happens to the words with depth."""
+"""The charts below the particles: measures of the words over depth."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -8,27 +8,27 @@ from macaron.lab.page import escape
 
 Data = Mapping[str, Any]
 
-#: An operator's name, what it does to particles, its name in networks where that is another, and the colour of its
-#: curves, that of --op-F, --op-G, --op-H.
+#: An operator's name, its effect on particles, its name in networks if different, and the colour of its curves (that of
+#: --op-F, --op-G, --op-H).
 OPERATORS = {
-    "G": ("Convection", "each word alone", "feed-forward", 1),
-    "F": ("Diffusion", "words pull on words", "self-attention", 0),
-    "H": ("Cross-attention", "source words pull", None, 2),
+    "G": ("Convection", "each word by itself", "feed-forward", 1),
+    "F": ("Diffusion", "words attract words", "self-attention", 0),
+    "H": ("Cross-attention", "source words attract", None, 2),
 }
 
-#: The name of a line (none: that of its model), its colour (none: one of its model) and its points.
+#: The name of a line (default: its model's), its colour (default: its model's) and its points.
 Line = tuple[str, int | None, list[tuple[float, float]]]
-#: Title, y axis, what it means, and the lines of a part.
-Curve = tuple[str, str, str, Callable[[Data], Iterator[Line]]]
+#: Title, y axis, explanation, and the lines of a part.
+DepthChart = tuple[str, str, str, Callable[[Data], Iterator[Line]]]
 
 
-def curves(models: Sequence[Data], name: str, *, alone: bool) -> str:
-    """The curves of a part, all models in one chart each: the second model's lines are dashed.
+def depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
+    """The charts of a part, each with all models; the second model's lines are dashed.
 
     :param alone: whether the page has no other part
     """
     charts = []
-    for title, label, meaning, points in _CURVES:
+    for title, label, meaning, points in _CHARTS:
         series = []
         for m, model in enumerate(models):
             for part in (part for part in model["parts"] if part["name"] == name):
@@ -39,7 +39,7 @@ def curves(models: Sequence[Data], name: str, *, alone: bool) -> str:
         per_layer = points in (_commutator, _truncation)
         axis = "layer" if per_layer else "layers passed"
         chart = line_chart(series, title=title, x_label=axis, y_label=label, height=190, from_zero=True)
-        # A value of layer 3 stands at 3, in the middle of the time that layer takes (from 2 to 3).
+        # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
         charts.append(f'<div data-shift="{0.5 if per_layer else 0}">{chart}<p class="note">{meaning}</p></div>')
     heading = "" if alone else f"<h3>{escape(name.capitalize())}</h3>"
     return f'<div data-part="{escape(name)}">{heading}<div class="charts">{"".join(charts)}</div></div>'
@@ -77,50 +77,50 @@ def _truncation(part: Data) -> Iterator[Line]:
     yield "", None, [(row["layer"], row["relative"]) for row in part["depth"]["truncation"]]
 
 
-_CURVES: list[Curve] = [
+_CHARTS: list[DepthChart] = [
     (
-        "How far a sub-step moves the words",
+        "Length of the moves",
         "mean length of the move",
-        "Lengths in the full space. Moves that stay large to the end mean that no layer is idle.",
+        "Lengths in the full space. If moves stay large to the end, no layer is idle.",
         _moves("size"),
     ),
     (
-        "The same, against their norm",
+        "Length of the moves, relative to the norm",
         "move / norm",
-        "Against the norm before the move. Moves that are small beside the state are small steps of a solver: there "
-        "the picture of a flow is good.",
+        "Relative to the norm before the move. Where moves are small compared with the state, the layers are small "
+        "steps of a solver and the picture of a flow is accurate.",
         _moves("relative"),
     ),
     (
-        "How much a move turns from the one before",
+        "Angle between consecutive moves",
         "degrees",
-        "90° is what two moves have that know nothing of each other; less means going on, more means taking back.",
+        "Unrelated moves have 90°; a smaller angle continues the last move, a larger one reverses it.",
         _by_frame("angles"),
     ),
     (
-        "How alike the words become",
+        "Similarity of the words",
         "mean cosine",
-        "1: all states point the same way. Diffusion mixes words, so it tends to rise with depth.",
+        "1: all states point in the same direction. Diffusion mixes words, so it tends to rise with depth.",
         _by_frame("similarity"),
     ),
     (
-        "In how many dimensions they lie",
+        "Effective dimension of the words",
         "participation ratio",
-        "The effective number of directions in which the words differ. It falls where they gather.",
+        "The effective number of directions in which the words differ. It falls where they cluster.",
         _by_frame("spread"),
     ),
     (
-        "How little the operators commute",
+        "Commutator of the operators",
         "relative commutator",
-        "0: the order of the sub-steps does not matter; 1: it matters as much as it can; 0.71 is what two changes have "
-        "that know nothing of each other. Splitting costs only where they do not commute.",
+        "0: the order of the sub-steps does not matter; 1: the largest possible effect; 0.71: two unrelated changes. "
+        "Splitting has an error only where operators do not commute.",
         _commutator,
     ),
     (
-        "How far a layer is from the flow",
+        "Local error of a layer",
         "error / move of the layer",
-        "The layer against its own operators run together in many small steps. A scheme of higher order is meant to "
-        "make this small.",
+        "The layer compared with the flow of its own operators together, computed in many small steps. Schemes of "
+        "higher order are designed to make this small.",
         _truncation,
     ),
 ]
