@@ -1,11 +1,11 @@
 """Texts for pre-training, cut from documents: pairs of spans of sentences, or single spans.
 
-With next-sentence prediction a text is a pair A, B, as in BERT: A are some sentences of a document, B are those that
-really come next or, half of the time, sentences of another document. Without it a text is one span, as long as
-possible. No span crosses the end of its document.
+With next-sentence prediction a text is a pair A, B, as in BERT: A are sentences of a document, B are the sentences that
+follow or, half of the time, sentences of another document. Without it a text is one span, as long as possible. No span
+crosses the end of its document.
 
-All documents are walked at the same time, a step of each in one go: there is no loop over sentences. Which spans there
-are is a function of the corpus and of a random generator.
+All documents are processed in parallel, one step of each at a time: there is no loop over sentences. The spans are a
+function of the corpus and of a random generator.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from macaron.data.store import TokenStore
 Random = np.random.Generator
 #: Special tokens around a pair, ``<cls> A </s> B </s>``, and around a single span.
 PAIR_SPECIALS, SPAN_SPECIALS = 3, 2
-#: A long document is walked from several places at the same time, this many sentences apart.
+#: A long document is processed in several lanes at the same time, each this many sentences long.
 STRIDE = 2048
 
 
@@ -34,7 +34,7 @@ class Corpus:
 
     @classmethod
     def of(cls, sentences: TokenStore, documents: NDArray[np.uint64]) -> "Corpus":
-        """The corpus of a store; memory-mapped arrays stay so."""
+        """The corpus of a store; memory-mapped arrays are not copied."""
         return cls(sentences.offsets.view(np.int64), documents.view(np.int64))
 
     @property
@@ -43,7 +43,7 @@ class Corpus:
         return len(self.documents) - 1
 
     def lanes(self) -> tuple[Indices, Indices, Indices]:
-        """Stretches of documents: first sentence, the one behind the last, document."""
+        """Stretches of documents: first sentence, end (exclusive), document."""
         pieces = -(-np.diff(self.documents) // STRIDE)
         document = np.repeat(np.arange(self.count), pieces)
         number = np.arange(len(document)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
@@ -53,9 +53,9 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Spans:
-    """Texts as places in the flat store: A are the tokens from ``a_start`` on, ``a_length`` many, B likewise.
+    """Texts as positions in the flat store: A are the ``a_length`` tokens from ``a_start`` on, B likewise.
 
-    ``follows`` is 1 where B really comes next, 0 where it is of another document, -1 where there is no B.
+    ``follows`` is 1 if B really follows A, 0 if it is of another document, -1 if there is no B.
     """
 
     a_start: Indices
@@ -81,7 +81,7 @@ class Spans:
 def single_spans(corpus: Corpus, longest: int, random: Random) -> Spans:
     """Every token of the corpus once, in spans as long as ``longest`` allows; sentences may be cut.
 
-    The first span of a long document is shortened at random: other epochs have other spans.
+    The first span of a long document is shortened at random, so epochs have different spans.
 
     :param longest: tokens of a text, special ones included
     """
@@ -100,13 +100,13 @@ def single_spans(corpus: Corpus, longest: int, random: Random) -> Spans:
 def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: float, random: Random) -> Spans:
     """Pairs of spans of sentences, as in BERT.
 
-    Sentences are gathered until there are enough; a random number of them are A, at least one. B are the rest, or as
-    many tokens from a random place of another document, and then the rest is gathered again. Where a document has but
-    one sentence left, B is of another one.
+    Sentences are collected until there are enough; a random number of them are A, at least one. B are the rest, or as
+    many tokens from a random position of another document, and then the rest is used again. If a document has only one
+    sentence left, B is of another one.
 
     :param longest: tokens of a pair, special ones included
-    :param short_share: of the pairs that are made shorter, of any length: tasks have shorter texts, too
-    :param next_share: of the pairs that may have their real B
+    :param short_share: the share of pairs that get a random, shorter length, since tasks have shorter texts, too
+    :param next_share: the share of pairs with the real B, if there is one
     """
     offsets, documents, room = corpus.offsets, corpus.documents, longest - PAIR_SPECIALS
     here, end, document = corpus.lanes()
@@ -134,7 +134,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
 
 
 def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
-    """Pairs of single sentences, each with the one that comes next or one of another document."""
+    """Pairs of single sentences, each with the next one or one of another document."""
     offsets, documents = corpus.offsets, corpus.documents
     document = np.repeat(np.arange(corpus.count), np.diff(documents))
     sentence = np.arange(len(document))
@@ -146,14 +146,14 @@ def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Rand
 
 
 def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
-    """Shorten two lengths so that both together fit: the longer one down to the shorter, then both alike.
+    """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally.
 
-    Neither becomes 0 where there is room for two.
+    Neither becomes 0 if there is room for two.
     """
     excess = np.maximum(first + second - room, 0)
     level = np.minimum(excess, np.abs(first - second))
     half = (excess - level) // 2
-    rest = excess - level - 2 * half  # of two equals the first gives the odd one
+    rest = excess - level - 2 * half  # of two equal ones the first loses the odd token
     longer = first >= second
     from_first = np.where(longer, level, 0) + half + rest
     return first - from_first, second - (excess - from_first)
@@ -162,7 +162,7 @@ def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
 def _fitted(
     one: tuple[Indices, Indices], two: tuple[Indices, Indices], follows: NDArray[np.bool_], room: int, random: Random
 ) -> Spans:
-    """Pairs of spans (start, stop); what is too much is taken away at both ends, at random."""
+    """Pairs of spans (start, stop); excess tokens are removed at both ends, at random."""
     lengths = one[1] - one[0], two[1] - two[0]
     fitting = fit(*lengths, room)
     starts = [

@@ -19,8 +19,8 @@ class Table:
     """The wanted columns of a file.
 
     :param texts: one or two lists
-    :param labels: as they stand; empty if none are wanted
-    :param lines: on which line each row ends
+    :param labels: as in the file; empty if none are wanted
+    :param lines: the last line of each row
     """
 
     name: str
@@ -30,13 +30,13 @@ class Table:
 
 
 def table_format(path: Path) -> Format | None:
-    """By the file's name: ``.csv`` has commas and quotes, ``.tsv`` has tabs and none; None for other names."""
+    """The format by the file's name: ``.csv`` with commas and quotes, ``.tsv`` with tabs and no quotes; else None."""
     name = path.name.lower().removesuffix(".gz").removesuffix(".xz")
     return "csv" if name.endswith(".csv") else "tsv" if name.endswith(".tsv") else None
 
 
 def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int, list[str]]]:
-    """The number of a row's (last) line and its values, header included."""
+    """The number of a row's last line and its values, header included."""
     if kind == "tsv":
         for number, line in enumerate(lines, start=1):
             yield number, line.split("\t")
@@ -51,24 +51,24 @@ def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int
 
 
 def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The values of some columns by the names that the first row gives; empty rows are left out."""
+    """The values of some columns, named as in the first row; empty rows are left out."""
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
     if not any(header):
-        raise MacaronError(f"{name}, line 1: no header. The first line names the columns, and the examples follow it.")
+        raise MacaronError(f"{name}, line 1: no header. The first line must name the columns.")
     for wanted in columns:
         if wanted not in header:
             hint = nearest(wanted, header)
             hint += "" if hint.endswith("?") else "."
             if len(header) == 1 and "," in header[0]:
-                hint += " A file with commas is one whose name ends in .csv."
+                hint += " The name of a file with commas must end in .csv."
             raise MacaronError(
                 f"{name}, line 1: no column {wanted!r} in the header{hint} Name the columns with --text, --text2 and "
                 "--label."
             )
         if header.count(wanted) > 1:
             raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
-    places = [header.index(wanted) for wanted in columns]
+    indices = [header.index(wanted) for wanted in columns]
     for number, row in rows:
         if not any(row):
             continue
@@ -77,7 +77,7 @@ def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[s
                 f"{name}, line {number}: {len(row)} columns, the header has {len(header)}. In a .csv, texts with "
                 "commas are quoted; in a .tsv, texts have no tabs."
             )
-        yield number, [row[place] for place in places]
+        yield number, [row[index] for index in indices]
 
 
 def read_table(path: Path, texts: Sequence[str], label: str | None) -> Table:
@@ -97,15 +97,15 @@ def read_table(path: Path, texts: Sequence[str], label: str | None) -> Table:
             found.labels.append(value)
         found.lines.append(number)
     if not found.lines:
-        raise MacaronError(f"{path}: no examples in this file, at most a header")
+        raise MacaronError(f"{path}: no examples in this file, except perhaps a header")
     return found
 
 
 def find_classes(table: Table) -> tuple[str, ...]:
-    """The classes of a training set, whole numbers by their value, others by the alphabet."""
+    """The classes of a training set: whole numbers by value, others in alphabetical order."""
     classes = set(table.labels)
     if len(classes) < 2:
-        raise MacaronError(f"{table.name}: all labels are {table.labels[0]!r}; there is nothing to tell apart")
+        raise MacaronError(f"{table.name}: all labels are {table.labels[0]!r}: need at least two classes")
     if len(classes) > max(len(table.labels) // 2, 2):
         raise MacaronError(
             f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples. Give --regression if "
@@ -117,14 +117,14 @@ def find_classes(table: Table) -> tuple[str, ...]:
 
 def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
     """The labels as indices."""
-    places = {label: float(index) for index, label in enumerate(classes)}
+    indices = {label: float(index) for index, label in enumerate(classes)}
     for number, label in zip(table.lines, table.labels, strict=True):
-        if label not in places:
+        if label not in indices:
             raise MacaronError(
                 f"{table.name}, line {number}: the label {label!r} is not among the training set's: "
                 f"{', '.join(classes)[:200]}"
             )
-    return [places[label] for label in table.labels]
+    return [indices[label] for label in table.labels]
 
 
 def numbers_of(table: Table) -> list[float]:
@@ -136,6 +136,6 @@ def numbers_of(table: Table) -> list[float]:
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise MacaronError(f"{table.name}, line {number}: {label!r} is no number, which --regression needs")
+            raise MacaronError(f"{table.name}, line {number}: {label!r} is not a number, as --regression needs")
         values.append(value)
     return values

@@ -1,14 +1,14 @@
 """Splitting paragraphs into sentences by rule.
 
-A sentence ends at a stop (``.``, ``!``, ``?``, ``...``) with the quotes and brackets that close behind it, if a space
-follows and the next word does not begin with a small letter. The work is in the full stops that end no sentence:
+A sentence ends at a stop (``.``, ``!``, ``?``, ``...``) with its closing quotes and brackets, if a space follows and
+the next word does not begin with a lower-case letter. The rules are about full stops that do not end a sentence:
 
     titles              Mr. Darcy, St. John, Lt. Col. Moore     never end one
     before a number     No. 5, pp. 3, c. 1870                   end none before a number
     others              Inc., Jr., etc., U.S., p.m., J. R. R.   end one only before a word such as "The" or "He"
     list numbers        1. First                                never end one
 
-Nothing is lost and nothing changes its place: the sentences, joined, are the paragraph again but for white space.
+Nothing is lost or moved: the concatenated sentences are the paragraph, except for white space.
 """
 
 import re
@@ -19,20 +19,20 @@ from macaron.text.pipeline import State
 
 _OPENERS = "\"'“‘„‚«‹([{¿¡*_`—–-"
 _CLOSERS = "\"'”’“»›)]}*_"
-#: A stop, its closers, and the spaces behind it. Chinese and Japanese stops need no space.
+#: A stop, its closing marks, and the space after it. Chinese and Japanese stops need no space.
 _STOP = re.compile(rf"(?:(?<![.!?…])[.!?…]++[{re.escape(_CLOSERS)}]*+ |(?<![。！？])[。！？]++[」』）”’]* ?)(?=.)")
 _WORD_AFTER = re.compile(r"\S+")
-#: What a word that was closed too late consists of: the stop was before it.
+#: A word of closing marks that are separated from the stop by a space.
 _LATE_CLOSERS = re.compile(rf"[)\]}}”»]+ |[{re.escape(_CLOSERS)}]+$")
-#: Straight quotes, alone: they close if one is open.
+#: A straight quote as a word: it closes if one is open.
 _LATE_QUOTE = re.compile(r"(\"|'') ")
-#: Characters in which an open quote is looked for.
+#: Characters in which an open quote is searched.
 _QUOTED = 2_000
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}", re.UNICODE)
 _LIST_NUMBER = re.compile(r"\W*(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])\.")
 _WORDS = str.split
 
-#: These stand before a name.
+#: Abbreviations before a name.
 _TITLES = frozenset(
     _WORDS(
         "mr mrs ms mx dr drs prof profs rev revd fr st ste mt ft gen col lt maj capt cpt cmdr cdr adm sgt cpl pvt brig "
@@ -40,18 +40,18 @@ _TITLES = frozenset(
         "viz vs v cf c ca circa fl ph asst pfc sfc ens"
     )
 )
-#: These stand before a number.
+#: Abbreviations before a number.
 _NUMBERED = frozenset(
     _WORDS("no nos nr art arts p pp pg vol vols fig figs ch chap sec sect eq eqs ed eds op b d r n ss par ver ps pss")
 )
-#: These may end a sentence, and often do not.
+#: Abbreviations that may end a sentence, and often do not.
 _OTHERS = frozenset(
     _WORDS(
         "inc ltd co corp bros plc llc jr sr esq etc al dept univ assn assoc bldg ave blvd rd approx est orig repr "
         "abbr anon misc ph.d oz lb lbs ft yd sq gal hrs mph"
     )
 )
-#: The same, if they begin with a capital: without, they are words.
+#: The same, if capitalised; otherwise they are words.
 _NAMES = frozenset(
     _WORDS(
         "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun ill calif tex fla pa "
@@ -79,7 +79,7 @@ class Splitter(Protocol):
 
 
 def splitter(state: State = "raw", lang: str = "en") -> Splitter:
-    """The splitter for plain text of a language, or for text that Moses' rules have tokenised already."""
+    """The splitter for plain text of a language, or for text that is already tokenised by Moses' rules."""
     if state == "moses":
         return split_tokenised
     titles = _titles(lang)
@@ -93,7 +93,7 @@ def split_sentences(paragraph: str, lang: str = "en") -> list[str]:
 
 def _split(paragraph: str, titles: frozenset[str]) -> list[str]:
     paragraph = " ".join(paragraph.split())
-    # In a text without capitals a small letter says nothing.
+    # In a text without capitals a lower-case letter means nothing.
     cased = paragraph != paragraph.lower()
     sentences, start, position = [], 0, 0
     while (stop := _STOP.search(paragraph, position)) is not None:
@@ -107,7 +107,7 @@ def _split(paragraph: str, titles: frozenset[str]) -> list[str]:
 
 
 def _late_closers(paragraph: str, start: int, end: int) -> int:
-    """Where the next sentence begins: behind closing quotes and brackets that have a space before them."""
+    """The start of the next sentence: after closing quotes and brackets that have a space before them."""
     while True:
         late = _LATE_CLOSERS.match(paragraph, end)
         if late is None:
@@ -127,11 +127,11 @@ def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool
     following = after[0].lstrip(_OPENERS) if after else ""
     if cased and following[:1].islower():
         return False
-    if mark.rstrip(_CLOSERS) != ".":  # an ellipsis, or somebody asks or cries
+    if mark.rstrip(_CLOSERS) != ".":  # an ellipsis, a question or an exclamation
         return following != "" or stop[0][0] not in ".…"
     word_start = max(paragraph.rfind(" ", start, stop.start()) + 1, start)
     before = paragraph[word_start : stop.start()]
-    if not before:  # the stop stands alone
+    if not before:  # the stop is a word of its own
         return stop.start() > start
     if word_start == start and _LIST_NUMBER.fullmatch(before + "."):
         return False
@@ -152,7 +152,7 @@ def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool
 
 @lru_cache(maxsize=16)
 def _titles(lang: str) -> frozenset[str]:
-    """The words before whose full stop nothing ends: ours for English, for other languages Moses' list as well."""
+    """Abbreviations that never end a sentence: ours for English, for other languages Moses' list as well."""
     if lang == "en":
         return _TITLES
     from sacremoses.corpus import NonbreakingPrefixes
@@ -170,7 +170,7 @@ _TOKEN_QUOTES = frozenset(("&quot;", "&apos;", '"', "'", "&apos;&apos;"))
 
 
 def split_tokenised(paragraph: str) -> list[str]:
-    """Split a paragraph of tokens: a stop that stands alone ends a sentence, abbreviations keep theirs.
+    """Split a paragraph of tokens: a stop that is a token ends a sentence; abbreviations include their stop.
 
     A straight quote closes if it is the second, the fourth and so on of its sentence.
     """

@@ -19,7 +19,7 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
 from macaron.processes import Workers
 
-#: The numbers of the namespaces of articles, of files and of categories, the same in every language.
+#: Numbers of namespaces, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
 #: Characters of a batch, about: what one worker does at a time.
 BATCH = 1 << 20
@@ -47,7 +47,7 @@ class Extracted:
 
 
 def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *, min_words: int = 0) -> int:
-    """Write the text of a dump to a file, ``.gz`` or plain, which appears when it is complete.
+    """Write the text of a dump to a file, ``.gz`` or plain. The file appears when it is complete.
 
     :param min_words: leave out articles with fewer words
     :return: the number of articles
@@ -70,12 +70,12 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
 def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
     if path.suffix != ".gz":
         return nullcontext(raw)
-    # A level at which one process keeps up with the parser; and no time in the header, so that the file repeats.
+    # A level at which one process keeps up with the parser; no time in the header, so that the file is reproducible.
     return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
 
 
 def extract_batch(batch: PageBatch) -> Extracted:
-    """The text of some articles; those that have none, or too little, are left out."""
+    """The text of some articles; those with too few words are left out."""
     documents = []
     for markup in batch.pages:
         found = paragraphs(markup, batch.dropped)
@@ -85,7 +85,7 @@ def extract_batch(batch: PageBatch) -> Extracted:
 
 
 def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
-    """The markup of the articles of a dump, in its order; redirects and pages that are no articles are left out."""
+    """The markup of the articles of a dump, in its order; redirects and other pages are left out."""
     dropped = set(DROPPED_NAMESPACES)
     pages: list[str] = []
     size = 0
@@ -107,7 +107,7 @@ def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
 
 
 def _elements(dump: Path) -> Iterator[ElementTree.Element]:
-    """The pages and the names of namespaces, each forgotten when the next one comes."""
+    """The pages and the names of namespaces; each is freed when the next one is read."""
     try:
         with _open(dump) as file:
             events = ElementTree.iterparse(file, ("start", "end"))
@@ -121,18 +121,18 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
         line, column = error.position
         raise MacaronError(
             f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
-            "The dump is damaged: delete it, to fetch it again."
+            "The dump is damaged: delete it to fetch it again."
         ) from None
     except (EOFError, ValueError) as error:
-        raise MacaronError(f"{dump}: cannot be read ({error}). Delete it, to fetch it again.") from None
+        raise MacaronError(f"{dump}: cannot be read ({error}). Delete it to fetch it again.") from None
     except OSError as error:
-        # bz2 says "Invalid data stream" without a number.
-        reason = error.strerror or f"{error}. Delete it, to fetch it again"
+        # bz2 raises "Invalid data stream" without an error number.
+        reason = error.strerror or f"{error}. Delete it to fetch it again"
         raise MacaronError(f"{dump}: {reason}.") from None
 
 
 def _open(dump: Path) -> IO[bytes]:
-    # bz2 reads streams that follow one another, as in the multistream dumps.
+    # bz2 reads concatenated streams, as in the multistream dumps.
     return bz2.open(dump, "rb") if dump.suffix == ".bz2" else open_binary(dump)
 
 
@@ -155,5 +155,5 @@ def _article(page: ElementTree.Element) -> str | None:
 
 
 def _name(element: ElementTree.Element) -> str:
-    # The namespace of the XML goes up with the version of the export.
+    # The namespace of the XML changes with the version of the export.
     return element.tag.rpartition("}")[2]

@@ -1,7 +1,7 @@
 """The running text of a page in wiki markup: no templates, tables, lists, headings, references, files or categories.
 
-BERT's authors took "only the text passages" of Wikipedia, and so do we. Every step is linear in the length of the page,
-and markup that is opened and never closed costs its brackets, not the rest of the page.
+BERT's authors used "only the text passages" of Wikipedia, and so do we. Every step is linear in the length of the page.
+Markup that is opened and never closed loses its brackets, not the rest of the page.
 """
 
 import html
@@ -9,10 +9,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection
 
-#: Links into these are no text. A dump names them in its own language as well.
+#: Namespaces whose links are dropped. A dump names them in its own language as well.
 DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
 
-#: Elements that go with their contents. Of all others only the tags go.
+#: Elements that are removed with their contents. Of all others only the tags are removed.
 _ELEMENTS = (
     "ref|references|math|chem|ce|gallery|timeline|score|imagemap|hiero|syntaxhighlight|source|code|pre|table|style|"
     "templatestyles|mapframe|maplink|graph|poem|includeonly|noinclude|section|indicator|categorytree|inputbox"
@@ -30,7 +30,7 @@ _QUOTES = re.compile(r"'{2,}")
 _MAGIC = re.compile(r"__[A-Z]{3,}__")
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
-#: Templates that are a part of their sentence, and the argument that is to stay.
+#: Templates that are part of their sentence, and the argument that is kept.
 _KEPT = {
     "lang": 2,
     "transl": 2,
@@ -47,7 +47,7 @@ _MEASURES = ("convert", "cvt")
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
 _INNERMOST = re.compile(r"\{\{([^{}|]*)((?:\|[^{}]*)?)\}\}")
 
-#: What is left where something stood: empty brackets, spaces before a comma.
+#: Remains of removed markup: empty brackets, spaces before a comma.
 _TIDY = (
     (re.compile(r"[(\[]\s*(?:[,;:/|–-]\s*)*[)\]]"), ""),
     (re.compile(r"([(\[])\s*(?:[,;:]\s*)+"), r"\1"),
@@ -60,9 +60,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> list[str]:
-    """The paragraphs of a page, each in one line; none for a redirect.
+    """The paragraphs of a page, one line each; none for a redirect.
 
-    :param dropped: namespaces whose links go with their text, in small letters
+    :param dropped: namespaces whose links are removed with their text, in lower case
     """
     if _REDIRECT.match(markup):
         return []
@@ -86,7 +86,7 @@ def _without_comments(text: str) -> str:
 
 
 def _without_elements(text: str) -> str:
-    """Without the elements whose contents are no text. One that is not closed loses its tag alone."""
+    """Remove the elements whose contents are not text. One that is not closed loses only its tag."""
     tags = list(_ELEMENT.finditer(text))
     closing: dict[str, list[int]] = {}
     for tag in tags:
@@ -100,15 +100,15 @@ def _without_elements(text: str) -> str:
         kept.append(text[position : tag.start()])
         position = tag.end()
         if not tag[1] and not tag[3].endswith("/"):
-            places = closing.get(tag[2].lower(), [])
-            following = bisect_right(places, tag.start())
-            if following < len(places):
-                position = ends[places[following]]
+            closers = closing.get(tag[2].lower(), [])
+            following = bisect_right(closers, tag.start())
+            if following < len(closers):
+                position = ends[closers[following]]
     return "".join([*kept, text[position:]])
 
 
 def _in_sentence(template: re.Match[str]) -> str:
-    """The text of the few templates that are a part of a sentence; all others stay, to be removed."""
+    """The text of the few templates that are part of a sentence; all others are returned, to be removed later."""
     name = template[1].strip().lower()
     if name in _MARKS:
         return _MARKS[name]
@@ -124,7 +124,7 @@ def _in_sentence(template: re.Match[str]) -> str:
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a template; a bar inside a link is no end of one."""
+    """The arguments of a template; a bar inside a link does not end one."""
     arguments: list[str] = []
     for part in text.split("|")[1:]:
         if arguments and arguments[-1].count("[[") > arguments[-1].count("]]"):
@@ -135,7 +135,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _without_braces(text: str) -> str:
-    """Without templates and tables, however they are nested."""
+    """Remove templates and tables, nested ones included."""
     templates: list[tuple[int, int]] = []
     tables: list[tuple[int, int]] = []
     gone: list[tuple[int, int]] = []
@@ -147,7 +147,7 @@ def _without_braces(text: str) -> str:
         start = brace.start()
         if mine:
             start, _ = mine.pop()
-            # What is open inside it was not meant so.
+            # An open bracket inside it is ordinary text.
             while others and others[-1][0] > start:
                 others.pop()
         gone.append((start, brace.end()))
@@ -161,7 +161,7 @@ def _without_braces(text: str) -> str:
 
 
 def _links(text: str, dropped: Collection[str]) -> str:
-    """Links as their text; files and categories go, with the links in their captions."""
+    """Replace links by their text; files and categories are removed, with the links in their captions."""
     levels: list[list[str]] = [[]]
     position = 0
     for bracket in _SQUARE.finditer(text):
@@ -188,7 +188,7 @@ def _link(inside: str, dropped: Collection[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines that follow one another are one paragraph; headings, lists and what is left of tables are none."""
+    """Adjacent lines are one paragraph; headings, lists and remains of tables are left out."""
     found: list[str] = []
     parts: list[str] = []
     for given in (*text.split("\n"), ""):
