@@ -38,14 +38,12 @@ __all__ = [
 # Widths and settings are needed without torch, by configurations.
 __getattr__ = lazy(
     __name__,
-    {
-        "attention": ["Cache", "Context", "CrossAttention", "SelfAttention"],
-        "budget": ["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
-        "cache": ["KeyValueCache"],
-        "compat": ["TransformerDecoderLayer", "TransformerEncoderLayer"],
-        "embedding": ["Embedding", "sinusoids"],
-        "feedforward": ["FeedForward"],
-        "layer": ["SchemeLayer", "SubLayer", "build_layer"],
-        "stack": ["Stack"],
-    },
+    attention=["Cache", "Context", "CrossAttention", "SelfAttention"],
+    budget=["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
+    cache=["KeyValueCache"],
+    compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
+    embedding=["Embedding", "sinusoids"],
+    feedforward=["FeedForward"],
+    layer=["SchemeLayer", "SubLayer", "build_layer"],
+    stack=["Stack"],
 )
