@@ -38,14 +38,12 @@ __all__ = [
 # Widths and settings are needed without torch, by configurations.
 __getattr__ = lazy(
     __name__,
-    {
-        "attention": ["Context", "CrossAttention", "SelfAttention"],
-        "budget": ["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
-        "cache": ["Cache", "KeyValueCache"],
-        "compat": ["TransformerDecoderLayer", "TransformerEncoderLayer"],
-        "embedding": ["Embedding", "sinusoids"],
-        "layer": ["SchemeLayer", "SubLayer", "build_layer"],
-        "linear": ["FeedForward"],
-        "stack": ["Stack"],
-    },
+    attention=["Context", "CrossAttention", "SelfAttention"],
+    budget=["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
+    cache=["Cache", "KeyValueCache"],
+    compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
+    embedding=["Embedding", "sinusoids"],
+    layer=["SchemeLayer", "SubLayer", "build_layer"],
+    linear=["FeedForward"],
+    stack=["Stack"],
 )
