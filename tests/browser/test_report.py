@@ -9,7 +9,7 @@ import pytest
 
 from macaron.data.prepare import prepare
 from macaron.data.recipe import data_recipe
-from macaron.lab.report.page import write_report
+from macaron.lab.report.report_page import write_report
 from macaron.lab.scales import number
 from macaron.tasks.recipe import recipe_from
 from macaron.tasks.run import run

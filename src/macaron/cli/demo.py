@@ -8,10 +8,10 @@ import typer
 
 def demo(
     recipe: Annotated[Path, typer.Option("--recipe", help="The demo's recipe.")] = Path("recipes/demo.toml"),
-    runs: Annotated[Path, typer.Option("--runs", help="Where its runs go.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option("--runs", help="The folder for its runs.")] = Path("runs"),
     minutes: Annotated[
-        float, typer.Option("--minutes", min=1, help="What it may take; a slow or busy machine needs more.")
-    ] = 5.5,
+        float, typer.Option("--minutes", min=1, help="Time for everything; a slow machine trains fewer updates.")
+    ] = 6.0,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
     from macaron.lab.demo import Demo

@@ -1,17 +1,26 @@
-"""The numbers of a comparison's page: scores, tests, curves, and the parts in which kinds may differ."""
+"""The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
 
 from collections.abc import Sequence
 
-from macaron.lab.compare.charts import Dots, curves, dot_chart
+from macaron.data.prepared import DataKind
+from macaron.lab.charts import Dots, Series, dot_chart, line_chart
+from macaron.lab.compare.breakdowns import CLASSES, LEAST, LENGTHS, Part
+from macaron.lab.compare.finished_run import FinishedRun
+from macaron.lab.compare.kinds import Kind
 from macaron.lab.compare.result import KindScore, Pair, Result
-from macaron.lab.compare.significance import SentenceTests
 from macaron.lab.compare.verdict import p_text, signed
-from macaron.lab.compare.words import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.page import Raw, escape, html_table, section
+
+#: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
+_LOSSES: dict[DataKind, tuple[str, str, str]] = {
+    "pairs": ("nll", "valid_nll", "nll per token (nats)"),
+    "text": ("loss", "valid_loss", "loss (nats)"),
+}
+_BLEU = ("valid_sacrebleu", "valid_tokenised_bleu")
 
 
 def scores_section(result: Result) -> str:
-    """What each kind scores, how much they differ, and what the tests say."""
+    """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
     dots = [
@@ -29,7 +38,12 @@ def scores_section(result: Result) -> str:
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
-    differences = [row for colour, pair in enumerate(result.pairs, start=1) for row in _difference_dots(pair, colour)]
+    differences = [
+        Dots(f"{_minus(pair)}, over {over}", found.difference, test.low, test.high, (), colour, found.digits, sign=True)
+        for colour, pair in enumerate(result.pairs, start=1)
+        if not (found := pair.evidence).unfair
+        for over, test in found.tests.items()
+    ]
     if differences:
         charts.append(
             dot_chart(
@@ -37,15 +51,14 @@ def scores_section(result: Result) -> str:
                 title=f"Difference in {result.metric}",
                 x_label=f"difference in {result.metric}",
                 zero=True,
-                note="With 95 % intervals. One that crosses the line at 0 shows nothing.",
+                note="With 95 % intervals. An interval that contains 0 shows no difference.",
             )
         )
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
     withheld = [pair.second.label for pair in result.pairs if pair.fairness.unfair]
     if withheld:
         parts.append(
-            f"<p>Tests of {escape(', '.join(withheld))} are withheld: a p-value would speak of what makes the "
-            "comparison unfair.</p>"
+            f"<p>Differences and tests of {escape(', '.join(withheld))} are not shown: the comparison is not fair.</p>"
         )
     if any(pair.sentences for pair in result.pairs):
         parts.append(_sentence_table(result))
@@ -54,14 +67,6 @@ def scores_section(result: Result) -> str:
     if several:
         parts.append(_run_scores(result))
     return section("Scores", *parts)
-
-
-def _difference_dots(pair: Pair, colour: int) -> list[Dots]:
-    evidence, rows = pair.evidence, []
-    for over, test in evidence.tests.items() if not evidence.unfair else ():
-        name, digits = f"{_minus(pair)}, over {over}", evidence.digits
-        rows.append(Dots(name, evidence.difference, test.low, test.high, (), colour, digits=digits, sign=True))
-    return rows
 
 
 def _minus(pair: Pair) -> str:
@@ -91,10 +96,19 @@ def _of(seeds: int) -> str:
 
 def _sentence_table(result: Result) -> str:
     several = len(result.pairs) > 1
-    rows: list[Sequence[object]] = []
-    for pair in result.pairs:
-        for metric, tests in pair.sentences.items():
-            rows.append([*([_minus(pair)] if several else []), metric, *_tested(tests), _decides(pair, metric, result)])
+    rows = [
+        [
+            *([_minus(pair)] if several else []),
+            metric,
+            signed(tests.bootstrap.difference),
+            f"{signed(tests.evidence.low)} to {signed(tests.evidence.high)}",
+            p_text(tests.bootstrap.p_value),
+            p_text(tests.randomisation.p_value),
+            Raw(f"<strong>{p_text(p)}</strong>") if metric == result.metric and (p := pair.evidence.p_value) else "–",
+        ]
+        for pair in result.pairs
+        for metric, tests in pair.sentences.items()
+    ]
     trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
     headers = [*(["difference"] if several else []), "metric", "difference" if not several else "value"]
     headers += ["95 % interval", "p, paired bootstrap", "p, randomisation", "p that decides"]
@@ -107,22 +121,6 @@ def _sentence_table(result: Result) -> str:
     )
     first = 2 if several else 1
     return html_table(headers, rows, caption=caption, numeric=range(first, len(headers)))
-
-
-def _tested(tests: SentenceTests) -> list[str]:
-    interval = tests.bootstrap.interval
-    assert interval is not None
-    return [
-        signed(tests.bootstrap.difference),
-        f"{signed(interval.low)} to {signed(interval.high)}",
-        p_text(tests.bootstrap.p_value),
-        p_text(tests.randomisation.p_value),
-    ]
-
-
-def _decides(pair: Pair, metric: str, result: Result) -> str:
-    p_value = pair.evidence.p_value
-    return Raw(f"<strong>{p_text(p_value)}</strong>") if metric == result.metric and p_value is not None else "–"
 
 
 def _seed_table(result: Result) -> str:
@@ -156,33 +154,65 @@ def _run_scores(result: Result) -> str:
 
 
 def curves_section(result: Result) -> str:
-    """The losses of training and validation."""
-    text = "Solid: on the validation data; dashed: in training, where dropout and the like make it harder."
+    """The losses of training and validation against updates and seconds; BLEU if it was measured."""
+    text = "Solid: validation; dashed: training, where dropout and label smoothing raise the loss."
     if any(len(kind.runs) > 1 for kind in result.kinds):
-        text += " Lines are means over seeds; the band goes from the lowest to the highest seed."
-    text += " Seconds depend on the machine, and on what else it did at the time."
-    return section("Curves", f'<p class="note">{text}</p>', '<div class="charts">', *curves(result.kinds), "</div>")
+        text += " Lines are means over seeds; the band is the range of the seeds."
+    text += " Seconds depend on the machine and its load."
+    train, valid, y_label = _LOSSES[result.task]
+    charts = []
+    for against in ("updates", "seconds"):
+        lines = [
+            _series(kind, metric, against, colour, what)
+            for colour, kind in enumerate(result.kinds)
+            for metric, what in ((valid, "validation"), (train, "training"))
+        ]
+        charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
+    for metric in _BLEU:
+        if all(run.values(metric) for kind in result.kinds for run in kind.runs):
+            lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
+            charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
+    return section("Curves", f'<p class="note">{text}</p>', '<div class="charts">', *charts, "</div>")
 
 
-_LOOKING = (
-    "This is for looking, not for concluding. The intervals of the differences are wide enough to hold for all classes "
-    "together (Bonferroni); still, nobody said beforehand which class would matter."
+def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
+    """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
+    runs = [_points(run, metric, against) for run in kind.runs]
+    means, band = [], []
+    for update in sorted(set.intersection(*map(set, runs))):
+        xs, values = zip(*(points[update] for points in runs), strict=True)
+        x = sum(xs) / len(xs)
+        means.append((x, sum(values) / len(values)))
+        band.append((x, min(values), max(values)))
+    dashed = what == "training"
+    return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else None, dashed)
+
+
+def _points(run: FinishedRun, metric: str, against: str) -> dict[int, tuple[float, float]]:
+    """The value of a metric and its x, by update."""
+    key = "update" if against == "updates" else against
+    records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
+    return {int(each["update"]): (float(each[key]), float(each[metric])) for each in records}
+
+
+_EXPLORATORY = (
+    "This is exploratory: no class was singled out beforehand. The intervals of the differences hold for all classes "
+    "together (Bonferroni)."
 )
 
 
 def lengths_section(result: Result) -> str:
     """Scores by the length of the source."""
-    note = f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. {_LOOKING}"
+    note = f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. {_EXPLORATORY}"
     return section("By length of the sentence", *_parts(result, result.lengths, result.metric, "sentences", note))
 
 
 def frequencies_section(result: Result) -> str:
-    """F1 of words by how often they were seen."""
+    """F1 of words by frequency."""
     classes = ", ".join(f"{first:,}" for first in CLASSES)
     note = (
-        "How well words are translated, by how often the target side of the training data has them: F1 of the "
-        f"references' words, those found and those found rightly, in classes from {classes} occurrences. Again for "
-        "looking only."
+        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
+        f"from {classes} occurrences. Exploratory, too."
     )
     return section("By frequency of the word", *_parts(result, result.frequencies, "F1", "words", note))
 
@@ -202,7 +232,7 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
                 sign=True,
             )
             for part in parts
-            if (interval := part.differences[number - 1]) is not None and not pair.fairness.unfair
+            if (interval := part.differences[number - 1]) is not None
         ]
         if rows:
             title = f"{_minus(pair)} in {metric}"
@@ -211,8 +241,8 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
         [part.name, f"{part.size:,}", *(_with_interval(part, i) for i in range(len(result.kinds)))] for part in parts
     ]
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
-    few = f"; of fewer than {LEAST} {unit} nothing more is said" if any(part.size < LEAST for part in parts) else ""
-    caption = f"{metric}, below it the 95 % interval over sentences, of each by itself{few}"
+    few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
+    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"
     table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)))
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
