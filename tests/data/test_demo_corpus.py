@@ -1,192 +1,113 @@
-"""The demo corpus: determinism, splits, held-out combinations and the word-by-word baseline."""
+"""The shipped demo corpus: written to a folder, reused, refused; the word-by-word baseline."""
 
-import errno
-import hashlib
-from collections import defaultdict
-from itertools import islice
+import resource
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sacrebleu
 
-from macaron.data.grammar import DemoCorpus, WordByWord, demo_corpus, generate, word_by_word
-from macaron.data.grammar.corpus import LONGEST, SHORTEST, sentences, words
-from macaron.data.grammar.heldout import NOUNS, VERBS, Combination, combinations, held_out, is_held_out
-from macaron.data.grammar.lexicon import ALL_NOUNS, ALL_VERBS
-from macaron.data.grammar.meaning import Clause, NounPhrase, Pronoun, Sentence, Tense
+from macaron.data.demo_corpus import FILES, WordByWord, write_demo_corpus
 from macaron.errors import MacaronError
-
-# Of the first 1,000 pairs at seed 1. It changes when the lexicon or the grammar does, and only then.
-DIGEST = "ac1bfb1ae9e9c4583373814ee0069b11ac614d808fd75a5e65f8523e8b1ea351"
-Seen = dict[str, set[Combination]]
-
-
-def test_the_same_seed_gives_the_same_corpus_everywhere() -> None:
-    lines = "".join(f"{source}\t{target}\n" for source, target in generate(1000, seed=1))
-    assert hashlib.sha256(lines.encode()).hexdigest() == DIGEST
-
-
-def test_different_seeds_give_different_sentences() -> None:
-    first, second = ({source for source, _ in generate(500, seed)} for seed in (1, 2))
-    assert len(first & second) < 25
-
-
-def test_a_hundred_thousand_distinct_pairs() -> None:
-    pairs = list(generate(100_000, seed=3))
-    lengths = [len(words(source)) for source, _ in pairs]
-    assert len({source for source, _ in pairs}) == 100_000
-    assert min(lengths) >= SHORTEST
-    assert max(lengths) <= LONGEST
-    assert 8 < sum(lengths) / len(lengths) < 10
-    for side, low, high in ((0, 2000, 3200), (1, 1200, 2000)):
-        assert low < len({word for pair in pairs for word in words(pair[side])}) < high
+from macaron.settings import read_toml
 
 
 @pytest.fixture(scope="module")
-def corpus() -> DemoCorpus:
-    return demo_corpus(n_train=15_000, n_valid=300, n_test=300, n_novel=300, seed=1)
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("demo") / "demo-corpus"
+    assert write_demo_corpus(folder)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def by_source() -> Seen:
-    stream = islice(sentences(seed=1), 20_000)
-    return {source: set(combinations(sentence)) for sentence, source, _ in stream}
+@pytest.fixture
+def corpus(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "demo-corpus"))
 
 
-def test_no_sentence_is_in_two_splits(corpus: DemoCorpus) -> None:
-    splits = [[source for source, _ in pairs] for pairs in corpus.splits().values()]
-    assert [len(split) for split in splits] == [15_000, 300, 300, 300]
-    assert len({source for split in splits for source in split}) == sum(len(split) for split in splits)
+def shorten(path: Path, lines: int) -> None:
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
 
 
-def test_test_and_validation_do_not_depend_on_the_size_of_training(corpus: DemoCorpus) -> None:
-    small = demo_corpus(n_train=100, n_valid=300, n_test=300, n_novel=0, seed=1)
-    assert (small.test, small.valid) == (corpus.test, corpus.valid)
-    assert small.train == corpus.train[:100]
-
-
-def test_training_never_shows_a_held_out_combination(
-    corpus: DemoCorpus, by_source: dict[str, set[Combination]]
-) -> None:
-    for pairs in (corpus.train, corpus.valid, corpus.test):
-        for source, _ in pairs:
-            assert not any(map(is_held_out, by_source[source]))
-    kinds = {"adjective": 0, "verb": 0, "case": 0}
-    constructions: set[str] = set()
-    for source, _ in corpus.novel:
-        held = [combination for combination in by_source[source] if is_held_out(combination)]
-        assert held
-        constructions.update(second for kind, _, second in held if kind == "verb")
-        for kind in {combination[0] for combination in held}:
-            kinds[kind] += 1
-    assert min(kinds.values()) >= 100
-    assert constructions == set(VERBS)
-
-
-def test_training_shows_every_part_of_what_is_held_out(
-    corpus: DemoCorpus, by_source: dict[str, set[Combination]]
-) -> None:
-    seen: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for source, _ in corpus.train:
-        for kind, first, second in by_source[source]:
-            seen[kind].add((first, second))
-    for kind, table in (("verb", VERBS), ("case", NOUNS)):
-        for partner, names in table.items():
-            assert any(second == partner for _, second in seen[kind])
-            for name in names:
-                assert any(first == name for first, _ in seen[kind]), name
-    for side in (0, 1):
-        known = {word.lower() for pair in corpus.train for word in words(pair[side])}
-        assert all(word.lower() in known for pair in corpus.novel for word in words(pair[side]))
-
-
-def test_a_sentence_names_its_held_out_combinations() -> None:
-    noun = next(noun for noun in ALL_NOUNS if noun.german == "Arzt")
-    verb = next(verb for verb in ALL_VERBS if verb.name == "helfen")
-    doctor, me = NounPhrase(noun, "sg", "definite"), Pronoun(1, "sg")
-    assert held_out(Sentence(Clause(me, verb, dative=doctor))) == [("case", "Arzt", "dat")]
-    assert held_out(Sentence(Clause(doctor, verb, dative=me))) == []
-
-
-def test_nothing_of_the_perfect_and_of_negation_is_shown_with_the_verbs_they_are_held_apart_from() -> None:
-    """With "schon" the perfect is still one, and a sentence is negative as well if "kein" stands in its subject."""
-    nouns, verbs = {noun.german: noun for noun in ALL_NOUNS}, {verb.name: verb for verb in ALL_VERBS}
-    me, nobody = Pronoun(1, "sg"), NounPhrase(nouns["Mann"], "sg", "no")
-    coffee, bus = NounPhrase(nouns["Kaffee"], "sg", "definite"), NounPhrase(nouns["Bus"], "sg", "definite")
-    tenses: tuple[Tense, ...] = ("perfect", "already")
-    for tense in tenses:
-        clause = Clause(me, verbs["bestellen"], tense, accusative=coffee)
-        assert held_out(Sentence(clause)) == [("verb", "bestellen", "perfect")]
-    assert held_out(Sentence(Clause(nobody, verbs["trinken"], accusative=coffee))) == [("verb", "trinken", "negated")]
-    assert held_out(Sentence(Clause(nobody, verbs["sehen"], accusative=bus))) == []
-    for name in VERBS["perfect"]:  # else novel sentences would need a word that training does not have
-        assert verbs[name].participle == verbs[name].third
-
-
-def test_too_little_training_for_a_novel_set_is_refused() -> None:
-    with pytest.raises(MacaronError, match="raise n_train"):
-        demo_corpus(n_train=5, n_valid=1, n_test=1, n_novel=2)
-
-
-def test_files_are_written(tmp_path: Path) -> None:
-    corpus = demo_corpus(n_train=50, n_valid=5, n_test=5, n_novel=0)
-    corpus.write(tmp_path / "demo")
-    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == sorted(
-        f"{split}.{language}" for split in ("train", "valid", "test", "novel") for language in ("de", "en")
+def test_files_are_written(written: Path) -> None:
+    assert sorted(path.name for path in written.iterdir()) == sorted(FILES)
+    lengths = [len((written / name).read_text(encoding="utf-8").splitlines()) for name in FILES]
+    assert lengths == [100_000, 100_000, *[1000] * 6]
+    assert (
+        (written / "test.de")
+        .read_text(encoding="utf-8")
+        .startswith("Unsere Brüder müssen mit einem hungrigen Freund sprechen.\n")
     )
-    lines = (tmp_path / "demo" / "train.de").read_text(encoding="utf-8").splitlines()
-    assert lines == [source for source, _ in corpus.train]
-    (tmp_path / "demo" / "novel.en").unlink()  # as an older version may have left it
-    corpus.write(tmp_path / "demo")
-    assert (tmp_path / "demo" / "novel.en").exists()
 
 
-def test_a_corpus_is_written_complete_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = demo_corpus(n_train=50, n_valid=5, n_test=5, n_novel=0)
-    write, left = Path.write_text, 3
+def test_the_same_corpus_is_reused(corpus: Path) -> None:
+    before = (corpus / "train.de").stat().st_mtime_ns
+    assert not write_demo_corpus(corpus)
+    assert (corpus / "train.de").stat().st_mtime_ns == before
 
-    def full(path: Path, *arguments: Any, **options: Any) -> int:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return write(path, *arguments, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
-        with pytest.raises(OSError, match="No space"):
-            corpus.write(tmp_path / "demo")
-    assert list(tmp_path.iterdir()) == []
+def test_a_shortened_corpus_is_reused(corpus: Path) -> None:
+    for name in FILES:
+        shorten(corpus / name, 30)
+    assert not write_demo_corpus(corpus)
+    assert (corpus / "train.de").read_bytes().count(b"\n") == 30
+
+
+def test_an_incomplete_corpus_is_written_again(corpus: Path) -> None:
+    whole = (corpus / "novel.en").read_bytes()
+    (corpus / "novel.en").unlink()
+    assert write_demo_corpus(corpus)
+    assert (corpus / "novel.en").read_bytes() == whole
+
+
+def test_another_corpus_is_refused(corpus: Path) -> None:
+    lines = (corpus / "test.de").read_bytes().splitlines(keepends=True)
+    (corpus / "test.de").write_bytes(b"".join(reversed(lines)))
+    with pytest.raises(MacaronError, match=r"demo-corpus is not the demo corpus of this version: remove it"):
+        write_demo_corpus(corpus)
+
+
+def test_sides_of_different_lengths_are_refused(corpus: Path) -> None:
+    shorten(corpus / "test.de", 30)
+    with pytest.raises(MacaronError, match="is not the demo corpus of this version"):
+        write_demo_corpus(corpus)
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(MacaronError, match=r"thesis\.tex"):
-        demo_corpus(n_train=50, n_valid=5, n_test=5, n_novel=0).write(tmp_path)
+    with pytest.raises(MacaronError, match=r"thesis\.tex.*a folder of its own"):
+        write_demo_corpus(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-@pytest.fixture(scope="module")
-def baseline(corpus: DemoCorpus) -> WordByWord:
-    return WordByWord.learn(corpus.train)
-
-
-def test_the_baseline_covers_every_german_form(baseline: WordByWord, corpus: DemoCorpus) -> None:
-    pairs = (*corpus.test, *corpus.novel, *generate(3000, seed=77))
-    for source, _ in pairs:
-        first, *others = words(source)
-        assert first in baseline.dictionary or first.lower() in baseline.dictionary
-        assert all(word in baseline.dictionary for word in others), source
-
-
-def test_the_baseline_is_a_fair_one(baseline: WordByWord, corpus: DemoCorpus) -> None:
-    sources, targets = zip(*corpus.test, strict=True)
-    bleu = sacrebleu.corpus_bleu([baseline.translate(source) for source in sources], [list(targets)])
-    assert 25 < bleu.score < 40
-    assert bleu.precisions[0] > 80
+def test_a_corpus_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        with pytest.raises(MacaronError, match=r"demo-corpus cannot be written: .* Free some space"):
+            write_demo_corpus(tmp_path / "demo-corpus")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_word_by_word() -> None:
-    assert word_by_word("Der Mann liest viele Bücher.") == "The man reads many books."
-    assert word_by_word("Den Hund hat die Frau gesehen.") == "The dog the woman saw."
+    baseline = WordByWord.load()
+    assert baseline.translate("Der Mann liest viele Bücher.") == "The man reads many books."
+    assert baseline.translate("Den Hund hat die Frau gesehen.") == "The dog the woman saw."
+    assert baseline.translate("Zwerge, sagt er.") == "Zwerge says he."
+    assert baseline.translate("...") == "..."
+
+
+def test_the_baseline_knows_every_word_of_the_corpus(written: Path) -> None:
+    known = WordByWord.load().dictionary
+    for name in ("test.de", "novel.de"):
+        for line in (written / name).read_text(encoding="utf-8").splitlines():
+            first, *others = line.rstrip(".?").replace(",", " ,").split()
+            assert first in known or first[0].lower() + first[1:] in known
+            assert all(word in known for word in others), line
+
+
+def test_the_recipe_of_the_demo_is_part_of_the_package() -> None:
+    from macaron.data.demo_corpus import DEMO_RECIPE
+
+    recipes = Path(__file__).parents[2] / "recipes"
+    assert read_toml(DEMO_RECIPE) == read_toml(recipes / "demo.toml")

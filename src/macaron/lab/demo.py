@@ -62,7 +62,7 @@ class Demo:
         outcome = prepare(load_data_recipe(self.recipe, [f"data.out={data}", f"data.root={corpus}"]))
         done = "reusing" if outcome.reason is None else f"{outcome.data.vocab_size:,} subwords, in"
         self.say(f"2. Prepare: {done} {data}")
-        twins = replace(self._twins(recipe, started), pattern="demo-{name}")
+        twins = self._twins(recipe, started)
         self._check(twins)
         self.say("4. Training (runs that are finished are reused)")
         twins.train()
@@ -95,9 +95,8 @@ class Demo:
             updates = fitting_updates(paces, 60 * self.budget * PLANNED - (time.monotonic() - started), most)
             each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
             self.say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
-        return replace(
-            whole, kinds=tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in whole.kinds)
-        )
+        kinds = tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in whole.kinds)
+        return replace(whole, kinds=kinds, pattern="demo-{name}")
 
     def _chosen_before(self) -> int | None:
         for name in TWINS:

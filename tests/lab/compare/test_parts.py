@@ -11,8 +11,6 @@ from scipy import stats
 
 from macaron.evaluate import paired_bootstrap, sacre_bleu
 from macaron.evaluate.statistics import SentenceStatistics, bleu_statistics
-from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
-from macaron.lab.compare.kind_tests import paired, pooled, seed_test, sentence_tests
 from macaron.lab.compare.breakdowns import (
     CLASSES,
     LEAST,
@@ -22,6 +20,8 @@ from macaron.lab.compare.breakdowns import (
     length_classes,
     word_matches,
 )
+from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
+from macaron.lab.compare.kind_tests import paired, pooled, seed_test, sentence_tests
 
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "ran", "in", "house"]
 

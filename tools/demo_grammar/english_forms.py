@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from macaron.data.grammar.lexicon import DOUBLING, EnglishVerb, Noun, Number
-from macaron.data.grammar.meaning import Owner
+from demo_grammar.lexicon import DOUBLING, EnglishVerb, Noun, Number
+from demo_grammar.meaning import Owner
 
 OWNERS: dict[Owner, str] = {
     "1sg": "my",

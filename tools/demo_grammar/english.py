@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from macaron.data.grammar.english_forms import (
+from demo_grammar.english_forms import (
     CONJUNCTIONS,
     OWNERS,
     PRONOUNS,
@@ -16,8 +16,8 @@ from macaron.data.grammar.english_forms import (
     possessive,
     progressive,
 )
-from macaron.data.grammar.lexicon import EnglishVerb, Number, ProperName
-from macaron.data.grammar.meaning import (
+from demo_grammar.lexicon import EnglishVerb, Number, ProperName
+from demo_grammar.meaning import (
     PAST,
     Asked,
     Attached,
@@ -33,7 +33,7 @@ from macaron.data.grammar.meaning import (
     person_number,
     takes_kein,
 )
-from macaron.data.grammar.text import finish
+from macaron.data.demo_corpus import sentence_text
 
 Form = Literal["statement", "question"]
 _DETERMINERS = {
@@ -74,7 +74,7 @@ def english(sentence: Sentence) -> str:
     words += clause_words(main, "question" if sentence.question else "statement")
     if attached is not None and not attached.first:
         words += _coordinate(attached) if attached.link in ("und", "aber", "denn") else _subordinate(attached)
-    return finish(words, "?" if sentence.question else ".")
+    return sentence_text(words, "?" if sentence.question else ".")
 
 
 def clause_words(clause: Clause, form: Form = "statement") -> list[str]:

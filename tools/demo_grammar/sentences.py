@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from macaron.data.grammar import nominals
-from macaron.data.grammar.draw import Draw
-from macaron.data.grammar.lexicon import (
+from demo_grammar import nominals
+from demo_grammar.draw import Draw
+from demo_grammar.lexicon import (
     ALL_FREQUENCIES,
     BE,
     CITY_NAMES,
@@ -19,7 +19,7 @@ from macaron.data.grammar.lexicon import (
     adjectives,
     nouns,
 )
-from macaron.data.grammar.meaning import (
+from demo_grammar.meaning import (
     Asked,
     Attached,
     Clause,
@@ -38,9 +38,9 @@ from macaron.data.grammar.meaning import (
     is_quantity,
     person_number,
 )
-from macaron.data.grammar.modifiers import PASSING_STATES
-from macaron.data.grammar.sampler import ClauseSampler, When
-from macaron.data.grammar.valency import asked_verbs, relative_verbs, verbs_of
+from demo_grammar.modifiers import PASSING_STATES
+from demo_grammar.sampler import ClauseSampler, When
+from demo_grammar.valency import asked_verbs, relative_verbs, verbs_of
 
 _INFINITIVE_FRAMES = ("i", "a", "d", "da", "p", "goal", "goalcity", "city")
 _PERSON = ("person",)

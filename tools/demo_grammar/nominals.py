@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from macaron.data.grammar.draw import Draw
-from macaron.data.grammar.lexicon import PERSON_NAMES, Gender, Noun, Number, ProperName, adjectives, nouns
-from macaron.data.grammar.meaning import Asked, Determiner, Gap, Nominal, NounPhrase, Owner, Pronoun
+from demo_grammar.draw import Draw
+from demo_grammar.lexicon import PERSON_NAMES, Gender, Noun, Number, ProperName, adjectives, nouns
+from demo_grammar.meaning import Asked, Determiner, Gap, Nominal, NounPhrase, Owner, Pronoun
 
 _SUBJECT_PRONOUNS = (
     Pronoun(1, "sg"),

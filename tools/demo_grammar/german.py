@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from macaron.data.grammar.german_forms import (
+from demo_grammar.german_forms import (
     CONTRACTIONS,
     DEFINITE,
     DER_ENDINGS,
@@ -26,8 +26,8 @@ from macaron.data.grammar.german_forms import (
     present,
     preterite,
 )
-from macaron.data.grammar.lexicon import Adjective, Case, ProperName
-from macaron.data.grammar.meaning import (
+from demo_grammar.lexicon import Adjective, Case, ProperName
+from demo_grammar.meaning import (
     Asked,
     Attached,
     Clause,
@@ -43,7 +43,7 @@ from macaron.data.grammar.meaning import (
     person_number,
     takes_kein,
 )
-from macaron.data.grammar.text import finish
+from macaron.data.demo_corpus import sentence_text
 
 Order = Literal["second", "first", "last", "zu"]
 _DER_WORDS = {"this": "dies", "every": "jed", "all": "all", "which": "welch"}
@@ -62,7 +62,7 @@ def german(sentence: Sentence) -> str:
         words = clause_words(main, "first" if yes_no else "second")
     if attached is not None and not attached.first:
         words += _coordinate(attached) if attached.link in ("und", "aber", "denn") else [",", *_subordinate(attached)]
-    return finish(words, "?" if sentence.question else ".")
+    return sentence_text(words, "?" if sentence.question else ".")
 
 
 def clause_words(clause: Clause, order: Order) -> list[str]:

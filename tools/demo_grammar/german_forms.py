@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from macaron.data.grammar.lexicon import Case, Gender, Noun, Number, Verb
-from macaron.data.grammar.meaning import Modal, Owner
+from demo_grammar.lexicon import Case, Gender, Noun, Number, Verb
+from demo_grammar.meaning import Modal, Owner
 
 _CASES = ("nom", "acc", "dat", "gen")
 _GENDERS = ("m", "f", "n", "pl")

@@ -3,20 +3,16 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from macaron.data.aside import AsideFolder
-from macaron.data.grammar.english import english
-from macaron.data.grammar.german import german
-from macaron.data.grammar.heldout import Kind, held_out
-from macaron.data.grammar.meaning import Sentence
-from macaron.data.grammar.sentences import SentenceSampler
+from demo_grammar.english import english
+from demo_grammar.german import german
+from demo_grammar.heldout import Kind, held_out
+from demo_grammar.meaning import Sentence
+from demo_grammar.sentences import SentenceSampler
 from macaron.errors import MacaronError
 
 SHORTEST, LONGEST = 4, 16
 Pair = tuple[str, str]
-#: What a corpus consists of on disk.
-FILES = tuple(f"{split}.{language}" for split in ("train", "valid", "test", "novel") for language in ("de", "en"))
 _WORD = re.compile(r"[\w'-]+")
 # How many sentences may be tried for each novel one before the training set counts as too small.
 _PATIENCE = 400
@@ -58,31 +54,13 @@ class DemoCorpus:
         """The splits by name."""
         return {"train": self.train, "valid": self.valid, "test": self.test, "novel": self.novel}
 
-    def write(self, folder: str | Path) -> None:
-        """Write train.de, train.en, valid.de ... into the folder, one sentence a line.
-
-        It is there complete or not at all, in the place of an older one.
-        """
-        folder = Path(folder)
-        foreign = sorted({path.name for path in folder.iterdir()} - set(FILES)) if folder.is_dir() else []
-        if foreign:
-            raise MacaronError(
-                f"{folder} holds something else, too ({foreign[0]}): give the corpus a folder of its own"
-            )
-        with AsideFolder(folder) as aside:
-            for name, pairs in self.splits().items():
-                for suffix, side in (("de", 0), ("en", 1)):
-                    text = "".join(pair[side] + "\n" for pair in pairs)
-                    (aside.path / f"{name}.{suffix}").write_text(text, encoding="utf-8", newline="\n")
-            aside.commit()
-
 
 def demo_corpus(
     n_train: int = 100_000, n_valid: int = 1000, n_test: int = 1000, n_novel: int = 1000, seed: int = 1
 ) -> DemoCorpus:
     """The corpus of the demo. No source sentence is in two splits; test and valid do not depend on `n_train`.
 
-    `novel` sentences have at least one held-out combination (see `macaron.data.grammar.heldout`), a third of them
+    `novel` sentences have at least one held-out combination (see `demo_grammar.heldout`), a third of them
     for each of the three rules, and every one of their words occurs in training.
     """
     stream = sentences(seed)

@@ -5,11 +5,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Literal
 
-from macaron.data.grammar import nominals
-from macaron.data.grammar.draw import Draw
-from macaron.data.grammar.english_forms import number_word as english_number
-from macaron.data.grammar.german_forms import number_word as german_number
-from macaron.data.grammar.lexicon import (
+from demo_grammar import nominals
+from demo_grammar.draw import Draw
+from demo_grammar.english_forms import number_word as english_number
+from demo_grammar.german_forms import number_word as german_number
+from demo_grammar.lexicon import (
     ALL_FREQUENCIES,
     ALL_MANNERS,
     ALL_TIMES,
@@ -24,7 +24,7 @@ from macaron.data.grammar.lexicon import (
     Verb,
     nouns,
 )
-from macaron.data.grammar.meaning import (
+from demo_grammar.meaning import (
     Clause,
     Front,
     Modal,
@@ -37,8 +37,8 @@ from macaron.data.grammar.meaning import (
     is_quantity,
     person_number,
 )
-from macaron.data.grammar.modifiers import PERCEPTION_VERBS, PLACELESS_VERBS, PLEASANT_VERBS, UNITS
-from macaron.data.grammar.valency import verbs_of
+from demo_grammar.modifiers import PERCEPTION_VERBS, PLACELESS_VERBS, PLEASANT_VERBS, UNITS
+from demo_grammar.valency import verbs_of
 
 When = Literal["past", "present", "future"]
 
@@ -76,7 +76,7 @@ _FRAME_WEIGHTS: tuple[tuple[tuple[str, ...], float], ...] = (
 
 
 class ClauseSampler:
-    """Samples clauses without attachments; sentences are built from them in `macaron.data.grammar.sentences`."""
+    """Samples clauses without attachments; sentences are built from them in `demo_grammar.sentences`."""
 
     def __init__(self, draw: Draw) -> None:
         self.draw = draw

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from macaron.data.grammar import english_forms as en
-from macaron.data.grammar import german_forms as de
-from macaron.data.grammar.corpus import words
-from macaron.data.grammar.english import clause_words as english_clause
-from macaron.data.grammar.english import english
-from macaron.data.grammar.german import clause_words, german, nominal_words, relative_words, verb_complex
-from macaron.data.grammar.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS, Case, Noun, Number, Verb
-from macaron.data.grammar.meaning import (
+from demo_grammar import english_forms as en
+from demo_grammar import german_forms as de
+from demo_grammar.corpus import words
+from demo_grammar.english import clause_words as english_clause
+from demo_grammar.english import english
+from demo_grammar.german import clause_words, german, nominal_words, relative_words, verb_complex
+from demo_grammar.lexicon import ALL_ADJECTIVES, ALL_NOUNS, ALL_VERBS, Case, Noun, Number, Verb
+from demo_grammar.meaning import (
     Clause,
     Determiner,
     Nominal,
@@ -24,7 +24,7 @@ from macaron.data.grammar.meaning import (
     Sentence,
     takes_kein,
 )
-from macaron.data.grammar.sentences import SentenceSampler
+from demo_grammar.sentences import SentenceSampler
 
 CASES: tuple[Case, ...] = ("nom", "acc", "dat", "gen")
 AUXILIARIES = {"am", "is", "are", "was", "were", "do", "does", "did", "has", "have", "will", "can", "could", "should"}

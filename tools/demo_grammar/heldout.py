@@ -15,8 +15,8 @@ participle is also a form of the present ("er bestellt", "er hat bestellt").
 from collections.abc import Iterator
 from typing import Literal
 
-from macaron.data.grammar.lexicon import ALL_ADJECTIVES, ALL_NOUNS, Case
-from macaron.data.grammar.meaning import Clause, Nominal, NounPhrase, Sentence
+from demo_grammar.lexicon import ALL_ADJECTIVES, ALL_NOUNS, Case
+from demo_grammar.meaning import Clause, Nominal, NounPhrase, Sentence
 
 Kind = Literal["adjective", "verb", "case"]
 Construction = Literal[

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from macaron.data.grammar.lexicon import (
+from demo_grammar.lexicon import (
     Adjective,
     Adverb,
     Gender,

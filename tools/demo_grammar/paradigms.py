@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from macaron.data.grammar.english_forms import number_word as english_number
-from macaron.data.grammar.english_forms import third_person
-from macaron.data.grammar.german import adjective_form
-from macaron.data.grammar.german_forms import (
+from demo_grammar.english_forms import number_word as english_number
+from demo_grammar.english_forms import third_person
+from demo_grammar.german import adjective_form
+from demo_grammar.german_forms import (
     infinitive,
     noun_form,
     number_word,
@@ -13,7 +13,7 @@ from macaron.data.grammar.german_forms import (
     present,
     preterite,
 )
-from macaron.data.grammar.lexicon import (
+from demo_grammar.lexicon import (
     ALL_ADJECTIVES,
     ALL_FREQUENCIES,
     ALL_MANNERS,

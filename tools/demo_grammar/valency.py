@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Literal
 
-from macaron.data.grammar.lexicon import ALL_VERBS, Noun, Verb
+from demo_grammar.lexicon import ALL_VERBS, Noun, Verb
 
 Slot = Literal["subject", "accusative", "dative", "phrase"]
 _OBJECT_SLOTS: dict[str, Slot] = {

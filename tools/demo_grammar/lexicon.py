@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from macaron.data.grammar.modifiers import ADJECTIVES, FREQUENCIES, MANNERS, POSITIONS, TIMES
-from macaron.data.grammar.nouns import CITIES, MEN, NOUNS, WOMEN
-from macaron.data.grammar.verbs import VERBS
+from demo_grammar.modifiers import ADJECTIVES, FREQUENCIES, MANNERS, POSITIONS, TIMES
+from demo_grammar.nouns import CITIES, MEN, NOUNS, WOMEN
+from demo_grammar.verbs import VERBS
 
 Gender = Literal["m", "f", "n"]
 Case = Literal["nom", "acc", "dat", "gen"]

@@ -1,0 +1,98 @@
+"""The demo's corpus and its baseline: 100,000 German-English pairs from a grammar, shipped as one compressed file.
+
+``tools/make_demo_corpus.py`` writes the archive. It holds train, valid, test and novel (.de and .en; novel sentences
+combine words and constructions that the other splits never combine) and the dictionary of the word-by-word baseline.
+"""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from macaron.errors import MacaronError
+from macaron.files import atomic_folder
+
+ARCHIVE = Path(__file__).with_name("demo_corpus.tar.bz2")
+#: The demo's recipe; ``recipes/demo.toml`` links to it.
+DEMO_RECIPE = Path(__file__).with_name("demo.toml")
+FILES = tuple(f"{split}.{language}" for split in ("train", "valid", "test", "novel") for language in ("de", "en"))
+DICTIONARY = "dictionary.json"
+_TOKEN = re.compile(r"[\w'-]+|,")
+
+
+def write_demo_corpus(folder: Path) -> bool:
+    """Write the corpus as train.de, train.en, valid.de ... into a folder of its own, one sentence per line.
+
+    :return: False if the corpus, or a shortened one (the first lines of every file), was there already
+    """
+    corpus = {name: content for name, content in _members() if name in FILES}
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if foreign := sorted(found - set(FILES)):
+        raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
+    if found == set(FILES):
+        if not all(_is_beginning(folder, split, corpus) for split in ("train", "valid", "test", "novel")):
+            raise MacaronError(
+                f"{folder} is not the demo corpus of this version: "
+                "remove it and what was made from it, or choose another folder"
+            )
+        return False
+    with atomic_folder(folder) as partial:
+        for name, content in corpus.items():
+            (partial / name).write_bytes(content)
+    return True
+
+
+class WordByWord:
+    """The demo's baseline: each German word is replaced by its usual English words; the order stays German.
+
+    :param dictionary: English words by German word, learned by ``tools/demo_grammar/baseline.py``; there may be none
+    """
+
+    def __init__(self, dictionary: Mapping[str, Iterable[str]]) -> None:
+        self.dictionary = {word: tuple(translation) for word, translation in dictionary.items()}
+
+    @classmethod
+    def load(cls) -> "WordByWord":
+        """The baseline that was learned from the demo's training pairs."""
+        return cls(json.loads(next(content for name, content in _members() if name == DICTIONARY)))
+
+    def translate(self, sentence: str) -> str:
+        """Translate a sentence word by word; unknown words are copied."""
+        tokens = words_and_commas(sentence)
+        if tokens and tokens[0] not in self.dictionary:  # a noun, or unknown: it keeps its capital
+            tokens = words_and_commas(sentence, lower_first=False)
+        words = [word for token in tokens for word in self.dictionary.get(token, (token,))]
+        return sentence_text(words, sentence[-1]) if words else sentence
+
+
+def words_and_commas(sentence: str, *, lower_first: bool = True) -> list[str]:
+    """The words and commas of a sentence.
+
+    :param lower_first: lower the initial letter of the sentence, since most words have no capital elsewhere
+    """
+    tokens = _TOKEN.findall(sentence)
+    if tokens and lower_first and tokens[0] != "I":
+        tokens[0] = tokens[0][0].lower() + tokens[0][1:]
+    return tokens
+
+
+def sentence_text(words: Sequence[str], mark: str) -> str:
+    """Join words and commas (never two, never before the final mark), capitalise, and append the mark."""
+    text = " ".join(words).replace(" ,", ",").replace(",,", ",").rstrip(",")
+    return text[0].upper() + text[1:] + mark
+
+
+def _members() -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(ARCHIVE) as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None  # the archive holds files only
+            yield member.name, file.read()
+
+
+def _is_beginning(folder: Path, split: str, corpus: Mapping[str, bytes]) -> bool:
+    sides = [(folder / f"{split}.{language}").read_bytes() for language in ("de", "en")]
+    whole = [corpus[f"{split}.{language}"] for language in ("de", "en")]
+    beginning = all(content.startswith(side) for side, content in zip(sides, whole, strict=True))
+    return beginning and sides[0].count(b"\n") == sides[1].count(b"\n")

@@ -1,0 +1,44 @@
+"""Write the archive of the demo's corpus, ``src/macaron/data/demo_corpus.tar.bz2``.
+
+    .venv/bin/python tools/make_demo_corpus.py [FILE]
+
+The same bytes on every run: the grammar draws from a seed, and the archive stores no times and no owners. A test
+compares the archive in the repository with what this script makes.
+"""
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import BinaryIO
+
+from demo_grammar import DemoCorpus, demo_corpus, learn_dictionary
+from macaron.data.demo_corpus import ARCHIVE, DICTIONARY
+from macaron.files import atomic_file
+
+
+def contents(corpus: DemoCorpus) -> dict[str, bytes]:
+    """The files of the archive by name, the dictionary first: it can be read without decompressing the rest."""
+    dictionary = learn_dictionary(corpus.train)
+    files = {DICTIONARY: json.dumps(dictionary, ensure_ascii=False, indent=0, sort_keys=True).encode() + b"\n"}
+    for split, pairs in corpus.splits().items():
+        for language, side in (("de", 0), ("en", 1)):
+            files[f"{split}.{language}"] = "".join(pair[side] + "\n" for pair in pairs).encode()
+    return files
+
+
+def write_archive(files: dict[str, bytes], out: BinaryIO) -> None:
+    """Write the files as a compressed archive with fixed times, owners and order."""
+    with tarfile.open(fileobj=out, mode="w:bz2", compresslevel=9, format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else ARCHIVE
+    with atomic_file(path) as file:
+        write_archive(contents(demo_corpus()), file)
+    print(f"{path}: {path.stat().st_size:,} bytes")
