@@ -36,7 +36,7 @@ EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 #: Minutes for everything, and the share of them that is planned: the speed of a machine varies.
 BUDGET, PLANNED = 6.0, 0.85
 #: Translating, scoring and the pages take as long as this many updates of one twin.
-SCORING = 900
+SCORING = 400
 #: Updates of a trial run, and those at its start that are too slow to count.
 TRIAL, WARM_UP = 24, 8
 #: The minimum number of updates of a twin, however slow the machine is.
