@@ -32,9 +32,9 @@ from macaron.data.documents import PreparedText
 from macaron.data.masking import masked_counts
 from macaron.data.sentence_pairs import Corpus
 from macaron.models import EncoderConfig, EncoderForPreTraining
+from macaron.recipe import Recipe, load_recipe
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import encoder_config
-from macaron.tasks.recipe import Recipe, load_recipe
 from macaron.text.vocabulary import PAD
 
 LAID_OUT = 64  # batches of the peer on the device; then they come again
@@ -83,7 +83,7 @@ def peer_batches(data: PreparedText, recipe: Recipe, device: torch.device) -> li
     words = range(batches.FIRST_WORD, data.vocab_size)
     found = []
     for index in range(count):
-        laid = batches.lay_out(store.ids, alone, index, shape, chosen, words, 0)
+        laid = batches.collate(store.ids, alone, index, shape, chosen, words, 0)
         batch = batches.cut_batch(*laid, shape, device)
         rows = int((batch.follows >= 0).sum())  # the last batch of a tiny corpus is not full
         labels = torch.full((shape.size,), -100, device=device)

@@ -34,9 +34,9 @@ from torch import Tensor, nn
 from macaron.data.batching import bucket, epoch_order
 from macaron.data.prepared import PreparedData
 from macaron.models import TranslationModel
-from macaron.tasks.batches import Batch, padded_batch, short_pairs
-from macaron.tasks.recipe import Recipe, load_recipe
+from macaron.recipe import Recipe, load_recipe
 from macaron.tasks.translation import model_config
+from macaron.tasks.translation_batches import TranslationBatch, padded_batch, short_pairs
 from macaron.text.vocabulary import PAD
 
 STEADY = 0.9  # of the final speed
@@ -126,13 +126,13 @@ def speed(records: list[dict[str, Any]], started: float, checkpoint_every: int) 
 # The peers.
 
 
-Forward = Callable[[Batch], Tensor]
+Forward = Callable[[TranslationBatch], Tensor]
 
 
 def marian_peer(shape: Shape, device: torch.device) -> tuple[nn.Module, Forward]:
     model = common.marian(shape).to(device)
 
-    def forward(batch: Batch) -> Tensor:
+    def forward(batch: TranslationBatch) -> Tensor:
         real = (batch.source != PAD).long()
         return model(
             input_ids=batch.source, attention_mask=real, decoder_input_ids=batch.previous, use_cache=False
@@ -150,7 +150,12 @@ PEERS = {"HF Marian": marian_peer, "nn.Transformer": plain_peer}
 
 
 def train_peer(
-    name: str, shape: Shape, batches: list[tuple[Batch, int]], smoothing: float, device: torch.device, seconds: float
+    name: str,
+    shape: Shape,
+    batches: list[tuple[TranslationBatch, int]],
+    smoothing: float,
+    device: torch.device,
+    seconds: float,
 ) -> dict[str, Any]:
     """Train a peer for that long after a warm-up.
 
@@ -163,7 +168,7 @@ def train_peer(
     on_gpu = device.type == "cuda"
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), weight_decay=1e-4, fused=on_gpu)
 
-    def step(batch: Batch) -> None:
+    def step(batch: TranslationBatch) -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
             logits = forward(batch)
             loss = F.cross_entropy(
@@ -197,7 +202,9 @@ def train_peer(
     }
 
 
-def peer_batches(data: PreparedData, recipe: Recipe, size: int, device: torch.device) -> list[tuple[Batch, int]]:
+def peer_batches(
+    data: PreparedData, recipe: Recipe, size: int, device: torch.device
+) -> list[tuple[TranslationBatch, int]]:
     """Batches of the pairs that ours trains on, of like length, in random order, on the device."""
     pairs, settings = data.pairs("train"), recipe.train
     packs = settings.packs(device.type == "cuda")

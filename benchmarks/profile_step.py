@@ -25,12 +25,12 @@ import common
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from macaron.tasks.batches import Batch
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import load_recipe
 from macaron.tasks.translation import TranslationTask
+from macaron.tasks.translation_batches import TranslationBatch
 from macaron.train.distributed import Processes
 from macaron.train.loop import Trainer
-from macaron.train.task import Piece
+from macaron.train.task import MicroBatch
 
 PRODUCTS, ATTENTION, LOSS, OPTIMISER = "matrix products", "attention", "loss", "optimiser"
 LOSS_PRODUCTS, EMBEDDING, COPIES = "loss: matrix products", "embedding", "copies and casts"
@@ -72,7 +72,7 @@ class WatchedTask(TranslationTask):
         self.profiler = profile(activities=activities)
         self.since = self.step_seconds = self.profiled_seconds = 0.0
 
-    def batch(self, piece: Piece, device: torch.device) -> Batch:
+    def batch(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
         if self.count in (0, self.window, 2 * self.window):
             common.wait(device)
             now = time.monotonic()
@@ -84,9 +84,9 @@ class WatchedTask(TranslationTask):
                 self.profiler.stop()
                 raise Enough
             self.since = time.monotonic()
-        self.targets += piece.targets if 0 <= self.count < self.window else 0
+        self.targets += planned.targets if 0 <= self.count < self.window else 0
         self.count += 1
-        return super().batch(piece, device)
+        return super().batch(planned, device)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.recipe import data_recipe
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECIPE = """

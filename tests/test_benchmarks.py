@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.recipe import data_recipe
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

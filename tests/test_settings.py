@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.settings import build, override, read_toml, to_data
+from macaron.settings import Origin, build, check, load_toml, override, read_toml, to_data
 
 
 @dataclass(frozen=True)
@@ -74,3 +74,67 @@ def test_files(tmp_path: Path):
     file.write_bytes(b"a = '\xff'")
     with pytest.raises(MacaronError, match="not UTF-8"):
         read_toml(file)
+
+
+TEXT = """\
+# rate = 1
+name = "x"  # inner
+free = { deep = { kay = 1 } }
+
+[inner]
+kind = "a"
+sizes.deep = '''
+kind
+rate'''
+list = [
+  { a = 1 },
+  { b = 2, odd = 3 },
+]
+
+[[inner.many]]
+name = "first"
+[[inner.many]]
+"quoted key" = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("name",), 2),
+        (("free",), 3),
+        (("free", "deep", "kay"), 3),
+        (("inner",), 5),
+        (("inner", "kind"), 6),
+        (("inner", "sizes", "deep"), 7),
+        (("inner", "list", 1, "odd"), 12),
+        (("inner", "many", 0, "name"), 16),
+        (("inner", "many", 1, "quoted key"), 18),
+    ],
+)
+def test_the_line_of_a_key(path: tuple[str | int, ...], line: int):
+    assert Origin("f.toml", TEXT).prefix(path) == f"f.toml, line {line}: "
+
+
+def test_the_origin_of_a_setting():
+    origin = Origin("f.toml", "[inner]\nrate = 1\n", ("inner.rate=2", "other.key=3"))
+    assert origin.prefix(("inner", "rate")) == "--set inner.rate=2: "
+    assert origin.prefix(("inner",)) == "f.toml, line 1: "
+    assert origin.prefix(("other",)) == "--set other.key=3: "
+    assert origin.prefix(("inner", "missing")) == origin.prefix() == "f.toml: "
+    assert Origin().prefix(("a",)) == ""
+
+
+def test_messages_name_the_line(tmp_path: Path):
+    file = tmp_path / "f.toml"
+    file.write_text('name = "bad"\n\n[inner]\nrat = 1\n')
+    content, origin = load_toml(file)
+    with pytest.raises(MacaronError, match=r"f\.toml, line 4: unknown key 'inner.rat'; did you mean 'rate'"):
+        build(Outer, content, origin)
+    with pytest.raises(MacaronError, match=r"f\.toml, line 4: unknown key"):
+        check(Outer, content, origin)
+    content, origin = load_toml(file, ["inner={}"])
+    check(Outer, content, origin)  # its value is not looked at
+    with pytest.raises(MacaronError, match=r"f\.toml, line 1: name is bad"):
+        build(Outer, content, origin)
+    check(Outer, {}, origin)  # keys may be missing

@@ -1,11 +1,12 @@
-"""Recording work on a GPU as a CUDA graph and replaying it: the one recorder, for training steps and for decoding.
+"""CUDA graphs: work on a GPU that is recorded once and replayed, for training steps and for decoding.
 
-A step of a small model is hundreds or thousands of kernels of a few microseconds; Python is slower than that at
-launching them, a graph launches them all at once. Shapes and addresses must not change between replays.
+A step of a small model is hundreds or thousands of kernels of a few microseconds each. Launching them one by one from
+Python takes longer than running them; a graph launches them all at once. Shapes and addresses must not change between
+replays.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -17,12 +18,12 @@ T = TypeVar("T")
 class Recording(Generic[T]):
     """A CUDA graph of what a function launches; nothing is computed until `replay`.
 
-    Recording is not possible on the default stream: on that one a side stream is used.
-    `torch.cuda.graph` is not used: it always gives cached memory back to the driver, which is slow for many recordings.
+    The default stream cannot record: there, a stream of the device's own is used (see `own_stream`).
+    `torch.cuda.graph` always returns cached memory to the driver, which is slow for many recordings; so it is not used.
 
     :param function: called once, while recording
     :param pool: the memory pool of an earlier recording that is never replayed at the same time
-    :param release_memory: first give cached memory back to the driver, for large recordings
+    :param release_memory: return cached memory to the driver first, for large recordings
     """
 
     def __init__(self, function: Callable[[], T], pool: Any = None, release_memory: bool = False) -> None:
@@ -31,8 +32,7 @@ class Recording(Generic[T]):
             torch.cuda.empty_cache()
         self.graph = torch.cuda.CUDAGraph()
         present = torch.cuda.current_stream()
-        default = present == torch.cuda.default_stream()
-        stream = _side_stream() if default else present
+        stream = _stream(present.device) if present == torch.cuda.default_stream() else present
         stream.wait_stream(present)
         with torch.cuda.stream(stream):
             self.graph.capture_begin(*(() if pool is None else (pool,)))
@@ -48,18 +48,24 @@ class Recording(Generic[T]):
         return self.graph.pool()
 
     def replay(self) -> T:
-        """Do it again; the result is in the tensors that the function returned while recording."""
+        """Run the graph; the result is in the tensors that the function returned while recording."""
         self.graph.replay()
         return self.result
 
 
-def own_stream(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which a GPU works on a stream of its own, where graphs can be recorded."""
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A context in which a GPU works on a stream of its own, always the same one, on which graphs can be recorded."""
     if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
+        yield
+        return
+    present, stream = torch.cuda.current_stream(device), _stream(device)
+    stream.wait_stream(present)
+    with torch.cuda.device(device), torch.cuda.stream(stream):
+        yield
+    present.wait_stream(stream)
 
 
 @cache
-def _side_stream() -> torch.cuda.Stream:
-    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

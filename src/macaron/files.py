@@ -19,6 +19,7 @@ from macaron.errors import MacaronError
 #: Errors of the system that mean: no room for the output.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PARTIAL, _OLD = ".partial", ".old"
+_EARLIER = (".writing", ".removed")  # what earlier versions of Macaron left
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def remove(path: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left half written or half removed in a folder."""
     for path in folder.glob(".*") if folder.is_dir() else ():
-        if path.name.endswith((_PARTIAL, _OLD)):
+        if path.name.endswith((_PARTIAL, _OLD, *_EARLIER)):
             remove(path)
 
 

@@ -1,4 +1,4 @@
-"""Work on all cores, in order: results come in the order of the tasks, whatever the number of processes."""
+"""Worker processes: the one spawner, for preparing data and for fine-tuning."""
 
 import multiprocessing
 import os
@@ -11,8 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from macaron.device import available_cores
 from macaron.errors import MacaronError
@@ -20,34 +21,46 @@ from macaron.errors import MacaronError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+_GRACE = 30.0  # seconds that a task has to end after an error, before its process is terminated
+
 
 class Workers:
-    """Some processes, started when there is more than one task to do. Use it in a ``with`` statement.
+    """Processes that run tasks, started with the first of them. Use it in a ``with`` statement.
 
-    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang, and a fresh
-    one holds no copy of what the parent has in memory. Programs that call it need the usual
-    ``if __name__ == "__main__":``.
+    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang, and a new process
+    holds no copy of the parent's memory. Programs that use it need the usual ``if __name__ == "__main__":``.
+    Ctrl-C is left to the parent; if the parent dies, so do they.
+
+    :param count: number of processes; default: one for each core
+    :param set_up: called once in each process with its index, from 0
     """
 
-    def __init__(self, count: int | None = None) -> None:
+    _stopping: ClassVar[Any] = None  # in a worker process: the event that asks it to stop
+
+    def __init__(self, count: int | None = None, set_up: Callable[[int], None] | None = None) -> None:
         self.count = available_cores() if count is None else count
         if self.count < 1:
             raise MacaronError(f"the number of workers must be at least 1, not {self.count}")
+        self._set_up = set_up
+        self._context = multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[BaseProcess] = []
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Generator[Result, None, None]:
-        """Yield the results in the order of the tasks; few tasks are in memory at any time."""
+        """Yield the results in the order of the tasks; few tasks are in memory at any time.
+
+        A single task, or a single worker, needs no other process.
+        """
         tasks = iter(tasks)
         waiting = list(islice(tasks, 2))
         if self.count == 1 or len(waiting) < 2:
             for task in chain(waiting, tasks):
                 yield function(task)
             return
-        pool = self._start_pool()
         running: deque[Future[Result]] = deque()
         try:
             for task in chain(waiting, tasks):
-                running.append(pool.submit(function, task))
+                running.append(self.submit(function, task))
                 if len(running) > 2 * self.count:
                     yield running.popleft().result()
             while running:
@@ -56,24 +69,42 @@ class Workers:
             raise MacaronError(
                 "a worker process was killed, probably because memory ran out. Try again with fewer: --workers 1"
             ) from None
-        finally:  # an error, or a caller who wants no more
+        finally:  # an error, or the caller wants no more
             for future in running:
                 future.cancel()
 
-    def _start_pool(self) -> ProcessPoolExecutor:
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """Run a function in a process; a lost process raises `BrokenProcessPool` in all results."""
         if self._pool is None:
-            # Ctrl-C goes to all processes of a terminal. Those that are just starting would answer it with a traceback,
-            # so it waits for a moment; later they ignore it. (The tracker would end the wait if it started now.)
-            resource_tracker.ensure_running()
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self.count, mp_context=context, initializer=_start)
-                for _ in range(self.count):  # one process is started for each
-                    self._pool.submit(os.getpid)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return self._pool
+            self._pool = self._start_pool()
+        return self._pool.submit(function, *arguments)
+
+    def _start_pool(self) -> ProcessPoolExecutor:
+        self._stop = self._context.Event()
+        indices = self._context.SimpleQueue()
+        for index in range(self.count):
+            indices.put(index)
+        before = multiprocessing.active_children()
+        # Ctrl-C goes to all processes of a terminal. A process that is just starting would answer it with a traceback,
+        # so it is blocked for a moment; later they ignore it. (The tracker would unblock it if it started now.)
+        resource_tracker.ensure_running()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            start = (self._stop, indices, self._set_up)
+            pool = ProcessPoolExecutor(self.count, mp_context=self._context, initializer=_start, initargs=start)
+            for _ in range(self.count):  # one process is started for each
+                pool.submit(os.getpid)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._processes = [child for child in multiprocessing.active_children() if child not in before]
+        return pool
+
+    def lost(self) -> int | None:
+        """The exit code of a process that was lost."""
+        for process in self._processes:
+            process.join(_GRACE)
+        codes = [process.exitcode for process in self._processes]
+        return next((code for code in codes if code not in (0, None, -signal.SIGTERM)), None)
 
     def __enter__(self) -> Self:
         return self
@@ -81,17 +112,32 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        if self._pool is None:
+            return
+        if kind is not None:
+            self._stop.set()
+        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        for process in self._processes:
+            process.join(_GRACE)
+            process.terminate()  # does nothing to one that has ended
 
 
-def _start() -> None:
-    """Set up a worker: Ctrl-C is the parent's business, and nobody outlives it."""
+def stop_requested() -> bool:
+    """Whether this process is a worker that was asked to end its task soon."""
+    return Workers._stopping is not None and bool(Workers._stopping.is_set())
+
+
+def _start(stopping: Any, indices: Any, set_up: Callable[[int], None] | None) -> None:
+    """Set up a worker: it ignores Ctrl-C and does not outlive its parent."""
+    Workers._stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one process a core; threads would only get in their way
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one process a core: threads would only slow them down
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_leave_with, args=(parent.sentinel,), daemon=True).start()
+    if set_up is not None:
+        set_up(indices.get())
 
 
 def _leave_with(sentinel: int) -> None:

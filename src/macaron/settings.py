@@ -1,29 +1,83 @@
-"""Strict settings: TOML into frozen dataclasses, dotted overrides, and no unknown key left unsaid."""
+"""Strict settings: TOML into frozen dataclasses, dotted overrides. An unknown key is refused with its line."""
 
 import dataclasses
 import difflib
+import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from macaron.errors import MacaronError
 
 T = TypeVar("T")
+#: The path of a value: names of sections and keys, and indices of lists.
+KeyPath = tuple[str | int, ...]
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The contents of a TOML file; a mistake names the file and the line."""
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """The source of some settings, for messages.
+
+    :param name: the file
+    :param text: its TOML text
+    :param assignments: the ``key.key=value`` that were applied to it
+    """
+
+    name: str = ""
+    text: str = ""
+    assignments: tuple[str, ...] = ()
+
+    def prefix(self, path: KeyPath = ()) -> str:
+        """The beginning of a message about a value: ``FILE, line N: `` or ``--set KEY=VALUE: ``."""
+        assigned = {tuple(text.partition("=")[0].strip().split(".")): text for text in self.assignments}
+        for key, text in reversed(assigned.items()):
+            if path[: len(key)] == key:
+                return f"--set {text}: "
+        line = self._line(path) if path else None
+        if line is not None:
+            return f"{self.name}, line {line}: "
+        for key, text in assigned.items():
+            if path and key[: len(path)] == path:  # the section exists by this assignment alone
+                return f"--set {text}: "
+        return f"{self.name}: " if self.name else ""
+
+    def _line(self, path: KeyPath) -> int | None:
+        """The line of a key, from 1. The text is parsed up to line 1, 2, ...: whatever adds the value holds its key."""
+        lines = self.text.split("\n")
+        name = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
+        start = 0
+        for end in range(1, len(lines) + 1):
+            try:
+                value: Any = tomllib.loads("\n".join(lines[:end]))
+                for part in path:
+                    value = value[part]
+            except (tomllib.TOMLDecodeError, LookupError, TypeError) as error:
+                start = start if isinstance(error, tomllib.TOMLDecodeError) else end
+                continue
+            word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+            return next((number + 1 for number in range(start, end) if word.search(lines[number])), end)
+        return None
+
+
+def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, Any], Origin]:
+    """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise MacaronError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
     try:
-        return tomllib.loads(text)
+        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MacaronError(f"{path}: not valid TOML: {error}") from error
+    return override(content, assignments), Origin(str(path), text, tuple(assignments))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The contents of a TOML file; a mistake names the file and the line."""
+    return load_toml(path)[0]
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -34,21 +88,36 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
         if not equals or not key.strip():
             raise MacaronError(f"cannot read the setting {assignment!r}: write it as section.key=value")
         *sections, last = key.strip().split(".")
-        place = changed
-        for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise MacaronError(f"cannot set {key.strip()}: {section} is a value, not a section")
-        place[last] = _toml_value(text.strip())
+        section = changed
+        for name in sections:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise MacaronError(f"cannot set {key.strip()}: {name} is a value, not a section")
+        section[last] = _toml_value(text.strip())
     return changed
 
 
-def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
+def build(cls: type[T], data: Any, origin: Origin | str = "", path: KeyPath = ()) -> T:
     """Make a (nested) frozen dataclass from plain data, checking every key and type.
 
-    :param where: the file, for messages
+    :param origin: the file, for messages
+    :param path: the section, for messages
     """
-    return _build(cls, data, where, "")
+    made: T = _read(cls, data, Origin(origin) if isinstance(origin, str) else origin, path, True)
+    return made
+
+
+def check(cls: type[Any], data: Any, origin: Origin, path: KeyPath = ()) -> None:
+    """Check the spelling of all keys and the types of their values; keys may be missing."""
+    _read(cls, data, origin, path, False)
+
+
+def check_fields(value: Any) -> None:
+    """Check the types of all fields of a frozen dataclass, and bring them into these types (a list into a tuple)."""
+    hints = typing.get_type_hints(type(value))
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        object.__setattr__(value, field.name, _convert(hints[field.name], given, Origin(), (field.name,), True))
 
 
 def to_data(value: Any) -> Any:
@@ -64,52 +133,62 @@ def to_data(value: Any) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` where something is near, otherwise the list of what is known."""
+    """``"; did you mean 'x'?"`` if a known name is similar, otherwise the list of known names."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
-def _build(cls: type[T], data: Any, where: str, prefix: str) -> T:
-    place = f"{where}: " if where else ""
+def dotted(path: KeyPath) -> str:
+    """A path as a message has it: ``data.train[0].path``."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
+    """The dataclass of some data; None, after the same checks, if it need not be complete."""
     if not isinstance(data, Mapping):
-        raise MacaronError(f"{place}[{prefix.rstrip('.')}] must be a section, not {data!r}")
+        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {data!r}")
     hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(cls)}
     values: dict[str, Any] = {}
     for key, value in data.items():
+        here = (*path, key)
         if key not in fields:
-            raise MacaronError(f"{place}unknown key {prefix + key!r}{nearest(key, fields)}")
-        values[key] = _convert(hints[key], value, where, prefix + key)
+            raise MacaronError(f"{origin.prefix(here)}unknown key {dotted(here)!r}{nearest(key, fields)}")
+        values[key] = _convert(hints[key], value, origin, here, complete)
+    if not complete:
+        return None
     for name, field in fields.items():
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and name not in values:
-            raise MacaronError(f"{place}missing key {prefix + name!r}")
+            raise MacaronError(f"{origin.prefix()}missing key {dotted((*path, name))!r}")
     try:
         return cls(**values)
     except MacaronError as error:
-        raise MacaronError(f"{place}{error}") from error
+        # A message about a key names it as in the recipe: "train.seed must be ...".
+        named = [key for key in values if re.search(rf"\b{re.escape(dotted((*path, key)))}\b", str(error))]
+        raise MacaronError(f"{origin.prefix((*path, named[0]) if named else ())}{error}") from error
 
 
-def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
+def _convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
+    options, arguments = get_origin(kind), get_args(kind)
+    if options in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        options = [option for option in arguments if option is not type(None)]
-        for option in options[:-1]:
+        *others, last = [option for option in arguments if option is not type(None)]
+        for option in others:
             try:
-                return _convert(option, value, where, key)
+                return _convert(option, value, origin, path, complete)
             except MacaronError:
                 continue
-        return _convert(options[-1], value, where, key)
+        return _convert(last, value, origin, path, complete)
     if dataclasses.is_dataclass(kind):
-        return _build(kind, value, where, key + ".")  # type: ignore[arg-type]
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(arguments[0], item, where, f"{key}[{i}]") for i, item in enumerate(value))
-    if origin is dict and isinstance(value, Mapping):
-        return {str(k): _convert(arguments[1], v, where, f"{key}.{k}") for k, v in value.items()}
-    if origin is typing.Literal and value in arguments:
+        return _read(typing.cast(type, kind), value, origin, path, complete)
+    if options is tuple and isinstance(value, list | tuple):
+        return tuple(_convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
+    if options is dict and isinstance(value, Mapping):
+        return {str(k): _convert(arguments[1], v, origin, (*path, k), complete) for k, v in value.items()}
+    if options is typing.Literal and value in arguments:
         return value
     if kind is Any or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
         return float(value) if kind is float else value
@@ -117,8 +196,8 @@ def _convert(kind: Any, value: Any, where: str, key: str) -> Any:
         return Path(value)
     if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    expected = f"one of {', '.join(map(repr, arguments))}" if origin is typing.Literal else _name(kind)
-    raise MacaronError(f"{f'{where}: ' if where else ''}{key} must be {expected}, not {value!r}")
+    expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else _name(kind)
+    raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be {expected}, not {value!r}")
 
 
 def _name(kind: Any) -> str:

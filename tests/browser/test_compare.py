@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.lab.compare.comparison import write_comparison
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
 pytestmark = pytest.mark.browser

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.lab.report.report_page import write_report
 from macaron.lab.scales import number
-from macaron.tasks.recipe import recipe_from
+from macaron.recipe import data_recipe, recipe_from
 from macaron.tasks.run import run
 
 pytestmark = pytest.mark.browser

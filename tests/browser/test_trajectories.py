@@ -36,8 +36,8 @@ def ends(page) -> list[tuple[float, float]]:
       };
       const stage = document.querySelector(".trajectories");
       const [x, y] = last(stage.querySelector(".exact path"));
-      return [...stage.querySelectorAll(".way")].map((way) => {
-        const [u, v] = last(way);
+      return [...stage.querySelectorAll(".line")].map((path) => {
+        const [u, v] = last(path);
         return Math.hypot(u - x, v - y);
       });
     }""")
@@ -64,7 +64,7 @@ def test_the_slider_brings_both_nearer_and_strang_much_sooner(open_page, file):
     assert strang[2] < lie[2] / 5
     assert strang[-1] < 1  # of a thousand: on the path
     assert page.locator(".ratio").all_inner_texts() == ["2.01", "4.00"]
-    assert "In 32 steps" in page.locator("caption").first.inner_text()
+    assert "Error with 32 steps" in page.locator("caption").first.inner_text()
     assert "error" in page.locator("#said").text_content()
 
 
@@ -92,14 +92,14 @@ def test_sub_steps_are_coloured_by_operator(open_page, file):
 
 def test_without_scripts_the_first_picture_is_there(open_page, file):
     page = open_page(file, java_script_enabled=False)
-    assert page.locator(".way").count() == 2
+    assert page.locator(".trajectory .line").count() == 2
     assert not page.locator(".controls").is_visible()
 
 
 def test_the_page_draws_what_the_data_say(open_page, file):
     """The picture that Python drew and the one that the script draws of the same steps are one."""
-    still = open_page(file, java_script_enabled=False).locator(".way, .nodes")
-    moved = open_page(file).locator(".way, .nodes")
+    still = open_page(file, java_script_enabled=False).locator(".trajectory path")
+    moved = open_page(file).locator(".trajectory path")
     for i in range(4):
         numbers = [json.dumps(each.nth(i).get_attribute("d").replace("L", " ").split()) for each in (still, moved)]
         assert numbers[0] == numbers[1]

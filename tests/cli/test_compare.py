@@ -14,7 +14,7 @@ import pytest
 
 from macaron.cli import main
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.recipe import data_recipe
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 RECIPE = """

@@ -13,8 +13,8 @@ import sacrebleu
 import torch
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.models import TranslationModel, preset
+from macaron.recipe import data_recipe
 
 COMMAND = [sys.executable, "-m", "macaron", "evaluate"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}

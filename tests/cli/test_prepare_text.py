@@ -60,7 +60,7 @@ def test_plain_files(text: Path) -> None:
 def test_a_recipe_with_overrides(text: Path) -> None:
     (text / "my.toml").write_text(
         '[data]\nkind = "text"\nout = "out"\nvocab_size = 300\npipeline = "moses"\n[[data.train]]\npath = "*.txt"\n'
-        '[model]\npreset = "x"\n[train]\nanything = 1\n'
+        '[model]\npreset = "bert-tiny"\n[train]\nseed = 1\n'
     )
     done = run("my.toml", "--set", "data.valid_every=10", "--out", "elsewhere", cwd=text)
     assert done.returncode == 0, done.stderr
@@ -69,7 +69,7 @@ def test_a_recipe_with_overrides(text: Path) -> None:
     assert "(moses)" in done.stdout
     for_translation = run("my.toml", "--set", "data.source_lang=de", cwd=text)
     assert for_translation.returncode == 1
-    assert "my.toml: unknown key 'data.source_lang'" in for_translation.stderr
+    assert "--set data.source_lang=de: unknown key 'data.source_lang'" in for_translation.stderr
 
 
 @pytest.mark.parametrize(

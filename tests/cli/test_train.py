@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.errors import MacaronError
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
 COMMAND = [sys.executable, "-m", "macaron", "train"]

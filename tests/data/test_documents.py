@@ -18,13 +18,13 @@ from macaron.data import encoding
 from macaron.data.documents import DocumentsWriter, PreparedText, data_kind
 from macaron.data.documents_cleaning import TextChunk, TextCleaner, TextFile, clean_text, text_chunks
 from macaron.data.documents_job import Sentences, TextJob
-from macaron.data.documents_recipe import TextFileRecipe, TextRecipe
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
-from macaron.data.recipe import DataRecipe, data_recipe, load_data_recipe
+from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Workers
+from macaron.recipe import data_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)
@@ -48,10 +48,10 @@ def flat(documents: list[Document]) -> list[list[str]]:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> TextRecipe:
+def recipe(tmp_path: Path) -> TextSettings:
     (tmp_path / "a.txt").write_text(as_text(corpus()), encoding="utf-8")
-    return TextRecipe(
-        out=tmp_path / "out", root=tmp_path, train=(TextFileRecipe("a.txt"),), vocab_size=300, valid_every=10
+    return TextSettings(
+        out=tmp_path / "out", root=tmp_path, train=(TextFileSettings("a.txt"),), vocab_size=300, valid_every=10
     )
 
 
@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_everything_fits_together(recipe: TextRecipe) -> None:
+def test_everything_fits_together(recipe: TextSettings) -> None:
     outcome = prepare(recipe, workers=1)
     assert outcome.reason == "for the first time"
     data = PreparedText.open(recipe.out)
@@ -96,7 +96,7 @@ def test_everything_fits_together(recipe: TextRecipe) -> None:
     )
 
 
-def test_the_tokenizer_is_an_encoders(recipe: TextRecipe, tmp_path: Path) -> None:
+def test_the_tokenizer_is_an_encoders(recipe: TextSettings, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     data = prepare(recipe, workers=1).data
@@ -120,10 +120,10 @@ def test_the_tokenizer_is_an_encoders(recipe: TextRecipe, tmp_path: Path) -> Non
     assert other.with_segments(0).fingerprint() == data.tokenizer_fingerprint
 
 
-def test_moses(recipe: TextRecipe) -> None:
+def test_moses(recipe: TextSettings) -> None:
     root = recipe.root
     (root / "tok.txt").write_text("he said &quot; no &quot; . she left .\n\nit &apos;s late .\n", encoding="utf-8")
-    moses = replace(recipe, pipeline="moses", train=(TextFileRecipe("tok.txt", "moses"), TextFileRecipe("a.txt")))
+    moses = replace(recipe, pipeline="moses", train=(TextFileSettings("tok.txt", "moses"), TextFileSettings("a.txt")))
     data = prepare(moses, workers=1).data
     documents = read(data, "train")
     assert documents[0] == ['he said "no".', "she left."]
@@ -134,7 +134,7 @@ def test_moses(recipe: TextRecipe) -> None:
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
 @pytest.mark.parametrize("lines", [1, 7, 1000])
-def test_workers_and_chunks_do_not_matter(recipe: TextRecipe, pipeline: str, lines: int) -> None:
+def test_workers_and_chunks_do_not_matter(recipe: TextSettings, pipeline: str, lines: int) -> None:
     recipe = replace(recipe, pipeline=pipeline)
     prepare(recipe, workers=1)
     other = replace(recipe, out=recipe.out.with_name("other"))
@@ -142,14 +142,14 @@ def test_workers_and_chunks_do_not_matter(recipe: TextRecipe, pipeline: str, lin
     assert contents(other.out) == contents(recipe.out)
 
 
-def test_patterns_files_and_compression(recipe: TextRecipe) -> None:
+def test_patterns_files_and_compression(recipe: TextSettings) -> None:
     documents = corpus()
     text = [as_text(documents[:13]), as_text(documents[13:29]), as_text(documents[29:])]
     (recipe.root / "p-0.txt").write_text(text[0])
     (recipe.root / "p-1.txt.gz").write_bytes(gzip.compress(text[1].encode()))
     (recipe.root / "p-2.txt.xz").write_bytes(lzma.compress(text[2].encode()))
     (recipe.root / "p-3.txt.part").write_text("an unfinished download")
-    several = replace(recipe, train=(TextFileRecipe("p-*"),), out=recipe.out.with_name("other"))
+    several = replace(recipe, train=(TextFileSettings("p-*"),), out=recipe.out.with_name("other"))
     prepare(recipe, workers=1)
     data = prepare(several, workers=1).data
     # The end of a file is the end of a document, and the whole is the same.
@@ -157,12 +157,12 @@ def test_patterns_files_and_compression(recipe: TextRecipe) -> None:
     files = data.manifest["cleaning"]["files"]
     assert [Path(file["file"]).name for file in files] == ["p-0.txt", "p-1.txt.gz", "p-2.txt.xz"]
     assert [file["documents"] for file in files] == [13, 16, 11]
-    twice = replace(several, train=(TextFileRecipe("p-*"), TextFileRecipe("p-0.txt")))
+    twice = replace(several, train=(TextFileSettings("p-*"), TextFileSettings("p-0.txt")))
     with pytest.raises(MacaronError, match=r"p-0.txt is named twice in data.train, at last by 'p-0.txt'"):
         prepare(twice, workers=1)
 
 
-def test_blank_lines_marks_and_line_ends(recipe: TextRecipe) -> None:
+def test_blank_lines_marks_and_line_ends(recipe: TextSettings) -> None:
     prepare(recipe, workers=1)
     odd = as_text(corpus()).replace("\n\n", "\n \t\n\n\u00a0\n").replace("\n", "\r\n").replace(" has", "  \t has")
     (recipe.root / "a.txt").write_bytes(b"\xef\xbb\xbf\n\n" + odd.encode() + b"\n\n\n")
@@ -171,7 +171,7 @@ def test_blank_lines_marks_and_line_ends(recipe: TextRecipe) -> None:
     assert contents(other.out) == contents(recipe.out)
 
 
-def test_what_is_dropped(recipe: TextRecipe) -> None:
+def test_what_is_dropped(recipe: TextSettings) -> None:
     odd = (
         b"Good one. "
         + b"X " * 600
@@ -180,21 +180,21 @@ def test_what_is_dropped(recipe: TextRecipe) -> None:
         + b"\n\x01 \x02\n\nEnd.\n"
     )
     (recipe.root / "odd.txt").write_bytes(odd)
-    recipe = replace(recipe, pipeline="moses", train=(TextFileRecipe("odd.txt"),))
+    recipe = replace(recipe, pipeline="moses", train=(TextFileSettings("odd.txt"),))
     data = prepare(recipe, workers=1).data
     cleaning = data.manifest["cleaning"]
     assert cleaning["dropped"] == {"bad bytes": 2, "long line": 1, "too long": 1, "nothing": 1}
     assert (cleaning["documents"], cleaning["paragraphs"], cleaning["sentences"]) == (2, 6, 2)
 
 
-def test_nothing_changed_nothing_done(recipe: TextRecipe) -> None:
+def test_nothing_changed_nothing_done(recipe: TextSettings) -> None:
     prepare(recipe, workers=1)
     before = (recipe.out / "prepared.json").stat().st_mtime_ns
     assert prepare(recipe, workers=1).reason is None
     moved = recipe.root / "elsewhere"
     moved.mkdir()
     shutil.copy(recipe.root / "a.txt", moved / "b.txt")
-    same = replace(recipe, root=moved, train=(TextFileRecipe("*.txt"),))
+    same = replace(recipe, root=moved, train=(TextFileSettings("*.txt"),))
     assert prepare(same, workers=1).reason is None
     assert (recipe.out / "prepared.json").stat().st_mtime_ns == before
 
@@ -205,11 +205,11 @@ def test_nothing_changed_nothing_done(recipe: TextRecipe) -> None:
     assert prepare(replace(recipe, valid_every=5), workers=1).reason == "the input files have changed"
     moses = replace(recipe, valid_every=5, pipeline="moses")
     prepare(moses, workers=1)
-    tokenised = replace(moses, train=(TextFileRecipe("a.txt", "moses"),))
+    tokenised = replace(moses, train=(TextFileSettings("a.txt", "moses"),))
     assert prepare(tokenised, workers=1).reason == "the input files have changed"
 
 
-def test_the_two_kinds_of_folders(recipe: TextRecipe, tmp_path: Path) -> None:
+def test_the_two_kinds_of_folders(recipe: TextSettings, tmp_path: Path) -> None:
     prepare(recipe, workers=1)
     for language in ("de", "en"):
         (tmp_path / f"t.{language}").write_text("".join(f"{language} word {i}\n" for i in range(20)))
@@ -217,7 +217,7 @@ def test_the_two_kinds_of_folders(recipe: TextRecipe, tmp_path: Path) -> None:
         {"data": {"kind": "pairs", "source_lang": "de", "target_lang": "en", "out": str(tmp_path / "pairs"),
                   "root": str(tmp_path), "vocab_size": 300, "train": [{"path": "t"}]}}
     )  # fmt: skip
-    assert isinstance(pairs, DataRecipe)
+    assert isinstance(pairs, PairsSettings)
     prepare(pairs, workers=1)
     assert data_kind(pairs.out) == "pairs"
     with pytest.raises(MacaronError, match="holds documents, for pre-training; wanted are pairs of sentences"):
@@ -232,7 +232,7 @@ def test_the_two_kinds_of_folders(recipe: TextRecipe, tmp_path: Path) -> None:
         PreparedText.open(recipe.out).sentences("test")
 
 
-def test_damaged_folders(recipe: TextRecipe) -> None:
+def test_damaged_folders(recipe: TextSettings) -> None:
     prepare(recipe, workers=1)
     data = PreparedText.open(recipe.out)
     documents = (recipe.out / "train.documents").read_bytes()
@@ -249,7 +249,7 @@ def test_damaged_folders(recipe: TextRecipe) -> None:
         data_kind(recipe.out)
 
 
-def test_subwords_are_learned_without_what_is_held_out(recipe: TextRecipe) -> None:
+def test_subwords_are_learned_without_what_is_held_out(recipe: TextSettings) -> None:
     """Words that only validation has must not have made it into the vocabulary."""
     words = ["trainingword" * 2, "heldoutword" * 2]
     documents = [[[" ".join([words[index % 10 == 9]] * 30) + "."]] for index in range(40)]
@@ -265,7 +265,7 @@ FEW = [(2, 200, [1]), (3, 200, [1]), (4, 200, [1, 2]), (5, 200, [1, 3]), (399, 2
 
 
 @pytest.mark.parametrize(("count", "every", "held"), FEW)
-def test_at_least_one_document_each(recipe: TextRecipe, count: int, every: int, held: list[int]) -> None:
+def test_at_least_one_document_each(recipe: TextSettings, count: int, every: int, held: list[int]) -> None:
     documents = [[[f"This is number {i}."]] for i in range(count)]
     (recipe.root / "a.txt").write_text(as_text(documents))
     data = prepare(replace(recipe, valid_every=every), workers=1).data
@@ -284,7 +284,7 @@ def test_at_least_one_document_each(recipe: TextRecipe, count: int, every: int, 
         ("hello".encode("utf-16"), "this is UTF-16. Convert it"),
     ],
 )
-def test_texts_that_will_not_do(recipe: TextRecipe, text: bytes, message: str) -> None:
+def test_texts_that_will_not_do(recipe: TextSettings, text: bytes, message: str) -> None:
     (recipe.root / "a.txt").write_bytes(text)
     with pytest.raises(MacaronError, match=message):
         prepare(recipe, workers=1)
@@ -292,13 +292,13 @@ def test_texts_that_will_not_do(recipe: TextRecipe, text: bytes, message: str) -
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz"])
-def test_truncated_files(recipe: TextRecipe, ending: str) -> None:
+def test_truncated_files(recipe: TextSettings, ending: str) -> None:
     whole = (gzip if ending == ".gz" else lzma).compress(as_text(corpus(400)).encode())
     (recipe.root / f"b.txt{ending}").write_bytes(whole[:-20])
     with pytest.raises(MacaronError, match=rf"b.txt{ending}: cannot be decompressed .* Fetch or copy the file again"):
-        prepare(replace(recipe, train=(TextFileRecipe(f"b.txt{ending}"),)), workers=1)
+        prepare(replace(recipe, train=(TextFileSettings(f"b.txt{ending}"),)), workers=1)
     with pytest.raises(MacaronError, match=r"these files are missing:\n  .*gone.txt\n  .*no-\*.txt"):
-        prepare(replace(recipe, train=(TextFileRecipe("gone.txt"), TextFileRecipe("no-*.txt"))), workers=1)
+        prepare(replace(recipe, train=(TextFileSettings("gone.txt"), TextFileSettings("no-*.txt"))), workers=1)
 
 
 CLEANER = TextCleaner("en", "raw", True, True, 500)
@@ -349,7 +349,7 @@ def test_chunks_are_bounded(tmp_path: Path) -> None:
     assert sum(len(chunk.lines) for chunk in chunks) == 12_009
 
 
-def test_memory_is_flat(recipe: TextRecipe) -> None:
+def test_memory_is_flat(recipe: TextSettings) -> None:
     peaks = []
     for count in (2_000, 6_000):
         (recipe.root / "a.txt").write_text(as_text(corpus(500) * (count // 500)))
@@ -366,53 +366,8 @@ def test_memory_is_flat(recipe: TextRecipe) -> None:
     assert peaks[1] < 1.3 * peaks[0]
 
 
-def test_subwords_are_learned_from_a_sample(recipe: TextRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subwords_are_learned_from_a_sample(recipe: TextSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_WORDS", 100)
     data = prepare(recipe, workers=1, chunk_lines=5).data
     subwords = data.manifest["subwords"]
     assert 0 < subwords["learned_from_sentences"] < subwords["of_sentences"] == len(data.sentences("train"))
-
-
-LEAST = {"kind": "text", "out": "o", "train": [{"path": "a"}]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": "txt"}, "my.toml: data.kind must be one of 'pairs', 'text', not 'txt'"),
-        ({"kind": 3}, "data.kind must be one of"),
-        ({"source_lang": "de"}, "unknown key 'data.source_lang'"),
-        ({"max_word": 3}, "unknown key 'data.max_word'; did you mean 'max_words'"),
-        ({"train": []}, "data.train is empty"),
-        ({"train": [{"path": ""}]}, "a text needs a path"),
-        ({"train": [{"path": "a", "state": "tokenised"}]}, "state must be one of 'raw', 'moses'"),
-        ({"train": [{"path": "a", "state": "moses"}]}, "the raw pipeline takes plain text, but a has state 'moses'"),
-        ({"valid_every": 1}, "data.valid_every must be at least 2"),
-        ({"max_words": 0}, "data.max_words must be positive"),
-        ({"vocab_multiple": 0}, "data.vocab_multiple"),
-        ({"vocab_size": 261}, "data.vocab_size: a byte-level vocabulary needs at least 262 entries"),
-        ({"pipeline": "moses", "vocab_size": 7}, "data.vocab_size: a vocabulary needs at least 8 entries"),
-        ({"lang": "e n"}, "data.lang = 'e n' is no language code"),
-        ({"wikipedia": [{"path": "w.txt.xz", "urls": ["http://x/y"]}]}, "written plain or as .gz"),
-        ({"wikipedia": [{"path": "w.txt", "urls": []}]}, "'w.txt' needs a path and at least one url"),
-        ({"fetch": [{"path": "w.txt", "urls": ["u"], "checksum": "1"}]}, "w.txt: write a checksum as 'sha256:'"),
-        ({"fetch": [{"path": "w", "urls": ["u"]}] * 2}, "two files have the same path"),
-    ],
-)
-def test_mistakes_in_a_recipe(changes: dict[str, object], message: str) -> None:
-    assert isinstance(data_recipe({"data": LEAST}), TextRecipe)
-    with pytest.raises(MacaronError, match=message) as caught:
-        data_recipe({"data": {**LEAST, **changes}}, "my.toml")
-    assert str(caught.value).startswith("my.toml: ")
-
-
-def test_shipped_recipes() -> None:
-    mix = load_data_recipe(RECIPES / "pretrain-mix.toml")
-    books = load_data_recipe(RECIPES / "wikipedia-books.toml")
-    for recipe in (mix, books):
-        assert isinstance(recipe, TextRecipe)
-        assert (recipe.pipeline, recipe.vocab_size, recipe.valid_every) == ("moses", 32_000, 200)
-    # wikipedia-books is the manual: it shows every key.
-    shown = (RECIPES / "wikipedia-books.toml").read_text()
-    for name in TextRecipe.__dataclass_fields__:
-        assert f"\n{name} = " in shown or f"\n# {name} = " in shown or f"[[data.{name}]]" in shown, name

@@ -19,8 +19,9 @@ from macaron.data.download import download
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
-from macaron.data.recipe import DataRecipe, load_data_recipe
+from macaron.data.settings import PairsSettings
 from macaron.errors import MacaronError
+from macaron.recipe import load_data_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)
@@ -253,7 +254,7 @@ def test_bad_archives(tmp_path: Path) -> None:
 # The shipped recipes, from a server with the official layout
 
 
-def served(recipe: DataRecipe, server: Server, root: Path, **changes: object) -> DataRecipe:
+def served(recipe: PairsSettings, server: Server, root: Path, **changes: object) -> PairsSettings:
     """The recipe, with its archives on the server (and no checksums, which small ones cannot have)."""
     archives = tuple(
         replace(archive, urls=(server.url(archive.file_name),), checksum=None) for archive in recipe.archives

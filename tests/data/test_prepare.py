@@ -15,7 +15,7 @@ from macaron.data import encoding
 from macaron.data.job import Job
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PairStore, PreparedData
-from macaron.data.recipe import CorpusRecipe, DataRecipe
+from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 
 GERMAN = ["Haus", "Baum", "Hund", "Katze", "Straße", "Kind", "Wagen", "Tür", "Buch", "Vogel"]
@@ -41,7 +41,7 @@ def write(prefix: Path, german: list[str], english: list[str]) -> None:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> DataRecipe:
+def recipe(tmp_path: Path) -> PairsSettings:
     german, english = sentences(300)
     # A duplicate, a bad line, one too short, one whose source is in the test set.
     german += [german[0], "kaputt \udcff", "", "Ganz neu"]
@@ -49,14 +49,14 @@ def recipe(tmp_path: Path) -> DataRecipe:
     write(tmp_path / "train", german, english)
     write(tmp_path / "valid", *sentences(20, seed=1))
     write(tmp_path / "test", ["Ganz neu", "</s> & <unk>", "", " Rand "], ["Quite new", "</s>", "x", "edge"])
-    return DataRecipe(
+    return PairsSettings(
         source_lang="de",
         target_lang="en",
         out=tmp_path / "out",
         root=tmp_path,
-        train=(CorpusRecipe("train"),),
-        valid=(CorpusRecipe("valid"),),
-        test=(CorpusRecipe("test"),),
+        train=(CorpusSettings("train"),),
+        valid=(CorpusSettings("valid"),),
+        test=(CorpusSettings("test"),),
         vocab_size=400,
     )
 
@@ -67,7 +67,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_everything_fits_together(recipe: DataRecipe) -> None:
+def test_everything_fits_together(recipe: PairsSettings) -> None:
     outcome = prepare(recipe, workers=1)
     data = PreparedData.open(recipe.out)
     assert outcome.reason is not None
@@ -102,11 +102,11 @@ def test_everything_fits_together(recipe: DataRecipe) -> None:
     assert not (recipe.out / "work").exists()
 
 
-def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: DataRecipe) -> None:
+def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: PairsSettings) -> None:
     write(tmp_path / "tok", ["das ist &quot; gut &quot; ."] * 3 + ["noch eins"], ["it &apos;s fine ."] * 3 + ["one"])
-    corpora = (CorpusRecipe("tok", state="moses"),)
+    corpora = (CorpusSettings("tok", state="moses"),)
     moses = replace(
-        recipe, pipeline="moses", train=(*corpora, CorpusRecipe("train")), valid=corpora, remove_overlap="none"
+        recipe, pipeline="moses", train=(*corpora, CorpusSettings("train")), valid=corpora, remove_overlap="none"
     )
     data = prepare(moses, workers=1).data
     tokenizer = data.tokenizer
@@ -120,7 +120,7 @@ def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: DataRecipe) -> Non
 
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
-def test_the_number_of_workers_does_not_matter(recipe: DataRecipe, pipeline: str) -> None:
+def test_the_number_of_workers_does_not_matter(recipe: PairsSettings, pipeline: str) -> None:
     results = {}
     for workers in (1, 2):
         out = recipe.out.with_name(f"out{workers}")
@@ -130,7 +130,7 @@ def test_the_number_of_workers_does_not_matter(recipe: DataRecipe, pipeline: str
     assert len(results[1]) > 10
 
 
-def test_plain_gz_and_xz_are_the_same(recipe: DataRecipe) -> None:
+def test_plain_gz_and_xz_are_the_same(recipe: PairsSettings) -> None:
     prepare(recipe, workers=1)
     expected = contents(recipe.out)
     for ending, compress in ((".gz", gzip.compress), (".xz", lzma.compress)):
@@ -145,7 +145,7 @@ def test_plain_gz_and_xz_are_the_same(recipe: DataRecipe) -> None:
         assert contents(out) == expected
 
 
-def test_line_ends_and_marks_do_not_matter(recipe: DataRecipe) -> None:
+def test_line_ends_and_marks_do_not_matter(recipe: PairsSettings) -> None:
     prepare(recipe, workers=1)
     expected = contents(recipe.out)
     for path in recipe.root.glob("*.??"):
@@ -154,7 +154,7 @@ def test_line_ends_and_marks_do_not_matter(recipe: DataRecipe) -> None:
     assert contents(recipe.out) == expected
 
 
-def test_other_separators_of_unicode_split_no_line(recipe: DataRecipe) -> None:
+def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> None:
     odd = "eins\u2028zwei\x85drei\x0bvier\x1cfünf"
     write(recipe.root / "test", [odd], [odd])
     data = prepare(recipe, workers=1).data
@@ -162,7 +162,7 @@ def test_other_separators_of_unicode_split_no_line(recipe: DataRecipe) -> None:
     assert data.tokenizer.decode_lines([data.pairs("test")[0][0]]) == [odd]
 
 
-def test_a_rerun_does_nothing_until_something_changes(recipe: DataRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "first time" in (prepare(recipe, workers=1).reason or "")
     before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("*")}
     with monkeypatch.context() as patch:
@@ -191,7 +191,7 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: DataRecipe, monkey
     assert prepare(recipe, workers=1).reason is None
 
 
-def test_somebody_elses_folder_is_left_alone(recipe: DataRecipe) -> None:
+def test_somebody_elses_folder_is_left_alone(recipe: PairsSettings) -> None:
     recipe.out.mkdir()
     prepare(recipe, workers=1)  # an empty one may be used
     other = recipe.out.with_name("other")
@@ -202,7 +202,7 @@ def test_somebody_elses_folder_is_left_alone(recipe: DataRecipe) -> None:
     assert (other / "thesis.tex").exists()
 
 
-def test_every_so_manieth_pair_is_held_out(recipe: DataRecipe) -> None:
+def test_every_so_manieth_pair_is_held_out(recipe: PairsSettings) -> None:
     german, english = sentences(300)
     data = prepare(replace(recipe, valid=(), valid_every=23, remove_overlap="none"), workers=1).data
     kept = [*german, "Ganz neu"]
@@ -215,7 +215,7 @@ def test_every_so_manieth_pair_is_held_out(recipe: DataRecipe) -> None:
         prepare(replace(recipe, valid=(), valid_every=5000), workers=1)
 
 
-def test_held_out_sources_are_not_trained_on(recipe: DataRecipe) -> None:
+def test_held_out_sources_are_not_trained_on(recipe: PairsSettings) -> None:
     german = ["eins", "zwei", "zwei", "drei", "vier", "fünf", "drei", "sechs", "sieben", "acht"]
     write(recipe.root / "train", german, [f"{word} {i}" for i, word in enumerate(german)])
     for overlap, left in (("source", 3), ("pair", 5), ("none", 5)):
@@ -224,7 +224,7 @@ def test_held_out_sources_are_not_trained_on(recipe: DataRecipe) -> None:
         assert len(data.pairs("train")) == left
 
 
-def test_big_corpora_are_sampled_for_subwords(recipe: DataRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_big_corpora_are_sampled_for_subwords(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_WORDS", 1000)
     fingerprints = set()
     for workers in (1, 2):
@@ -237,9 +237,9 @@ def test_big_corpora_are_sampled_for_subwords(recipe: DataRecipe, monkeypatch: p
 # Mistakes
 
 
-def test_all_missing_files_are_named(recipe: DataRecipe) -> None:
+def test_all_missing_files_are_named(recipe: PairsSettings) -> None:
     (recipe.root / "valid.de").unlink()
-    broken = replace(recipe, test=(CorpusRecipe("nowhere/test"),))
+    broken = replace(recipe, test=(CorpusSettings("nowhere/test"),))
     with pytest.raises(MacaronError) as caught:
         prepare(broken, workers=1)
     message = str(caught.value)
@@ -248,7 +248,7 @@ def test_all_missing_files_are_named(recipe: DataRecipe) -> None:
     assert "valid.en" not in message
     assert not recipe.out.exists()
     with pytest.raises(MacaronError, match="give the prefix of both files, without the ending"):
-        prepare(replace(recipe, train=(CorpusRecipe("train.de"),)), workers=1)
+        prepare(replace(recipe, train=(CorpusSettings("train.de"),)), workers=1)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_all_missing_files_are_named(recipe: DataRecipe) -> None:
         (["", "\udcff"], ["x", "y"], "nothing is left to train on: of 2 pairs.*1 too short, 1 bad bytes"),
     ],
 )
-def test_bad_training_files(recipe: DataRecipe, german: list[str], english: list[str], message: str) -> None:
+def test_bad_training_files(recipe: PairsSettings, german: list[str], english: list[str], message: str) -> None:
     write(recipe.root / "train", german, english)
     with pytest.raises(MacaronError, match=message):
         prepare(recipe, workers=1)
@@ -269,14 +269,14 @@ def test_bad_training_files(recipe: DataRecipe, german: list[str], english: list
     ]
 
 
-def test_bad_bytes_in_a_test_set_are_refused(recipe: DataRecipe) -> None:
+def test_bad_bytes_in_a_test_set_are_refused(recipe: PairsSettings) -> None:
     write(recipe.root / "test", ["gut", "schlecht \udcff"], ["good", "bad"])
     for workers in (1, 2):
         with pytest.raises(MacaronError, match=r"test\.de, line 2: not valid UTF-8"):
             prepare(recipe, workers=workers, chunk_lines=1)
 
 
-def test_a_failure_leaves_the_older_folder_as_it_was(recipe: DataRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_the_older_folder_as_it_was(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(recipe, workers=1)
     before = contents(recipe.out)
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
@@ -294,7 +294,7 @@ def test_a_failure_leaves_the_older_folder_as_it_was(recipe: DataRecipe, monkeyp
         assert not list(recipe.root.glob(".*"))
 
 
-def test_what_a_killed_process_left_is_cleared_away(recipe: DataRecipe) -> None:
+def test_what_a_killed_process_left_is_cleared_away(recipe: PairsSettings) -> None:
     leftover = recipe.out.with_name(".out.partial")
     leftover.mkdir()
     (leftover / "train.de.ids").write_bytes(b"half")
@@ -303,7 +303,7 @@ def test_what_a_killed_process_left_is_cleared_away(recipe: DataRecipe) -> None:
     assert PreparedData.open(recipe.out).splits
 
 
-def test_two_at_once_are_refused(recipe: DataRecipe) -> None:
+def test_two_at_once_are_refused(recipe: PairsSettings) -> None:
     code = (
         "import sys, time; from pathlib import Path; from macaron.data.aside import AsideFolder\n"
         "with AsideFolder(Path(sys.argv[1])):\n    print('locked', flush=True); sys.stdin.read()"
@@ -319,7 +319,7 @@ def test_two_at_once_are_refused(recipe: DataRecipe) -> None:
     prepare(recipe, workers=1)
 
 
-def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: DataRecipe) -> None:
+def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: PairsSettings) -> None:
     prepare(recipe, workers=1)
     file = recipe.out / "tokenizer" / "tokenizer.json"
     whole = file.read_bytes()
@@ -333,7 +333,7 @@ def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: DataRecipe) -> 
         assert file.read_bytes() == whole
 
 
-def test_foreign_stores_are_refused(recipe: DataRecipe) -> None:
+def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
     data = prepare(recipe, workers=1).data
     for suffix in ("ids", "offsets", "json"):
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())

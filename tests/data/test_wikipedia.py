@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from macaron.data import wikipedia
 from macaron.data.documents import PreparedText
-from macaron.data.documents_recipe import TextFileRecipe, TextRecipe
 from macaron.data.prepare import prepare
 from macaron.data.progress import Progress
-from macaron.data.recipe import load_data_recipe
+from macaron.data.settings import TextFileSettings, TextSettings
 from macaron.data.wikipedia import extract_dump
 from macaron.data.wikitext import paragraphs
 from macaron.errors import MacaronError
 from macaron.processes import Workers
+from macaron.recipe import load_data_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 QUIET = Progress(quiet=True)
@@ -251,20 +251,20 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.fixture
-def recipe(tmp_path: Path, served: tuple[Path, str]) -> TextRecipe:
+def recipe(tmp_path: Path, served: tuple[Path, str]) -> TextSettings:
     folder, address = served
     (folder / "wiki-pages-articles.xml.bz2").write_bytes(small_dump())
     root = tmp_path / "raw"
     root.mkdir()
     (root / "books-1.txt").write_text("A book begins. It ends.\n\nAnother book. It is short.\n")
     shipped = load_data_recipe(RECIPES / "wikipedia-books.toml")
-    assert isinstance(shipped, TextRecipe)
+    assert isinstance(shipped, TextSettings)
     assert (shipped.pipeline, shipped.lower, shipped.vocab_size, shipped.valid_every) == ("moses", True, 32_000, 200)
     dump = replace(shipped.wikipedia[0], urls=(f"{address}/wiki-pages-articles.xml.bz2",), min_words=5)
     return replace(shipped, root=root, out=tmp_path / "out", vocab_size=150, valid_every=8, wikipedia=(dump,))
 
 
-def test_the_shipped_recipe(recipe: TextRecipe, served: tuple[Path, str]) -> None:
+def test_the_shipped_recipe(recipe: TextSettings, served: tuple[Path, str]) -> None:
     data = prepare(recipe, workers=1).data
     assert isinstance(data, PreparedText)
     sizes = data.manifest["splits"]
@@ -281,7 +281,7 @@ def test_the_shipped_recipe(recipe: TextRecipe, served: tuple[Path, str]) -> Non
     assert prepare(recipe, workers=1).reason is None  # made again, and the same
 
 
-def test_what_cannot_be_fetched(recipe: TextRecipe, served: tuple[Path, str]) -> None:
+def test_what_cannot_be_fetched(recipe: TextSettings, served: tuple[Path, str]) -> None:
     (served[0] / "wiki-pages-articles.xml.bz2").unlink()
     with pytest.raises(MacaronError, match=r"404 .*\nOr get the dump by other means, and put it at .*wiki-pages"):
         prepare(recipe, workers=1)
@@ -292,12 +292,12 @@ def test_what_cannot_be_fetched(recipe: TextRecipe, served: tuple[Path, str]) ->
         prepare(replace(recipe, wikipedia=(wrong,)), workers=1)
 
 
-def test_plain_text_is_fetched(recipe: TextRecipe, served: tuple[Path, str], tmp_path: Path) -> None:
-    from macaron.data.documents_recipe import FetchRecipe
+def test_plain_text_is_fetched(recipe: TextSettings, served: tuple[Path, str], tmp_path: Path) -> None:
+    from macaron.data.settings import FetchSettings
 
     (served[0] / "a.txt.gz").write_bytes(gzip.compress(b"One. Two.\n\nThree. Four.\n"))
-    fetched = FetchRecipe("more/a.txt.gz", (f"{served[1]}/a.txt.gz",))
-    plain = replace(recipe, wikipedia=(), fetch=(fetched,), train=(TextFileRecipe("more/*.txt.gz"),))
+    fetched = FetchSettings("more/a.txt.gz", (f"{served[1]}/a.txt.gz",))
+    plain = replace(recipe, wikipedia=(), fetch=(fetched,), train=(TextFileSettings("more/*.txt.gz"),))
     data = prepare(plain, workers=1).data
     assert data.manifest["cleaning"]["sentences"] == 4
     assert (recipe.root / "more" / "a.txt.gz").is_file()

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, preset
-from macaron.tasks.classification import Batch, ClassificationLoss, FineTuning, Objective
-from macaron.tasks.classification_step import ShapedStep
-from macaron.tasks.finetune import DevSet, FineTuner
+from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective
+from macaron.tasks.finetune import DevSet, FineTuner, TunerSettings
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.train.step import WARM_UP, Step
+from macaron.train.step import WARM_UP, RecordedStep, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 VOCABULARY = 300
@@ -22,7 +21,7 @@ def autocast():
     return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
 
-def batch(seed: int, rows: int, width: int) -> Batch:
+def batch(seed: int, rows: int, width: int) -> ClassificationBatch:
     draw = torch.Generator().manual_seed(seed)
     tokens = torch.randint(6, VOCABULARY, (rows, width), generator=draw)
     lengths = torch.randint(3, width + 1, (rows, 1), generator=draw)
@@ -32,7 +31,7 @@ def batch(seed: int, rows: int, width: int) -> Batch:
     targets = torch.randint(0, 2, (rows,), generator=draw)
     weights = torch.ones(rows)
     weights[-1] = 0.0
-    return Batch(*(each.cuda() for each in (tokens, segments, real, targets, weights)))
+    return ClassificationBatch(*(each.cuda() for each in (tokens, segments, real, targets, weights)))
 
 
 def test_graphs_of_several_shapes_give_the_gradients_of_plain_steps():
@@ -47,7 +46,7 @@ def test_graphs_of_several_shapes_give_the_gradients_of_plain_steps():
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        one, other = Step(plain, autocast), ShapedStep(recorded, autocast)
+        one, other = Step(plain, autocast), RecordedStep(recorded, autocast)
         shapes = ((16, 32), (8, 64), (16, 64))
         for turn in range(WARM_UP + 3):
             for number, (rows, width) in enumerate(shapes):
@@ -60,7 +59,7 @@ def test_graphs_of_several_shapes_give_the_gradients_of_plain_steps():
                 for (name, p), q in zip(plain.named_parameters(), recorded.parameters(), strict=True):
                     scale = float(p.grad.abs().max())
                     assert float((p.grad - q.grad).abs().max()) <= 2e-2 * scale + 1e-6, (turn, rows, width, name)
-        assert len(other.graphs) == len(shapes)
+        assert len(other.recorded) == len(shapes)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +79,7 @@ def test_runs_in_one_process_learn_and_repeat(compiled: bool, folder: Path):
     words = ["the", "cat", "sat", "on", "mat", "it", "was"]
     labels = [float(each) for each in draw.integers(2, size=500)]
     texts = [" ".join([*draw.choice(words, int(draw.integers(2, 30))), ("bad", "good")[int(y)]]) for y in labels]
-    tuner = FineTuner(folder, "cuda", compiled=compiled)
+    tuner = FineTuner(folder, "cuda", TunerSettings(compiled=compiled))
     found = {}
     for kind in ("classes", "one-logit", "classes"):
         objective = Objective(kind, ("bad", "good"))

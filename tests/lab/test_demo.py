@@ -16,8 +16,8 @@ from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab import demo as module
 from macaron.lab.demo import BUDGET, SCORING, TRIAL, Demo, fitting_updates, measure, shortened
-from macaron.tasks.recipe import load_recipe
-from macaron.train.signals import StopSignals
+from macaron.recipe import load_recipe
+from macaron.train.stopping import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
@@ -188,7 +188,7 @@ def test_the_pace_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     runs, recipe = small(tmp_path)
     demo_ = Demo(recipe, runs, lambda _: None)
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.train.signals.StopSignals.__enter__", _stop_at_once)
+        patch.setattr("macaron.train.stopping.StopSignals.__enter__", _stop_at_once)
         with pytest.raises(Interrupted, match="stopped while the pace was measured; the same command starts again"):
             demo_.run()
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "demo.toml"}
@@ -220,7 +220,7 @@ def test_stopped_and_started_again_it_continues(tmp_path: Path, monkeypatch: pyt
         return signals
 
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.train.signals.StopSignals.__enter__", stop_the_first_twin)
+        patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_first_twin)
         with pytest.raises(Interrupted, match="stopped in run 1 of 2: stopped at update 1; the same command continues"):
             Demo(recipe, runs, lambda _: None).run()
     Demo(recipe, runs, lambda _: None).run()

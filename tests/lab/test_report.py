@@ -13,14 +13,13 @@ import torch
 from transformers import AutoTokenizer
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.report.report_page import write_report
 from macaron.lab.report.samples import Guess, _pieces, filled_masks, translations
 from macaron.lab.run_folder import RunFolder
 from macaron.models import EncoderForPreTraining
-from macaron.tasks.recipe import recipe_from
+from macaron.recipe import data_recipe, recipe_from
 from macaron.tasks.run import run as train
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, MASK

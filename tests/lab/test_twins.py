@@ -15,15 +15,14 @@ import pytest
 from safetensors.torch import load_file
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
 from macaron.models import preset
 from macaron.models.summary import build, count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
-from macaron.tasks.recipe import Recipe, load_recipe
-from macaron.train.signals import StopSignals
+from macaron.recipe import Recipe, data_recipe, load_recipe
+from macaron.train.stopping import StopSignals
 
 RECIPE = """
 [data]
@@ -118,7 +117,7 @@ def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Pa
         return signals
 
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.train.signals.StopSignals.__enter__", stop_the_second)
+        patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_second)
         with pytest.raises(
             Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command continues"
         ):

@@ -57,7 +57,7 @@ def test_symmetric_completes_a_palindrome():
 def test_strang_of_many_operators_is_of_second_order():
     made = strang("four", ("A", "B", "C", "D"))
     assert (made.order, made.is_symmetric, made.applications("D"), made.applications("A")) == (2, True, 1, 2)
-    with pytest.raises(SchemeError, match="different operators"):
+    with pytest.raises(SchemeError, match="different names"):
         strang("twice", ("F", "F"))
 
 
@@ -86,7 +86,7 @@ def test_the_lift_of_weighted_sums():
 
 
 def test_what_cannot_be_lifted():
-    with pytest.raises(SchemeError, match="has cross-attention H already"):
+    with pytest.raises(SchemeError, match="has cross-attention H: it is"):
         lift(scheme("strang3-gfhfg"))
     with pytest.raises(SchemeError, match="no self-attention F"):
         lift(Scheme.sequence("alone", ("G", 1)))
@@ -97,9 +97,9 @@ def test_what_cannot_be_lifted():
     [
         ((("F",),), r"alternates between two operators, not \('F',\)"),
         ((("F", "G", "H"),), "alternates between two operators"),
-        ((("F", "F"),), "different operators"),
-        (((1, 2),), "different operators"),
-        ((5,), "different operators, such as F and G, not 5"),
+        ((("F", "F"),), "different names"),
+        (((1, 2),), "different names"),
+        ((5,), "different names, such as F and G, not 5"),
         ((("F", "G"), ["a"]), "free coefficient must be a finite number, not 'a'"),
         ((("F", "G"), 0.2), "free coefficients must be a list"),
     ],
@@ -111,5 +111,5 @@ def test_palindromes_of_wrong_data(arguments, message):
 
 @pytest.mark.parametrize("operators", [5, (), [["F"], "G"]])
 def test_strang_of_wrong_data(operators):
-    with pytest.raises(SchemeError, match="mine: this takes different operators"):
+    with pytest.raises(SchemeError, match="mine: the operators must be different names"):
         strang("mine", operators)

@@ -11,8 +11,6 @@ from macaron.ode import (
     exact_step,
     integrated_flow,
     integrator_names,
-    linear_flow,
-    linear_system,
     names,
     particle_system,
     runge_kutta_step,
@@ -24,10 +22,9 @@ from macaron.ode.measure import slope
 SYSTEM = particle_system(3)
 
 
-def test_exact_flow_of_a_linear_field_is_the_matrix_exponential():
+def test_exact_flow_of_a_linear_field_is_the_matrix_exponential(linear_system):
     system = linear_system(0)
-    flow = linear_flow(system.matrices)
-    fields = system.system().fields
+    flow, fields = system.flow(), system.fields
     for operator, matrix in system.matrices.items():
         expected = expm(0.7 * matrix) @ system.start
         np.testing.assert_allclose(flow(operator, 0.0, system.start, 0.7), expected, rtol=1e-13)
@@ -53,9 +50,9 @@ def test_many_steps_and_systems_at_once_equal_one_at_a_time(method):
             np.testing.assert_allclose(together[i, seed], alone, rtol=1e-12, atol=1e-13)
 
 
-def test_linear_flow_of_many_steps_equals_one_at_a_time():
+def test_linear_flow_of_many_steps_equals_one_at_a_time(linear_system):
     system = linear_system(1)
-    flow = linear_flow(system.matrices)
+    flow = system.flow()
     steps = np.array([0.5, -0.25])
     together = flow("F", 0.0, system.start, steps[:, np.newaxis])
     for row, h in zip(together, steps, strict=True):

@@ -1,19 +1,15 @@
 """Paths of particles: they are the scheme's own steps, and their errors fall as the theory says."""
 
 import itertools
-import json
-import re
 
 import numpy as np
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.lab.trajectories import write_trajectory_page
 from macaron.ode import scheme
 from macaron.ode.flows import exact_step, integrated_flow, split_step
 from macaron.ode.systems import particle_system
-from macaron.ode.trajectories import DURATION, PARTICLES, SEED, STEPS, compare
-from macaron.ode.trajectory_plot import write_trajectories
+from macaron.ode.trajectories import DURATION, PARTICLES, SEED, compare
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +35,7 @@ def test_the_exact_path_is_the_flow(found, system):
 
 @pytest.mark.parametrize(("place", "name", "method"), [(0, "lie-fg", "exact"), (3, "strang-gfg", "euler")])
 def test_nodes_are_whole_steps_and_moves_lead_from_one_to_the_next(found, system, place, name, method):
-    walk = found.schemes[place].walk(4)
+    walk = found.schemes[place].of(4)
     x, step, flow = system.start, DURATION / 4, integrated_flow(system.fields, method)
     for k in range(4):
         x = split_step(scheme(name), flow, system.time + k * step, x, step)
@@ -54,26 +50,26 @@ def test_nodes_are_whole_steps_and_moves_lead_from_one_to_the_next(found, system
 
 def test_the_claim(found):
     """Half the step halves Lie's error and quarters Strang's; with Euler sub-steps, as in a network, both halve."""
-    ratios = [[walk.ratio for walk in each.walks] for each in found.schemes]
+    ratios = [[walk.ratio for walk in each.trajectories] for each in found.schemes]
     assert ratios[0][2:] == pytest.approx([2] * 4, abs=0.05)
     assert ratios[1][2:] == pytest.approx([4] * 4, abs=0.05)
     assert ratios[2][-1] == pytest.approx(2, abs=0.05)
     assert ratios[3][-1] == pytest.approx(2, abs=0.05)
-    lie, strang = (each.walk(4).error for each in found.schemes[:2])
+    lie, strang = (each.of(4).error for each in found.schemes[:2])
     assert strang < lie / 10
-    errors = [walk.error for walk in found.schemes[0].walks]
+    errors = [walk.error for walk in found.schemes[0].trajectories]
     assert [a / b for a, b in itertools.pairwise(errors)] == pytest.approx(ratios[0][:-1])
 
 
 @pytest.mark.parametrize("seed", [0, 5, 23])
 def test_other_seeds_have_the_same_orders(seed):
     lie, strang = compare(["lie-fg", "strang-gfg"], seed, steps=(128,)).schemes
-    assert lie.walks[0].ratio == pytest.approx(2, abs=0.1)
-    assert strang.walks[0].ratio == pytest.approx(4, abs=0.1)
+    assert lie.trajectories[0].ratio == pytest.approx(2, abs=0.1)
+    assert strang.trajectories[0].ratio == pytest.approx(4, abs=0.1)
 
 
 def test_a_sum_of_branches_has_nodes_but_no_single_way():
-    [walk] = compare(["parallel"], steps=(2,)).schemes[0].walks
+    [walk] = compare(["parallel"], steps=(2,)).schemes[0].trajectories
     assert walk.nodes.shape == (3, PARTICLES, 2)
     assert walk.moves == ()
 
@@ -84,44 +80,3 @@ def test_schemes_of_other_operators_cannot_be_compared():
     assert len(compare(["strang-gfhg", "strang3-gfhfg"], steps=(1,)).schemes) == 2
     with pytest.raises(MacaronError, match="did you mean strang-gfg"):
         compare(["strang-gfq"])
-
-
-def test_figures_are_the_same_each_time_and_say_the_ratio(found, tmp_path):
-    first, second = tmp_path / "new" / "a.svg", tmp_path / "b.svg"
-    write_trajectories(first, found, 4)
-    write_trajectories(second, compare(["lie-fg", "strang-gfg", "lie-fg:euler", "strang-gfg:euler"]), 4)
-    assert first.read_bytes() == second.read_bytes()
-    text = first.read_text()
-    assert "lie-fg (Transformer)" in text
-    assert "half the step: error / 2.01" in text
-    assert "half the step: error / 4.00" in text
-    write_trajectories(tmp_path / "a.png", found, 1)
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_page_holds_all_walks_and_is_the_same_each_time(found, tmp_path):
-    write_trajectory_page(tmp_path / "a.html", (), SEED, 4)
-    write_trajectory_page(tmp_path / "b.html", (), SEED, 4)
-    text = (tmp_path / "a.html").read_text()
-    assert text == (tmp_path / "b.html").read_text()
-    assert len(text) < 250_000
-    data = json.loads(re.search(r'id="data-trajectories">(.*?)</script>', text)[1])
-    assert data["steps"] == list(STEPS)
-    assert [group["name"] for group in data["groups"]] == ["exactly", "by Euler steps"]
-    for group, schemes in zip(data["groups"], (found.schemes[:2], found.schemes[2:]), strict=True):
-        for drawn, each in zip(group["schemes"], schemes, strict=True):
-            assert [walk["ratio"] for walk in drawn["walks"]] == [f"{walk.ratio:.2f}" for walk in each.walks]
-            assert [len(walk["nodes"][0]) for walk in drawn["walks"]] == [2 * (n + 1) for n in STEPS]
-    # All in one scale, so that lengths can be compared: a unit is the same in both directions.
-    way = np.array(data["groups"][0]["schemes"][0]["walks"][2]["nodes"]).reshape(PARTICLES, -1, 2)
-    real = np.swapaxes(found.schemes[0].walk(4).nodes, 0, 1) * [1, -1]
-    drawn, meant = np.diff(way, axis=1).ravel(), np.diff(real, axis=1).ravel()
-    scale = drawn @ meant / (meant @ meant)
-    assert drawn == pytest.approx(scale * meant, abs=0.11)
-
-
-def test_a_page_of_ones_own_schemes(tmp_path):
-    write_trajectory_page(tmp_path / "a.html", ["ruth3-fg:rk4", "sws"], 3, 8)
-    text = (tmp_path / "a.html").read_text()
-    assert "ruth3-fg and sws, seen on five particles" in text
-    assert "seed 3" in text

@@ -1,17 +1,10 @@
-"""A tiny encoder that knows nothing yet, as a folder; and the command without a process of its own."""
+"""A tiny encoder with random weights, as a folder."""
 
-import io
-import sys
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import pytest
 import torch
 
-from macaron.cli import main
 from macaron.models import EncoderForPreTraining, preset
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -36,33 +29,3 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     EncoderForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture(scope="session")
-def macaron() -> Callable[..., Done]:
-    """The real command, called in this process: starting a new one takes longer than most of what is tested."""
-
-    def run(*arguments: object) -> Done:
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-        code = 0
-        with (
-            mock.patch.object(sys, "argv", ["macaron", *map(str, arguments)]),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            try:
-                main()
-            except SystemExit as end:
-                code = int(end.code or 0)
-        return Done(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
-
-    return run

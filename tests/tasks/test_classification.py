@@ -14,13 +14,12 @@ from macaron.convert.fairseq import weight_names
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks import classification_data
-from macaron.tasks.classification import Batch, ClassificationLoss, FineTuning, Objective, glue_objective
-from macaron.tasks.classification_data import Batches, encode, epoch_order
+from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective, glue_objective
+from macaron.tasks.classification_data import Collator, encode, epoch_order
 from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune import DevSet, FineTuner, RunStopped
+from macaron.tasks.finetune import DevSet, FineTuner, RunStopped, TunerSettings
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.train.optimiser import Optimiser
-from macaron.train.schedule import learning_rate
+from macaron.train.optimiser import Optimiser, learning_rate
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CLASSIFIER = GOLDEN / "classifier_tiny_macaron_cross_entropy_classify"
@@ -39,7 +38,7 @@ def test_golden_loss_and_gradients_through_model_and_criterion(tmp_path: Path):
     module = ClassificationLoss(model, Objective("classes", ("neutral", "entailment", "contradiction")))
     targets = io["target"].view(-1)
     ones = torch.ones(len(targets))
-    batch = Batch(io["src_tokens"], io["segment"], io["src_tokens"] != 1, targets, ones)
+    batch = ClassificationBatch(io["src_tokens"], io["segment"], io["src_tokens"] != 1, targets, ones)
     torch.testing.assert_close(module.logits(batch), io["logits"], rtol=1e-5, atol=1e-5)
     loss = module(batch)[0]
     assert loss.item() == pytest.approx(recorded["loss"], rel=1e-5)
@@ -88,7 +87,7 @@ def test_a_plain_head_says_the_same(kind):
 
 
 def test_objectives_that_make_no_sense_are_refused():
-    with pytest.raises(MacaronError, match="two classes apart, not 3"):
+    with pytest.raises(MacaronError, match="two classes, not 3"):
         Objective("one-logit", ("a", "b", "c"))
     with pytest.raises(MacaronError, match="only a"):
         Objective("classes", ("a",))
@@ -103,7 +102,7 @@ def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | N
     texts = [FIRST] if second is None else [FIRST, second]
     data = encode(tokenizer, texts, None, 64)
     assert data.truncated == 0
-    batch = Batches((1, 0), CPU, fixed, 64).make(data, np.arange(3), 4)
+    batch = Collator((1, 0), CPU, fixed, 64).make(data, np.arange(3), 4)
     width = 32 if fixed else int(data.lengths.max())
     expected = tokenizer(*texts, return_tensors="pt", padding="max_length", max_length=width)
     assert batch.tokens.shape == ((4, width) if fixed else (3, width))
@@ -131,7 +130,7 @@ def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path
 def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_folder: Path):
     tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
     data, back = (encode(tokenizer, texts, None, 64) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
-    batches = Batches((1, 0), CPU, False, 64)
+    batches = Collator((1, 0), CPU, False, 64)
     swapped = batches.make(data, np.arange(3), 3, np.array([True, True, True]))
     straight = batches.make(back, np.arange(3), 3)
     assert torch.equal(swapped.tokens, straight.tokens)
@@ -172,7 +171,7 @@ def easy(count: int, seed: int) -> tuple[list[str], list[float]]:
 
 
 def runs(folder: Path, *all_settings: FineTuning, kind="classes", **options):
-    tuner = FineTuner(folder, "cpu", **options)
+    tuner = FineTuner(folder, "cpu", TunerSettings(**options))
     objective = Objective(kind, ("bad", "good"))
     texts, labels = easy(120, 1)
     held, truth = easy(40, 2)
@@ -195,8 +194,8 @@ def test_filling_rows_change_nothing(encoder_folder: Path, monkeypatch):
     """On a GPU shapes are fixed; the numbers are those of plain batches."""
     settings = FineTuning(32, 1e-3, 2)  # 120 examples: the last batch has 24
     plain = runs(encoder_folder, settings, dropout=0.0)[0]
-    original = Batches.__init__
-    monkeypatch.setattr(Batches, "__init__", lambda self, s, d, fixed, m: original(self, s, d, True, m))
+    original = Collator.__init__
+    monkeypatch.setattr(Collator, "__init__", lambda self, s, d, fixed, m: original(self, s, d, True, m))
     filled = runs(encoder_folder, settings, dropout=0.0)[0]
     for a, b in zip(plain.epochs, filled.epochs, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
@@ -211,7 +210,7 @@ def test_one_logit_and_two_both_learn(encoder_folder: Path):
 
 def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path, monkeypatch):
     """With a head of zeros the bias has the gradient mean(1/2 - label), whatever else the model does."""
-    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
+    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
     objective = Objective("one-logit", ("bad", "good"))
     texts, labels = easy(10, 1)
     data = tuner.encode([texts], objective, labels)
@@ -230,7 +229,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
 
 
 def test_symmetric_runs_see_both_orders(encoder_folder: Path):
-    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
+    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
     objective = Objective("classes", ("bad", "good"))
     (texts, labels), (other, _) = easy(48, 1), easy(48, 5)
 
@@ -246,7 +245,7 @@ def test_symmetric_runs_see_both_orders(encoder_folder: Path):
 
 def test_a_classifier_answers_in_the_order_of_the_task(encoder_folder: Path, tmp_path: Path):
     """By the names that are stored with it, wherever it has been trained and in whatever order."""
-    tuner = FineTuner(encoder_folder, "cpu", max_length=12)
+    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(max_length=12))
     turned = Objective("classes", ("entailment", "not_entailment"))
     texts, labels = easy(160, 1)
     data = tuner.encode([texts, texts], turned, labels)
@@ -272,6 +271,12 @@ def test_stopping_in_the_middle(encoder_folder: Path):
     texts, labels = easy(64, 1)
     data = tuner.encode([texts], objective, labels)
     done = []
+
+    def before_update() -> None:
+        if len(done) == 5:
+            raise RunStopped
+        done.append(1)
+
     with pytest.raises(RunStopped):
         tuner.fit(
             data,
@@ -279,8 +284,7 @@ def test_stopping_in_the_middle(encoder_folder: Path):
             objective,
             FineTuning(16, 1e-3, 3),
             ("accuracy",),
-            stop=lambda: len(done) >= 5,
-            advance=lambda: done.append(1),
+            before_update,
         )
     assert len(done) == 5
 

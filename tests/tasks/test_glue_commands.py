@@ -17,8 +17,9 @@ from transformers import AutoModelForSequenceClassification
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune_glue import FIXED, PAPER, GlueWorker, WorkerSettings, candidate, make_plan
-from macaron.tasks.finetune_results import Results, averages, table
+from macaron.tasks.glue.glue_results import GlueResults, averages, table
+from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
+from macaron.tasks.glue.worker import GlueWorker, WorkerSettings, candidate
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "macaron", "glue"]
@@ -252,7 +253,7 @@ def run_record(task: str, setting: str, seed: int, value: float, diverged: bool 
 
 
 def test_medians_choose_the_setting_and_the_best_run_the_model(tmp_path: Path):
-    results = Results(tmp_path)
+    results = GlueResults(tmp_path)
     for seed, (a, b) in enumerate([(70.0, 60.0), (72.0, 95.0), (74.0, 50.0)], start=1):
         for setting, value in (("a", a), ("b", b)):
             record = run_record("rte", setting, seed, value)
@@ -268,7 +269,7 @@ def test_medians_choose_the_setting_and_the_best_run_the_model(tmp_path: Path):
 
 def test_only_the_best_model_stays(tmp_path: Path):
     """Of equals the first by name, in whatever order they end; a worse one, and one that diverged, leave nothing."""
-    results = Results(tmp_path)
+    results = GlueResults(tmp_path)
     for setting, value, diverged in (("b", 80.0, False), ("c", 70.0, False), ("a", 80.0, False), ("d", 99.0, True)):
         record = run_record("rte", setting, 1, value, diverged)
         left = tmp_path / "candidates" / record["run"]
@@ -277,7 +278,7 @@ def test_only_the_best_model_stays(tmp_path: Path):
         results.add(record, left)
         assert not left.exists()
     assert (tmp_path / "models" / "rte" / "weights").read_text() == "a"
-    assert Results(tmp_path).best("rte")["run"] == "rte-a-s1"
+    assert GlueResults(tmp_path).best("rte")["run"] == "rte-a-s1"
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["rte"]
 
 
@@ -293,7 +294,7 @@ def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data:
 
 
 def test_the_table_of_all_tasks(tmp_path: Path):
-    results = Results(tmp_path)
+    results = GlueResults(tmp_path)
     for number, name in enumerate(TASKS):
         record = run_record(name, "a", 1, 80.0 + number)
         results.records[record["run"]] = record
@@ -311,4 +312,4 @@ def test_the_table_of_all_tasks(tmp_path: Path):
 def test_a_damaged_list_of_results_is_named(tmp_path: Path):
     (tmp_path / "results.jsonl").write_text('{"run": "a"}\n{"ru\n')
     with pytest.raises(MacaronError, match=r"results\.jsonl, line 2"):
-        Results(tmp_path)
+        GlueResults(tmp_path)

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from macaron.data.sentence_pairs import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, preset
+from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
-from macaron.tasks.pretraining_batches import FIRST_WORD, Batch, Plan, Shape
-from macaron.tasks.recipe import PretrainSettings
+from macaron.tasks.pretraining_batches import FIRST_WORD, Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD
 from macaron.train.settings import TrainSettings
 
@@ -54,11 +54,11 @@ def planned(settings: PretrainSettings, seed: tuple[int, int] = (1, 1), group: i
     return batches.plan(text()[1], shape, TRAIN, settings, seed, group), shape
 
 
-def laid_out(made: Plan, shape: Shape, settings: PretrainSettings, index: int, first: int = 0) -> Batch:
-    return batches.cut_batch(*batches.lay_out(text()[0], made, index, shape, settings, WORDS, first), shape, CPU)
+def laid_out(made: Plan, shape: Shape, settings: PretrainSettings, index: int, first: int = 0) -> PretrainingBatch:
+    return batches.cut_batch(*batches.collate(text()[0], made, index, shape, settings, WORDS, first), shape, CPU)
 
 
-def alone(batch: Batch) -> list[dict[str, torch.Tensor]]:
+def alone(batch: PretrainingBatch) -> list[dict[str, torch.Tensor]]:
     """The texts of a batch one by one, as transformers would have them."""
     found = []
     targets = torch.full(batch.ids.shape, -100).flatten()
@@ -113,7 +113,7 @@ def test_packed_texts_are_those_texts_alone(name: str):
         torch.testing.assert_close(gradients[key], expected, rtol=1e-7, atol=1e-8, msg=key)
 
 
-def check_stretches(batch: Batch) -> None:
+def check_stretches(batch: PretrainingBatch) -> None:
     """Two places are in one stretch if they are in one text, or in the padding of one row."""
     starts = batch.starts.tolist()
     assert starts == sorted(starts)
@@ -133,7 +133,7 @@ def test_every_batch_is_well_formed(name: str):
     shapes = set()
     for index in range(len(made.tokens)):
         batch = laid_out(made, shape, settings, index)
-        shapes.add(tuple(tuple(getattr(batch, field).shape) for field in Batch.__dataclass_fields__))
+        shapes.add(tuple(tuple(getattr(batch, field).shape) for field in PretrainingBatch.__dataclass_fields__))
         assert int((batch.text > 0).sum()) == made.tokens[index]
         assert (batch.ids == PAD).equal(batch.text == 0)
         targets = batch.targets[batch.targets != PAD]
@@ -150,7 +150,7 @@ def test_every_batch_is_well_formed(name: str):
         pairs += len(firsts)
         tokens += int(made.tokens[index])
         # Where a text begins its positions do.
-        assert bool((batch.places.flatten()[(batch.ids == CLS).flatten()] == 2).all())
+        assert bool((batch.positions.flatten()[(batch.ids == CLS).flatten()] == 2).all())
     assert len(shapes) == 1
     assert tokens == made.spans.lengths.sum()
     if settings.nsp:
@@ -203,7 +203,7 @@ def test_other_epochs_have_other_texts_and_other_masks():
     settings = PretrainSettings()
     (one, shape), (again, _), (other, _) = (planned(settings, seed) for seed in ((1, 1), (1, 1), (1, 2)))
     same = [laid_out(made, shape, settings, 1) for made in (one, again)]
-    assert all(getattr(same[0], name).equal(getattr(same[1], name)) for name in Batch.__dataclass_fields__)
+    assert all(getattr(same[0], name).equal(getattr(same[1], name)) for name in PretrainingBatch.__dataclass_fields__)
     assert not laid_out(other, shape, settings, 1).ids.equal(same[0].ids)
     # The same texts with the masks of another epoch.
     moved = laid_out(replace(one, seed=(1, 2)), shape, settings, 1)
@@ -219,7 +219,7 @@ def test_every_micro_batch_has_masks_of_its_own():
     ids = np.full(600, FIRST_WORD, np.uint16)
     made = batches.plan(corpus, shape, TRAIN, settings, (1, 1), 1)
     assert len(made.tokens) == 5
-    found = [batches.cut_batch(*batches.lay_out(ids, made, i, shape, settings, WORDS, 0), shape, CPU) for i in range(5)]
+    found = [batches.cut_batch(*batches.collate(ids, made, i, shape, settings, WORDS, 0), shape, CPU) for i in range(5)]
     assert all(batch.text.equal(found[0].text) for batch in found)
     assert len({tuple(batch.masked[batch.targets != PAD].tolist()) for batch in found}) == 5
 
@@ -232,7 +232,7 @@ def test_a_micro_batch_of_tiny_texts_has_room_for_its_words():
     ids = np.full(200, FIRST_WORD, np.uint16)
     made = batches.plan(corpus, shape, TRAIN, settings, (1, 1), 1)
     found = [
-        batches.cut_batch(*batches.lay_out(ids, made, i, shape, settings, WORDS, 0), shape, CPU)
+        batches.cut_batch(*batches.collate(ids, made, i, shape, settings, WORDS, 0), shape, CPU)
         for i in range(len(made.tokens))
     ]
     words = [int((batch.targets != PAD).sum()) for batch in found]

@@ -10,11 +10,10 @@ import torch
 from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
 from macaron.nn.embedding import token_positions
+from macaron.recipe import PretrainSettings
 from macaron.tasks.pretraining import PretrainingLoss
-from macaron.tasks.pretraining_batches import Batch
-from macaron.tasks.recipe import PretrainSettings
-from macaron.train.optimiser import Optimiser
-from macaron.train.schedule import learning_rate
+from macaron.tasks.pretraining_batches import PretrainingBatch
+from macaron.train.optimiser import Optimiser, learning_rate
 from macaron.train.settings import TrainSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bert_tiny_macaron"
@@ -22,7 +21,7 @@ PAD = 1
 pytestmark = pytest.mark.golden
 
 
-def recorded_batch() -> tuple[Batch, int]:
+def recorded_batch() -> tuple[PretrainingBatch, int]:
     """The recorded rows as a batch of ours, and its number of targets (``<cls>`` is one in each row)."""
     with np.load(GOLDEN / "io.npz") as file:
         io = {key: torch.from_numpy(file[key]) for key in file}
@@ -32,9 +31,9 @@ def recorded_batch() -> tuple[Batch, int]:
     masked = io["output_mask"].flatten().nonzero().squeeze(1)
     words = len(masked)
     # As training has it: in one list with places that have no target, in both.
-    batch = Batch(
+    batch = PretrainingBatch(
         ids=ids,
-        places=token_positions(real),
+        positions=token_positions(real),
         text=real.long(),
         segments=io["segment"],
         masked=torch.cat([masked, torch.tensor([7, 3])]),

@@ -8,8 +8,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
-from macaron.tasks.recipe import recipe_from
+from macaron.recipe import data_recipe, recipe_from
 from macaron.tasks.run import run
 
 pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")

@@ -12,8 +12,8 @@ from macaron.data.batching import Rows, bucket, pack
 from macaron.data.prepared import PairStore
 from macaron.data.store import StoreWriter, TokenStore
 from macaron.models import TranslationModel, preset
-from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces
 from macaron.tasks.translation import TranslationLoss
+from macaron.tasks.translation_batches import TranslationBatch, cut_batch, packed_tensors, padded_batch, plan_rows
 from macaron.text.vocabulary import EOS, PAD
 
 VOCABULARY, WIDTH = 50, 24
@@ -51,7 +51,9 @@ def loss_module(**changes: Any) -> TranslationLoss:
     return TranslationLoss(TranslationModel(config).double(), 0.1)
 
 
-def sums_and_gradients(module: TranslationLoss, batches: list[Batch]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def sums_and_gradients(
+    module: TranslationLoss, batches: list[TranslationBatch]
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     module.zero_grad()
     total = torch.zeros(2, dtype=torch.float64)
     for batch in batches:
@@ -61,14 +63,14 @@ def sums_and_gradients(module: TranslationLoss, batches: list[Batch]) -> tuple[t
     return total, {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
-def padded_batches(pairs: PairStore, max_tokens: int) -> list[Batch]:
+def padded_batches(pairs: PairStore, max_tokens: int) -> list[TranslationBatch]:
     found = bucket(pairs.source.lengths, pairs.target.lengths, max_tokens, 0)
     return [padded_batch(pairs, indices, CPU) for indices in found]
 
 
-def packed_batches(pairs: PairStore, rows_per_batch: int) -> list[Batch]:
+def packed_batches(pairs: PairStore, rows_per_batch: int) -> list[TranslationBatch]:
     rows = pack(pairs.source.lengths, pairs.target.lengths, WIDTH, 3, 1)
-    pieces = row_pieces(rows, pairs.target.lengths, rows_per_batch, 1)
+    pieces = plan_rows(rows, pairs.target.lengths, rows_per_batch, 1)
     assert sum(piece.targets for piece in pieces) == pairs.target.tokens
     starts = [piece.data[1] for piece in pieces]
     return [

@@ -22,11 +22,10 @@ from transformers import (
     AutoTokenizer,
 )
 
-from macaron.data.documents import PreparedText
 from macaron.data.prepare import prepare
-from macaron.data.recipe import data_recipe
+from macaron.data.prepared import PreparedText
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.pretraining import PretrainingTask
-from macaron.tasks.recipe import load_recipe
 from macaron.text.tokenizer import verify
 
 RECIPE = """
@@ -173,7 +172,7 @@ def test_killed_and_resumed_is_the_same(
     same_run(whole, run)
 
 
-@pytest.mark.parametrize("place", ["macaron.train.checkpoint._sync", "macaron.tasks.pretraining.save_model"])
+@pytest.mark.parametrize("place", ["macaron.files._sync", "macaron.tasks.corpus_task.save_model"])
 def test_killed_at_the_worst_moments(
     place: str, pretraining: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
 ):

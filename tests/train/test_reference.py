@@ -11,9 +11,9 @@ import torch
 from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
 from macaron.data.batching import bucket, epoch_order
-from macaron.tasks.translation import Batch, TranslationLoss
-from macaron.train.optimiser import Optimiser
-from macaron.train.schedule import learning_rate
+from macaron.tasks.translation import TranslationLoss
+from macaron.tasks.translation_batches import TranslationBatch
+from macaron.train.optimiser import Optimiser, learning_rate
 from macaron.train.settings import TrainSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "data"
@@ -66,7 +66,7 @@ def test_ten_updates():
             torch.from_numpy(batches[f"b{update}_{name}"]).long()
             for name in ("src_tokens", "prev_output_tokens", "target")
         )
-        losses = module(Batch(source, target, previous))
+        losses = module(TranslationBatch(source, target, previous))
         tokens = step["ntokens"]
         assert tokens == int((target != 1).sum())
         loss, nll = (losses.detach() / tokens / math.log(2)).tolist()

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from macaron.data.prepared import PreparedData
+
 # Everything that a run carries along: dropout, accumulation, running mean, averaging, best, patience, clipping, BLEU.
 ALL = [
     *("--set", "train.ema=0.9", "--set", "train.average=3", "--set", "train.patience=20"),
@@ -78,7 +80,7 @@ def test_killed_at_random_moments(recipe: Path, whole: Path, server: Any, same_r
 
 
 CRASHES = [
-    ("macaron.train.checkpoint._sync", 2),  # a checkpoint is half written
+    ("macaron.files._sync", 2),  # a checkpoint is half written
     ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
     ("macaron.train.loop.Trainer._validate", 2),
     ("macaron.train.loop.candidates", 1),  # the end
@@ -148,11 +150,56 @@ def test_other_data_are_refused(recipe: Path, toy: Path, whole: Path, server: An
     state = max((run / "checkpoints").glob("update-*")) / "state.json"
     state.write_text(state.read_text().replace('"training data": "', '"training data": "0'))
     text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
-    assert "trained on something else: training data was" in text
+    assert "was trained on something else: training data was" in text
     # The same data in another place are the same.
     shutil.copytree(toy, tmp_path / "moved")
     state.write_text(state.read_text().replace('"training data": "0', '"training data": "'))
     server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", f"data.out={tmp_path / 'moved'}")
+
+
+def test_other_tokens_of_the_same_lengths_are_refused(
+    recipe: Path, toy: Path, whole: Path, server: Any, tmp_path: Path
+):
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    shutil.copytree(toy, other)
+    store = bytearray((other / "train.tgt.ids").read_bytes())
+    first = next(i for i in range(0, len(store), 2) if store[i : i + 2] != store[:2])
+    store[:2], store[first : first + 2] = store[first : first + 2], store[:2]
+    (other / "train.tgt.ids").write_bytes(store)
+    arguments = ("train", recipe, "--out", run, *ALL, "--resume", "--set", f"data.out={other}")
+    assert "was trained on something else: training data was" in server.run(*arguments, code=1)
+    # A checkpoint of format 1 knows the lengths alone.
+    as_format_1(run, toy)
+    server.run(*arguments)
+
+
+def as_format_1(run: Path, data: Path) -> None:
+    """Rewrite a run's checkpoints as version 0.1.0 wrote them."""
+    digest = PreparedData.open(data).legacy_lengths_digest()
+    for path in (run / "checkpoints").glob("*/state.json"):
+        state = json.loads(path.read_text())
+        path.write_text(json.dumps({**state, "format": 1, "identity": {**state["identity"], "training data": digest}}))
+
+
+def test_a_checkpoint_of_format_1_resumes(
+    recipe: Path, toy: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
+):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints" / "update-00000031")
+    as_format_1(run, toy)
+    state = run / "checkpoints" / "update-00000024" / "state.json"
+    kept = state.read_text()
+    state.write_text(kept.replace('"training data": "', '"training data": "0'))
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+    assert "was trained on something else: training data was" in text
+    state.write_text(kept)
+    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    same_run(whole, run)
+    assert json.loads((run / "checkpoints" / "update-00000031" / "state.json").read_text())["format"] == 2
 
 
 def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(
@@ -161,7 +208,7 @@ def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(
     text = server.run("train", recipe, "--out", whole, *ALL, code=1)
     assert "is not empty: go on with --resume, or give another --out" in text
     run = tmp_path / "run"
-    leftover = run / "checkpoints" / ".update-00000008.writing"
+    leftover = run / "checkpoints" / ".update-00000008.partial"
     leftover.mkdir(parents=True)
     (leftover / "weights.safetensors").write_bytes(b"half")
     (run / "metrics.jsonl").write_text('{"update": 7, "loss": 1.0}\n{"upda')
@@ -173,11 +220,11 @@ def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda folder: os.truncate(folder / "weights.safetensors", 1000), "not a whole checkpoint"),
-        (lambda folder: os.truncate(folder / "optimiser.safetensors", 5), "not a whole checkpoint"),
-        (lambda folder: (folder / "optimiser.safetensors").unlink(), "not a whole checkpoint"),
-        (lambda folder: (folder / "state.json").write_text("{"), "not a whole checkpoint"),
-        (lambda folder: (folder / "state.json").write_text("[]"), "not a whole checkpoint"),
+        (lambda folder: os.truncate(folder / "weights.safetensors", 1000), "not a complete checkpoint"),
+        (lambda folder: os.truncate(folder / "optimiser.safetensors", 5), "not a complete checkpoint"),
+        (lambda folder: (folder / "optimiser.safetensors").unlink(), "not a complete checkpoint"),
+        (lambda folder: (folder / "state.json").write_text("{"), "not a complete checkpoint"),
+        (lambda folder: (folder / "state.json").write_text("[]"), "not a complete checkpoint"),
         (lambda folder: (folder / "state.json").write_text('{"format": 99}'), "format 99"),
     ],
 )

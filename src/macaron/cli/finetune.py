@@ -40,7 +40,8 @@ def finetune(
         raise UsageError("--symmetric swaps two texts: give --text2 as well")
 
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune_files import run_files
+    from macaron.tasks.finetune import FineTuner, TunerSettings
+    from macaron.tasks.finetune_csv import finetune_csv
 
     settings = FineTuning(
         batch_size=batch_size,
@@ -51,13 +52,8 @@ def finetune(
         clip_norm=clip_norm,
         symmetric=symmetric,
     )
-    options = {
-        "path": model,
-        "device": device,
-        "precision": precision,
-        "max_length": max_length,
-        "dropout": dropout,
-        "compiled": compiled,
-    }
+    tuner = TunerSettings(max_length, dropout, precision, compiled)
     texts = [text] if text2 is None else [text, text2]
-    typer.echo(run_files(options, train, dev, texts, label, regression, settings, out))
+    typer.echo(
+        finetune_csv(lambda: FineTuner(model, device, tuner), train, dev, texts, label, regression, settings, out)
+    )

@@ -66,8 +66,9 @@ def glue(
     decays = numbers("--weight-decay", weight_decay, float) or (0.0,)
 
     from macaron.data.glue_tasks import task_named
-    from macaron.tasks.finetune_glue import FIXED, PAPER, make_plan
-    from macaron.tasks.finetune_run import GlueOptions, run_glue
+    from macaron.tasks.finetune import TunerSettings
+    from macaron.tasks.glue.glue_run import run_glue
+    from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
@@ -80,8 +81,8 @@ def glue(
         one_logit=not two_logits,
         clip_norm=clip_norm,
     )
-    options = GlueOptions(max_length, dropout, clip_norm, precision, compiled)
-    typer.echo(run_glue(model, data, out, plan, options, resume, device, workers))
+    tuner = TunerSettings(max_length, dropout, precision, compiled)
+    typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 
 
 def _check(path: Path) -> None:

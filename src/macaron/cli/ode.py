@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from macaron.ode import Scheme
 
 app = typer.Typer(
-    help="Splitting schemes: list, show, measure and plot them, watch them move particles.", no_args_is_help=True
+    help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -38,7 +38,7 @@ def list_schemes(as_json: Json = False) -> None:
     table = _table("scheme", "alias", "order", "error", "sub-steps")
     for entry in schemes:
         row = (entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}")
-        # One line for each scheme: `show` has all of a long one.
+        # One line per scheme: `show` prints a long one in full.
         table.add_row(*row, shorten(steps_text(entry), 56, placeholder=" ..."))
     _print_table(table)
 
@@ -48,7 +48,7 @@ def list_schemes(as_json: Json = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False
 ) -> None:
-    """Show a scheme: the equations of its layer, its order, its sub-layers."""
+    """Show the equations of a scheme's layer, its order and its sub-layers."""
     from macaron.ode import scheme
     from macaron.ode.describe import report, summary
 
@@ -62,7 +62,7 @@ def show(
 @app.command()
 @guarded
 def orders(
-    names: Annotated[list[str] | None, typer.Argument(help="Schemes; all of two operators if none is named.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Schemes; by default all of two operators.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
@@ -78,37 +78,37 @@ def orders(
         measured = [f"{row['local_order'][method]:.2f}" for method in methods()]
         table.add_row(row["name"], str(row["order"]), *measured)
     _print_table(table)
-    typer.echo("order: computed from the scheme. Columns: local order, measured, by how sub-flows are followed.")
-    typer.echo("Theory says min(order of the scheme, order of the integrator) + 1.")
+    typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
+    typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 
 
 @app.command()
 @guarded
 def plot(
     out: Annotated[Path, typer.Option(help="The figure to write: FILE.svg or FILE.png.")],
-    names: Annotated[
-        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; a selection if none is named.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
 ) -> None:
     """Plot the local error against the step, with the measured slopes in the legend."""
-    from macaron.ode.plot import SELECTION, check_path, curves, write_figure
+    from macaron.lab.figures import ORDER_SELECTION, check_figure_path, error_curves, write_order_figure
 
-    check_path(out)
-    write_figure(out, curves(names or SELECTION))
+    check_figure_path(out)
+    write_order_figure(out, error_curves(names or ORDER_SELECTION))
     typer.echo(f"wrote {out}", err=True)
 
 
 @app.command()
 @guarded
 def trajectories(
-    out: Annotated[Path, typer.Option(help="What to write: FILE.svg, FILE.png, or a page with a slider, FILE.html.")],
+    out: Annotated[Path, typer.Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
     names: Annotated[
-        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; Lie and Strang if none is named.")
+        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang.")
     ] = None,
-    steps: Annotated[int, typer.Option(help="Steps that are drawn, or the page begins with: 1, 2, 4, 8, 16, 32.")] = 4,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the particle system.")] = None,
+    steps: Annotated[
+        int, typer.Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")
+    ] = 4,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:
-    """Draw particles under Lie, Strang and the exact flow, and what halving the step does to the error."""
+    """Draw the trajectories of particles under splitting schemes and the exact flow, and how the errors shrink."""
     from macaron.errors import UsageError
     from macaron.ode.trajectories import SEED, SELECTION, STEPS, compare
 
@@ -120,17 +120,16 @@ def trajectories(
 
         write_trajectory_page(out, names or (), seed, steps)
     else:
-        from macaron.ode.plot import EXTENSIONS
-        from macaron.ode.trajectory_plot import write_trajectories
+        from macaron.lab.figures import EXTENSIONS, write_trajectory_figure
 
         if out.suffix.lower() not in EXTENSIONS:
             raise UsageError(f"cannot write trajectories to {out}: its name must end in .svg, .png or .html")
-        write_trajectories(out, compare(names or SELECTION, seed), steps)
+        write_trajectory_figure(out, compare(names or SELECTION, seed), steps)
     typer.echo(f"wrote {out}", err=True)
 
 
 def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
-    # Only a person at a terminal wants to see progress; it never mixes with the output.
+    # Progress is for a terminal only.
     if not sys.stderr.isatty():
         return schemes
     from rich.console import Console
@@ -157,9 +156,9 @@ def _table(first: str, *columns: str) -> "Table":
 def _print_table(table: "Table") -> None:
     from rich.console import Console
 
-    # Without a terminal there is no width to keep to.
+    # A pipe or a file has no width.
     console = Console(width=None if sys.stdout.isatty() else 110)
     with console.capture() as printed:
         console.print(table)
-    # Not by the console itself: where the reader of a pipe has gone, rich would end the program as an error.
+    # Not printed by rich itself, which ends the program with an error if the reader of a pipe has gone.
     typer.echo(printed.get(), nl=False)

@@ -58,51 +58,35 @@ def prepare(
     ] = None,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
-    from macaron.data.recipe import data_recipe
-    from macaron.settings import override, read_toml
+    from macaron.recipe import data_recipe, load_data_recipe
+    from macaron.settings import Origin, override
 
-    given = {
-        "--source-lang": source_lang,
-        "--target-lang": target_lang,
-        "--train": train,
-        "--valid": valid,
-        "--test": test,
-        "--text": text,
-        "--vocab-size": vocab_size,
-        "--pipeline": pipeline,
-        "--state": state,
-    }
-    data: dict[str, object] = {}
+    common = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
+    pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}
+    held = {"--valid": valid, "--test": test}
+    assignments = settings or []
     if recipe is not None:
-        _check_alone(recipe, [name for name, value in given.items() if value is not None])
-        content = read_toml(recipe)
-    elif text:
-        for_pairs = ("--source-lang", "--target-lang", "--train", "--valid", "--test")
-        extra = [name for name in for_pairs if given[name] is not None]
-        if extra:
-            raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
-        if out is None:
-            raise UsageError("--text needs --out: the folder to write")
-        texts = [{"path": path, "state": state or "raw"} for path in text]
-        data |= {"kind": "text", "train": texts, "vocab_size": vocab_size, "pipeline": pipeline}
-        content = {"data": {key: value for key, value in data.items() if value is not None}}
+        _check_alone(recipe, _given({**common, **pairs, **held, "--text": text}))
+        chosen = load_data_recipe(recipe, assignments, out)
     else:
-        missing = [name for name in ("--source-lang", "--target-lang", "--train") if not given[name]]
-        if missing or out is None:
-            names = ", ".join([*missing, *(["--out"] if out is None else [])])
-            raise UsageError(f"give a recipe, or these options: {names}; or --text (see macaron prepare --help)")
-        corpora = {"train": train, "valid": valid, "test": test}
-        data |= {"source_lang": source_lang, "target_lang": target_lang, "vocab_size": vocab_size, "pipeline": pipeline}
-        data |= {
-            name: [{"path": prefix, "state": state or "raw"} for prefix in prefixes]
-            for name, prefixes in corpora.items()
-            if prefixes
-        }
+        data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
+        if text:
+            if extra := _given({**pairs, **held}):
+                raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
+            if out is None:
+                raise UsageError("--text needs --out: the folder to write")
+            data |= {"kind": "text"}
+            corpora = {"train": text}
+        else:
+            if missing := [name for name, value in {**pairs, "--out": out}.items() if not value]:
+                names = ", ".join(missing)
+                raise UsageError(f"give a recipe, or these options: {names}; or --text (see macaron prepare --help)")
+            data |= {"source_lang": source_lang, "target_lang": target_lang}
+            corpora = {"train": train or [], "valid": valid or [], "test": test or []}
+        for split, paths in corpora.items():
+            data[split] = [{"path": path, "state": state or "raw"} for path in paths]
         content = {"data": {key: value for key, value in data.items() if value is not None}}
-    if out is not None:
-        # A quoted TOML string would need escapes: the value is put in place as it is.
-        content.setdefault("data", {})["out"] = str(out)
-    chosen = data_recipe(override(content, settings or []), str(recipe or ""))
+        chosen = data_recipe(override(content, assignments), Origin(assignments=tuple(assignments)))
 
     # Only now: a mistake in the call is answered at once.
     from macaron.data.documents import PreparedText
@@ -126,6 +110,10 @@ def prepare(
     typer.echo(f"prepared in {prepared.folder}")
 
 
+def _given(options: dict[str, object]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
+
+
 def _check_alone(recipe: Path, extra: list[str]) -> None:
     """Refuse options beside a recipe."""
     if "--text" in extra and recipe.suffix != ".toml":  # what a shell makes of --text *.txt
@@ -144,7 +132,7 @@ def _print_pairs(data: "PreparedData") -> None:
     for rule, meaning in RULES.items():
         table.add_row(f"- {rule}", f"{cleaning['dropped'][rule]:,}", meaning)
     if cleaning["held_out"]:
-        table.add_row("- held out", f"{cleaning['held_out']:,}", "every so manieth, to validate")
+        table.add_row("- held out", f"{cleaning['held_out']:,}", "every Nth, to validate")
     table.add_row("kept", f"{cleaning['kept']:,}")
     _show(table)
     for split, sizes in data.manifest["splits"].items():

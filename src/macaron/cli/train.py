@@ -21,10 +21,13 @@ def train(
 
     The folder ends with the model in model/ and a page about the run in report.html.
     """
-    from macaron.tasks.recipe import load_recipe
+    from macaron.recipe import load_recipe
+
+    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+
     from macaron.tasks.run import run
 
-    if run(load_recipe(recipe, settings or []), out, resume, STARTED):
+    if run(chosen, out, resume, STARTED):
         _report(out)
 
 

@@ -30,7 +30,7 @@ def twins(
 ) -> None:
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
-    from macaron.tasks.recipe import load_recipe
+    from macaron.recipe import load_recipe
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
     planned = make_twins(

@@ -11,7 +11,7 @@ from functools import reduce
 from pathlib import Path
 from typing import IO
 
-from macaron.data.recipe import Format
+from macaron.data.settings import ArchiveFormat
 from macaron.errors import MacaronError
 
 #: Lines of train.tags files that are no sentences; titles and descriptions are, without their tags.
@@ -25,7 +25,7 @@ class Wanted:
     """A file of an archive, and what is to become of it."""
 
     path: Path
-    format: Format
+    format: ArchiveFormat
     replace: Mapping[str, str]
 
 
@@ -78,7 +78,7 @@ def _write(file: IO[bytes], wanted: Wanted) -> None:
         aside.replace(wanted.path)
 
 
-def _sentences(file: IO[bytes], form: Format) -> Iterator[bytes]:
+def _sentences(file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:
     if form == "sgm":
         for segment in _SEGMENT.findall(file.read()):
             # Entities stay: the customary scripts, and sacreBLEU, leave them too.

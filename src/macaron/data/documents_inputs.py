@@ -9,8 +9,8 @@ from typing import Any
 
 from macaron.data.corpus import fingerprint
 from macaron.data.documents_cleaning import TextFile
-from macaron.data.documents_recipe import FetchRecipe, TextFileRecipe, TextRecipe, WikipediaRecipe
 from macaron.data.progress import Progress
+from macaron.data.settings import FetchSettings, TextFileSettings, TextSettings, WikipediaSettings
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 
@@ -25,7 +25,7 @@ class TextInputs:
 
 
 def gather_texts(
-    recipe: TextRecipe, older: Mapping[str, Any], progress: Progress, workers: int | None = None
+    recipe: TextSettings, older: Mapping[str, Any], progress: Progress, workers: int | None = None
 ) -> TextInputs:
     """Find all texts; fetch what is not here and can be had; name all that are missing.
 
@@ -54,7 +54,7 @@ def gather_texts(
     return TextInputs(list(texts.values()), fingerprints, downloads)
 
 
-def _found(recipe: TextRecipe, text: TextFileRecipe) -> list[Path]:
+def _found(recipe: TextSettings, text: TextFileSettings) -> list[Path]:
     """The files of a path or pattern, by name. One that is there is no pattern, whatever its letters."""
     path = recipe.root / text.path
     if path.is_file():
@@ -64,14 +64,14 @@ def _found(recipe: TextRecipe, text: TextFileRecipe) -> list[Path]:
     return [file for file in found if file.is_file() and not re.search(r"\.part(\.json)?$", file.name)]
 
 
-def _matches(recipe: TextRecipe, text: TextFileRecipe, to_come: set[Path]) -> bool:
+def _matches(recipe: TextSettings, text: TextFileSettings, to_come: set[Path]) -> bool:
     path = recipe.root / text.path
     return path in to_come or any(file.match(str(path)) for file in to_come)
 
 
 def _fetch(
-    recipe: TextRecipe,
-    absent: list[FetchRecipe],
+    recipe: TextSettings,
+    absent: list[FetchSettings],
     known: list[dict[str, Any]],
     progress: Progress,
     workers: int | None,
@@ -82,7 +82,7 @@ def _fetch(
     records = []
     for item in absent:
         path = recipe.root / item.path
-        if not isinstance(item, WikipediaRecipe):
+        if not isinstance(item, WikipediaSettings):
             remedy = f"Or get the file by other means, and put it at {path}"
             records.append(get_file(item.urls, path, item.checksum, trusted, remedy, progress))
             continue

@@ -30,11 +30,11 @@ from macaron.data.documents_cleaning import (
     text_chunks,
 )
 from macaron.data.documents_encoding import COUNT, EncodeText, HoldOut, TextPiece, count_text, encode_text
-from macaron.data.documents_recipe import TextRecipe
 from macaron.data.encoding import count_words
 from macaron.data.learning import learn_tokenizer
 from macaron.data.prepared import FORMAT
 from macaron.data.progress import Progress
+from macaron.data.settings import TextSettings
 from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
 from macaron.processes import Workers
@@ -92,7 +92,7 @@ class TextJob:
     """One run of ``macaron prepare`` for plain text, into a folder aside."""
 
     def __init__(
-        self, recipe: TextRecipe, folder: Path, workers: Workers, progress: Progress, chunk_lines: int | None = None
+        self, recipe: TextSettings, folder: Path, workers: Workers, progress: Progress, chunk_lines: int | None = None
     ) -> None:
         self.recipe, self.folder, self.workers, self.progress = recipe, folder, workers, progress
         self.chunk_lines = chunk_lines or CHUNK_LINES

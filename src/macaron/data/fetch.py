@@ -9,14 +9,14 @@ from macaron.data.archive import Wanted, extract
 from macaron.data.corpus import ENDINGS, find_file
 from macaron.data.download import checksum_of, download
 from macaron.data.progress import Progress
-from macaron.data.recipe import ArchiveRecipe, CorpusRecipe, DataRecipe
+from macaron.data.settings import ArchiveSettings, CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 
 Record = dict[str, Any]
 
 
 def fetch_corpora(
-    recipe: DataRecipe, absent: Sequence[CorpusRecipe], known: Sequence[Record], progress: Progress
+    recipe: PairsSettings, absent: Sequence[CorpusSettings], known: Sequence[Record], progress: Progress
 ) -> list[Record]:
     """Fetch and unpack what is missing, and return an account of it: url, file, sha256, how it was checked.
 
@@ -35,7 +35,7 @@ def fetch_corpora(
 
 
 def _fetch_files(
-    recipe: DataRecipe, corpus: CorpusRecipe, trusted: Mapping[str, str], progress: Progress
+    recipe: PairsSettings, corpus: CorpusSettings, trusted: Mapping[str, str], progress: Progress
 ) -> list[Record]:
     records = []
     for language in (recipe.source_lang, recipe.target_lang):
@@ -51,9 +51,9 @@ def _fetch_files(
 
 
 def _fetch_archive(
-    recipe: DataRecipe,
-    archive: ArchiveRecipe,
-    corpora: Sequence[CorpusRecipe],
+    recipe: PairsSettings,
+    archive: ArchiveSettings,
+    corpora: Sequence[CorpusSettings],
     trusted: Mapping[str, str],
     progress: Progress,
 ) -> Record:

@@ -8,7 +8,7 @@ from typing import Any
 from macaron.data.corpus import Corpus, find_file, fingerprint, missing_files
 from macaron.data.prepared import SPLITS, Split
 from macaron.data.progress import Progress
-from macaron.data.recipe import CorpusRecipe, DataRecipe
+from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 
 
@@ -21,13 +21,13 @@ class Inputs:
     downloads: list[dict[str, Any]]
 
 
-def gather(recipe: DataRecipe, older: Mapping[str, Any], progress: Progress) -> Inputs:
+def gather(recipe: PairsSettings, older: Mapping[str, Any], progress: Progress) -> Inputs:
     """Find all files; fetch what is not here and can be had; name all that are missing.
 
     :param older: prepared.json of an earlier run; its fingerprints spare reading files that have not changed
     """
     languages = (recipe.source_lang, recipe.target_lang)
-    wanted: dict[Split, tuple[CorpusRecipe, ...]] = {split: getattr(recipe, split) for split in SPLITS}
+    wanted: dict[Split, tuple[CorpusSettings, ...]] = {split: getattr(recipe, split) for split in SPLITS}
     every = [corpus for corpora in wanted.values() for corpus in corpora]
     missing = missing_files(
         [recipe.root / corpus.path for corpus in every if corpus.url is None and corpus.archive is None], languages
@@ -50,7 +50,7 @@ def gather(recipe: DataRecipe, older: Mapping[str, Any], progress: Progress) -> 
     return Inputs(corpora, [fingerprint(path, by_name.get(str(path))) for path in files], downloads)
 
 
-def _found(recipe: DataRecipe, corpus: CorpusRecipe) -> Corpus:
+def _found(recipe: PairsSettings, corpus: CorpusSettings) -> Corpus:
     prefix: Path = recipe.root / corpus.path
     source, target = find_file(prefix, recipe.source_lang), find_file(prefix, recipe.target_lang)
     if source is None or target is None:  # fetched a moment ago: somebody took it away

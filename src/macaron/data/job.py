@@ -18,7 +18,7 @@ from macaron.data.encoding import EncodeTask, Piece, count_pairs, count_words, e
 from macaron.data.learning import learn_tokenizer
 from macaron.data.prepared import FORMAT, Split
 from macaron.data.progress import Progress
-from macaron.data.recipe import DataRecipe
+from macaron.data.settings import PairsSettings
 from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
 from macaron.processes import Workers
@@ -67,7 +67,7 @@ class Job:
     """One run of ``macaron prepare`` into a folder aside."""
 
     def __init__(
-        self, recipe: DataRecipe, folder: Path, workers: Workers, progress: Progress, chunk_lines: int
+        self, recipe: PairsSettings, folder: Path, workers: Workers, progress: Progress, chunk_lines: int
     ) -> None:
         self.recipe, self.folder, self.workers, self.progress = recipe, folder, workers, progress
         self.chunk_lines = chunk_lines

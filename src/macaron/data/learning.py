@@ -9,14 +9,13 @@ from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import Kind
 
 if TYPE_CHECKING:
-    from macaron.data.documents_recipe import TextRecipe
-    from macaron.data.recipe import DataRecipe
+    from macaron.data.settings import PairsSettings, TextSettings
 
 
 def learn_tokenizer(
     words: WordCounts,
     folder: Path,
-    recipe: "DataRecipe | TextRecipe",
+    recipe: "PairsSettings | TextSettings",
     languages: tuple[str, str],
     kind: Kind,
     progress: Progress,

@@ -20,12 +20,11 @@ from macaron.data.corpus import CHUNK_LINES
 from macaron.data.documents import PreparedText
 from macaron.data.documents_inputs import gather_texts
 from macaron.data.documents_job import TextJob
-from macaron.data.documents_recipe import TextRecipe
 from macaron.data.inputs import gather
 from macaron.data.job import Job
 from macaron.data.prepared import KINDS, MANIFEST, SPLITS, DataKind, PreparedData, read_manifest
 from macaron.data.progress import Progress
-from macaron.data.recipe import DataRecipe
+from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 from macaron.settings import to_data
@@ -64,7 +63,7 @@ class _Inputs(Protocol):
 
 @overload
 def prepare(
-    recipe: DataRecipe,
+    recipe: PairsSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -72,7 +71,7 @@ def prepare(
 ) -> Outcome[PreparedData]: ...
 @overload
 def prepare(
-    recipe: TextRecipe,
+    recipe: TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -80,14 +79,14 @@ def prepare(
 ) -> Outcome[PreparedText]: ...
 @overload
 def prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
     chunk_lines: int | None = None,
 ) -> Outcome[PreparedData] | Outcome[PreparedText]: ...
 def prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     *,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -98,7 +97,7 @@ def prepare(
     :param workers: number of processes, by default one for every core
     """
     progress = progress or Progress(quiet=True)
-    if isinstance(recipe, TextRecipe):
+    if isinstance(recipe, TextSettings):
         older = _older(recipe.out, "text")
         texts = gather_texts(recipe, older, progress, workers)
 
@@ -116,7 +115,7 @@ def prepare(
 
 
 def _prepare(
-    recipe: DataRecipe | TextRecipe,
+    recipe: PairsSettings | TextSettings,
     older: dict[str, Any],
     inputs: _Inputs,
     open_data: Callable[[Path], Data],
@@ -150,8 +149,9 @@ def _prepare(
     return open_data(recipe.out), reason
 
 
-def _settings(recipe: DataRecipe | TextRecipe) -> dict[str, Any]:
-    return {"version": VERSION, **to_data(recipe)}
+def _settings(recipe: PairsSettings | TextSettings) -> dict[str, Any]:
+    kind = {"kind": "text"} if recipe.kind == "text" else {}
+    return {"version": VERSION, **kind, **to_data(recipe)}
 
 
 def _decisive(settings: dict[str, Any]) -> dict[str, Any]:

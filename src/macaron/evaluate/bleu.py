@@ -7,7 +7,6 @@ It depends on the tokens, so a score always carries how they were made. For plai
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -43,16 +42,6 @@ class Bleu(Score):
             f"ratio={ratio:.3f}, syslen={self.hypothesis_length}, reflen={self.reference_length})"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The score and its parts as JSON-able values."""
-        return {
-            **super().to_dict(),
-            "precisions": list(self.precisions),
-            "brevity_penalty": self.brevity_penalty,
-            "hypothesis_length": self.hypothesis_length,
-            "reference_length": self.reference_length,
-        }
-
     def __str__(self) -> str:
         return self.signature
 
@@ -64,14 +53,10 @@ def tokenised_bleu(
     lower: bool,
     compound_split: bool = False,
     tokens: str = "tokens as given",
-    unknown: str | None = None,
-    count_empty_lines: bool = False,
 ) -> Bleu:
     """BLEU-4 of lines whose tokens are separated by spaces: clipped counts, no smoothing, brevity penalty.
 
-    `tokens` names how the lines were tokenised; it is part of the definition and changes nothing. Two habits
-    of the authors' scorer are options: an `unknown` token (their ``<unk>``) in a reference never matches, and
-    with `count_empty_lines` an empty line counts as one token.
+    `tokens` names the tokenisation; it is only a part of the definition.
     """
     require_parallel(hypotheses, references)
 
@@ -79,16 +64,12 @@ def tokenised_bleu(
         line = line.lower() if lower else line
         return (split_compounds(line) if compound_split else line).split()
 
-    habits = ", empty lines count as one token" if count_empty_lines else ""
-    habits += f", {unknown} in references never matches" if unknown is not None else ""
     return corpus_bleu(
         [split(line) for line in hypotheses],
         [split(line) for line in references],
-        unknown=unknown.lower() if unknown is not None and lower else unknown,
-        count_empty_lines=count_empty_lines,
         definition=(
             f"tokenised BLEU ({'case-insensitive' if lower else 'cased'}, {tokens}, "
-            f"compound-split {'yes' if compound_split else 'no'}{habits})"
+            f"compound-split {'yes' if compound_split else 'no'})"
         ),
     )
 
@@ -103,12 +84,15 @@ def corpus_bleu(
     metric: str = "tokenised BLEU",
     definition: str = "tokenised BLEU (tokens as given)",
 ) -> Bleu:
-    """BLEU-4 of sequences of tokens, words or numbers; options as in `tokenised_bleu`."""
-    require_parallel(hypotheses, references)
+    """BLEU-4 of sequences of tokens, words or numbers.
+
+    Two habits of the authors' scorer are options: an `unknown` token (their ``<unk>``) in a reference never matches,
+    and with `count_empty_lines` an empty line counts as one token.
+    """
     if unknown is not None:
         references = [[object() if token == unknown else token for token in line] for line in references]
     if count_empty_lines:
-        # Their scorer strips the end of sentence from a line, but never the last token that is left.
+        # Their scorer strips the end of sentence from a line, but never its last token.
         hypotheses = [line or [_END_OF_SENTENCE] for line in hypotheses]
         references = [line or [_END_OF_SENTENCE] for line in references]
     statistics = bleu_statistics(hypotheses, references, smoothing)
@@ -128,7 +112,7 @@ def corpus_bleu(
 def split_compounds(line: str) -> str:
     """Hyphens inside words become tokens (``##AT##-##AT##``), as customary for WMT14 English-German.
 
-    Bytes are substituted, not letters, because the customary Perl command does so. The difference shows where
-    one letter stands between two hyphens: a-b-c keeps the second one, ä-ö-ü does not.
+    Bytes are substituted, not characters, as in the customary Perl command. They differ where one letter stands
+    between two hyphens: a-b-c keeps the second one, ä-ö-ü does not.
     """
     return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode()

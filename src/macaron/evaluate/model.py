@@ -69,12 +69,12 @@ def evaluate_lines(
 ) -> ScoredTranslations:
     """Translate lines as `macaron translate` does, and score them.
 
-    sacreBLEU and chrF are scores of plain text. The paper's BLEU is one of Moses tokens: a model that works on such
-    tokens is scored on those it made, since detokenising and tokenising again would change them; for any other model
+    sacreBLEU and chrF are scores of plain text. The paper's BLEU is one of Moses tokens: a model that works on Moses
+    tokens is scored on its own tokens, since detokenising and tokenising again would change them; for any other model
     both sides are tokenised here. Where the text is given as tokens (``state = "moses"``) it is the only score.
 
-    :param lower: for the paper's BLEU; by default, like ``compound_split``, as the model's recipe said, but always for
-        a model that works on lower-cased tokens
+    :param lower: for the paper's BLEU; the default, like that of ``compound_split``, is in the model's configuration.
+        It is always set for a model that works on lower-cased tokens
     :param search: options of `Translator.translate_nbest`
     """
     said = translator.model.config.evaluation or {}
@@ -105,7 +105,7 @@ def evaluate_lines(
 
 
 def lower_cases(pipeline: Pipeline) -> bool:
-    """Whether a pipeline leaves no case to score: translations have none, and references lose theirs with them."""
+    """Whether a pipeline lower-cases: then translations and references are compared in lower case."""
     return isinstance(pipeline, Moses) and pipeline.lower
 
 
@@ -122,9 +122,9 @@ def translate_all(
     An empty source has an empty translation; a long one is translated whole.
     """
     best: list[list[int]] = [[] for _ in sources]
-    there = [i for i, source in enumerate(sources) if len(source) > 1]  # more than its end
-    for batch in batches([len(sources[i]) for i in there], batch_tokens):
-        numbers = [there[place] for place in batch]
+    nonempty = [i for i, source in enumerate(sources) if len(source) > 1]  # more than </s>
+    for batch in batches([len(sources[i]) for i in nonempty], batch_tokens):
+        numbers = [nonempty[index] for index in batch]
         found = translate_ids(model, [sources[i] for i in numbers], settings)
         for i, hypotheses in zip(numbers, found, strict=True):
             best[i] = list(hypotheses[0].tokens)
@@ -132,5 +132,5 @@ def translate_all(
 
 
 def _one_line(text: str) -> str:
-    """What is scored is what a file of translations, one a line, can hold."""
+    """A translation as one line of a file."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -13,7 +13,7 @@ from macaron.text.pipeline import Moses
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Bleu:
-    """SacreBLEU of plain text as it is by default (13a tokens, exponential smoothing), with its signature."""
+    """SacreBLEU of plain text with its default settings (13a tokens, exponential smoothing), with its signature."""
     require_parallel(hypotheses, references)
     metric = sacrebleu.BLEU(lowercase=lower)
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -30,7 +30,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
         metric="sacreBLEU",
         definition=signature,
     )
-    # The statistics are ours, for intervals; the number that is reported is the one sacreBLEU computed.
+    # The statistics are ours, for intervals; the reported number is sacreBLEU's.
     return replace(ours, score=float(score))
 
 

@@ -1,7 +1,6 @@
 """Confidence intervals and comparisons of two systems, from per-sentence statistics.
 
-Sentences are put into a canonical order before anything is drawn: a result depends on the sentences and the seed,
-not on their order.
+Sentences are sorted before anything is drawn: a result depends on the sentences and the seed, not on their order.
 """
 
 from collections.abc import Iterator
@@ -80,17 +79,15 @@ def paired_bootstrap(
 ) -> Comparison:
     """Compare two systems on the same resampled sentences.
 
-    The p-value is the share of resamples whose difference departs from the mean difference by at least the
-    one observed: how often chance alone would show as much if the systems were equal.
+    The p-value is the share of resamples whose difference deviates from the mean difference by at least the
+    observed one.
     """
     _check(resamples, level)
     columns, rows = _paired(first, second)
     sums = np.stack([weights @ rows for weights in _draws(len(rows), resamples, seed)])
     differences = second.formula(sums[:, columns:]) - first.formula(sums[:, :columns])
-    observed = second.score() - first.score()
-    extreme = np.abs(differences - differences.mean()) >= abs(observed) - _ROUNDING
     interval = _interval(differences, level, resamples, seed)
-    return _comparison("paired bootstrap", first, second, extreme, interval=interval, seed=seed)
+    return _comparison("paired bootstrap", first, second, differences - differences.mean(), interval, seed)
 
 
 def approximate_randomisation(
@@ -98,7 +95,7 @@ def approximate_randomisation(
 ) -> Comparison:
     """Compare two systems by exchanging their translations of random halves of the sentences.
 
-    The p-value is the share of exchanges that separate the systems by at least the difference observed.
+    The p-value is the share of exchanges with at least the observed difference.
     """
     _check(trials, 0.95)
     columns, rows = _paired(first, second)
@@ -109,9 +106,7 @@ def approximate_randomisation(
     for trial in range(trials):
         moved[trial] = generator.integers(0, 2, len(rows), dtype=np.int8).astype(np.float64) @ change
     differences = second.formula(total_theirs - moved) - first.formula(total + moved)
-    observed = second.score() - first.score()
-    extreme = np.abs(differences) >= abs(observed) - _ROUNDING
-    return _comparison("approximate randomisation", first, second, extreme, interval=None, seed=seed)
+    return _comparison("approximate randomisation", first, second, differences, None, seed)
 
 
 def _check(trials: int, level: float) -> None:
@@ -151,12 +146,13 @@ def _comparison(
     method: str,
     first: SentenceStatistics,
     second: SentenceStatistics,
-    extreme: NDArray[np.bool_],
-    *,
+    by_chance: NDArray[np.float64],
     interval: Interval | None,
     seed: int,
 ) -> Comparison:
+    """The p-value is the share of differences ``by_chance`` (trials,) that are at least the observed one."""
+    ours, theirs = first.score(), second.score()
+    extreme = np.abs(by_chance) >= abs(theirs - ours) - _ROUNDING
     # The observation counts as one of the trials: a p-value of exactly zero would claim too much.
     p_value = (int(extreme.sum()) + 1) / (len(extreme) + 1)
-    ours, theirs = first.score(), second.score()
     return Comparison(method, ours, theirs, theirs - ours, p_value, interval, len(extreme), seed)

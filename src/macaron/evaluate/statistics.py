@@ -6,7 +6,7 @@ corpus means adding rows again, which `macaron.evaluate.significance` does thous
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -50,14 +50,15 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """The score as JSON-able values, without the per-sentence statistics."""
-        return {"metric": self.metric, "score": self.score, "definition": self.definition}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def __str__(self) -> str:
         return f"{self.metric} = {self.score:.2f} [{self.definition}]"
 
 
 def require_parallel(hypotheses: Sequence[object], references: Sequence[object]) -> None:
-    """Refuse corpora of different lengths and empty ones: any score of them would be meaningless."""
+    """Refuse corpora of different lengths, and empty ones."""
     if isinstance(hypotheses, str) or isinstance(references, str):
         raise MacaronError("a single string was given where a list of sentences is expected: write [text]")
     if len(hypotheses) != len(references):
@@ -66,7 +67,7 @@ def require_parallel(hypotheses: Sequence[object], references: Sequence[object])
             "give one reference for every translation, in the same order"
         )
     if not hypotheses:
-        raise MacaronError("there is nothing to score: the translations and references have no lines")
+        raise MacaronError("nothing to score: the translations and references have no lines")
 
 
 def bleu_statistics(

@@ -15,7 +15,6 @@ from typing import Any
 
 from macaron.data.demo_corpus import WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
-from macaron.data.recipe import load_data_recipe
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
@@ -25,8 +24,8 @@ from macaron.lab.particles.files import write as write_particles
 from macaron.lab.particles.follow import particles
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
+from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
 from macaron.settings import read_toml
-from macaron.tasks.recipe import Recipe, load_recipe, recipe_from
 from macaron.tasks.run import run as train_run
 from macaron.text.files import read_lines
 

@@ -25,7 +25,7 @@ from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode import scheme as find_scheme
 from macaron.ode.catalogue import ALIASES
-from macaron.tasks.recipe import ModelSettings, Recipe, configuration
+from macaron.recipe import ModelSettings, Recipe, configuration
 from macaron.tasks.run import run as train_run
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"

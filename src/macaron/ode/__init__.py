@@ -2,17 +2,16 @@
 
 from macaron.ode.build import compose, fractal, lift, strang, symmetric, triple_jump
 from macaron.ode.catalogue import ALIASES, names, scheme, two_operator_names
-from macaron.ode.flows import exact_step, integrated_flow, linear_flow, runge_kutta_step, split_step
+from macaron.ode.flows import exact_step, integrated_flow, runge_kutta_step, split_step
 from macaron.ode.measure import OrderMeter, expected_local_order, order_table
 from macaron.ode.scheme import Branch, Scheme, SchemeError, Step
-from macaron.ode.systems import LinearSystem, System, linear_system, particle_system
+from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 
 __all__ = [
     "ALIASES",
     "Branch",
     "ButcherTableau",
-    "LinearSystem",
     "OrderMeter",
     "Scheme",
     "SchemeError",
@@ -26,8 +25,6 @@ __all__ = [
     "integrator",
     "integrator_names",
     "lift",
-    "linear_flow",
-    "linear_system",
     "names",
     "order_table",
     "particle_system",

@@ -1,43 +1,34 @@
-"""Making schemes: compositions, triple jumps, fractals, palindromes, and the lift to a decoder."""
+"""Builders of schemes: compositions, triple jumps, fractals, palindromes, and the lift to a decoder."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from macaron.ode.lookup import shown
-from macaron.ode.scheme import Scheme, SchemeError, Step, finite
+from macaron.ode.scheme import Scheme, SchemeError, Step, finite, shown
 
 
 def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:
-    """Steps of ``base`` one after the other, over the fractions ``gammas`` of the whole (they sum to 1)."""
-    steps = _steps(base, "compose")
+    """A sequence of steps of ``base``, scaled by ``gammas``, which sum to 1."""
+    if not base.is_sequential:
+        raise SchemeError(f"cannot compose {base.name}: it is a weighted sum of several sequences")
+    steps = base.branches[0].steps
     return Scheme.sequence(name, *((op, gamma * c) for gamma in gammas for op, c in steps))
 
 
 def triple_jump(name: str, base: Scheme, order: int) -> Scheme:
-    """Raise a symmetric scheme to ``order``, two at a time, by three steps: g, 1 - 2g, g (Yoshida)."""
-
-    def gammas(p: int) -> list[float]:
-        g = 1 / (2 - 2 ** (1 / (p + 1)))
-        return [g, 1 - 2 * g, g]
-
-    return _raise(name, base, order, gammas)
+    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, 1 - 2g, g (Yoshida)."""
+    return _raise(name, base, order, 1)
 
 
 def fractal(name: str, base: Scheme, order: int) -> Scheme:
-    """Raise a symmetric scheme to ``order``, two at a time, by five steps: g, g, 1 - 4g, g, g (Suzuki)."""
-
-    def gammas(p: int) -> list[float]:
-        g = 1 / (4 - 4 ** (1 / (p + 1)))
-        return [g, g, 1 - 4 * g, g, g]
-
-    return _raise(name, base, order, gammas)
+    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, g, 1 - 4g, g, g (Suzuki)."""
+    return _raise(name, base, order, 2)
 
 
 def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ()) -> Scheme:
     """The palindrome of two alternating operators whose outer coefficients are ``free``, from the outside in.
 
-    Consistency gives the rest: one more pair, and the coefficient in the middle. With nothing free this is
-    the Strang-Marchuk scheme: ``symmetric("mine", ("G", "F"))`` has the sub-steps G 1/2, F 1, G 1/2.
+    Consistency determines the rest: one more pair, and the coefficient in the middle. Without free coefficients this
+    is the Strang-Marchuk scheme: ``symmetric("mine", ("G", "F"))`` has the sub-steps G 1/2, F 1, G 1/2.
     """
     if len(_operators(name, operators)) != 2:
         raise SchemeError(f"{name}: a palindrome alternates between two operators, not {shown(operators)}")
@@ -52,26 +43,26 @@ def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ())
 
 
 def strang(name: str, operators: Sequence[str]) -> Scheme:
-    """Half a step of each operator but the last, a whole one of the last, and the halves back again."""
+    """Half a step of each operator but the last, a full step of the last, and the half steps in reverse."""
     operators = _operators(name, operators)
     halves = [Step(operator, 0.5) for operator in operators[:-1]]
     return Scheme.sequence(name, *halves, Step(operators[-1], 1.0), *reversed(halves))
 
 
 def lift(scheme: Scheme) -> Scheme:
-    """The decoder's scheme as the paper makes it: each self-attention F is followed by a cross-attention H.
+    """The decoder's scheme of the paper: each self-attention F is followed by a cross-attention H.
 
-    This does not keep the order: F and H are not symmetrised, so ``strang-gfhg`` is of first order only.
+    This does not preserve the order: F and H are not symmetrised, so ``strang-gfhg`` is of first order only.
     """
     if "F" not in scheme.operators:
         raise SchemeError(f"{scheme.name} has no self-attention F that a cross-attention could follow")
     if "H" in scheme.operators:
-        raise SchemeError(f"{scheme.name} has cross-attention H already: it is a decoder's scheme as it is")
+        raise SchemeError(f"{scheme.name} has cross-attention H: it is a decoder's scheme already")
     lifted = [
         (w, [s for op, c in steps for s in ([(op, c), ("H", c)] if op == "F" else [(op, c)])])
         for w, steps in scheme.branches
     ]
-    # A name that spells the sub-steps goes on spelling them: lie-fg, lie-fhg.
+    # A name that spells the sub-steps keeps doing so: lie-fg, lie-fhg.
     family, _, suffix = scheme.name.rpartition("-")
     spelling = "".join(step.operator for step in scheme.branches[0].steps).lower()
     if scheme.is_sequential and family and suffix == spelling:
@@ -79,25 +70,21 @@ def lift(scheme: Scheme) -> Scheme:
     return Scheme(f"{scheme.name}-lifted", lifted)
 
 
-def _raise(name: str, base: Scheme, order: int, gammas: Callable[[int], list[float]]) -> Scheme:
+def _raise(name: str, base: Scheme, order: int, side: int) -> Scheme:
+    """Compose with ``side`` equal steps on each side of a negative one, as often as needed."""
     if not base.is_symmetric:
         raise SchemeError(f"{base.name} is not symmetric: only a symmetric scheme gains two orders at a time")
     if order < base.order or (order - base.order) % 2:
-        raise SchemeError(f"{name}: from {base.name} the orders {base.order}, {base.order + 2}, ... can be reached")
+        raise SchemeError(f"{name}: {base.name} can be raised to the orders {base.order}, {base.order + 2}, ... only")
     scheme = base
     for p in range(base.order, order, 2):
-        scheme = compose(name, scheme, gammas(p))
+        outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
+        scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
     return scheme.renamed(name)
 
 
 def _operators(name: str, operators: Any) -> tuple[str, ...]:
     given = tuple(operators) if isinstance(operators, Sequence) else ()
     if not given or not all(isinstance(op, str) for op in given) or len(set(given)) != len(given):
-        raise SchemeError(f"{name}: this takes different operators, such as F and G, not {shown(operators)}")
+        raise SchemeError(f"{name}: the operators must be different names, such as F and G, not {shown(operators)}")
     return given
-
-
-def _steps(scheme: Scheme, verb: str) -> tuple[Step, ...]:
-    if not scheme.is_sequential:
-        raise SchemeError(f"cannot {verb} {scheme.name}: it is a weighted sum of several sequences")
-    return scheme.branches[0].steps

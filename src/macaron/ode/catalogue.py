@@ -1,7 +1,7 @@
 """The named schemes. F is self-attention (diffusion), G the FFN (convection), H cross-attention.
 
-Coefficients are closed forms where one is known and full-precision literals otherwise; nothing is rounded,
-because a rounded coefficient costs the order. No order is written down here: it is computed from the data.
+Coefficients are closed forms where one is known and full-precision literals otherwise: a rounded coefficient costs
+the order. The order itself is computed from the data.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from functools import cache
 from math import sqrt
 from typing import Any
 
+from macaron.errors import unknown
 from macaron.ode.build import compose, fractal, lift, strang, symmetric, triple_jump
-from macaron.ode.lookup import unknown
 from macaron.ode.scheme import Scheme, SchemeError
 
 ALIASES = {"transformer": "lie-fg", "macaron": "strang-gfg"}
@@ -20,7 +20,7 @@ FG = ("F", "G")
 
 
 def scheme(name_or_data: str | Mapping[str, Any] | Scheme) -> Scheme:
-    """A scheme by name or alias, from a dictionary or JSON as schemes write them, or a scheme as it is."""
+    """A scheme by name or alias, from the dictionary or JSON that schemes write, or a scheme itself."""
     if isinstance(name_or_data, Scheme):
         return name_or_data
     if isinstance(name_or_data, Mapping):
@@ -37,7 +37,7 @@ def scheme(name_or_data: str | Mapping[str, Any] | Scheme) -> Scheme:
 
 
 def names() -> tuple[str, ...]:
-    """All named schemes: those of two operators by order, then the decoders' of three."""
+    """All named schemes: two operators by order, then the decoders' schemes of three operators."""
     return tuple(_catalogue())
 
 
@@ -52,7 +52,7 @@ def _catalogue() -> dict[str, Scheme]:
     schemes = [
         Scheme.sequence("lie-fg", ("F", 1), ("G", 1)),
         Scheme.sequence("lie-gf", ("G", 1), ("F", 1)),
-        # Attention and FFN side by side on the same input: x + F + G = (x + F) + (x + G) - x.
+        # Attention and FFN in parallel on the same input: x + F + G = (x + F) + (x + G) - x.
         Scheme("parallel", [(1, [("F", 1)]), (1, [("G", 1)]), (-1, [])]),
         strang_gfg,
         strang_fgf,
@@ -76,7 +76,7 @@ def _catalogue() -> dict[str, Scheme]:
         symmetric("blanes-moan4-f", FG, BLANES_MOAN4),
         compose("yoshida6-gfg", strang_gfg, [*YOSHIDA6, 1 - 2 * sum(YOSHIDA6), *reversed(YOSHIDA6)]),
         lift(strang_gfg),
-        # Unlike the lift, this one is symmetric in all three operators.
+        # Unlike the lift, this is symmetric in all three operators.
         strang("strang3-gfhfg", ("G", "F", "H")),
     ]
     return {entry.name: entry for entry in schemes}
@@ -90,7 +90,7 @@ BLANES_MOAN4 = (
     -0.143851773179818,
     -0.0420650803577195,
 )
-# Yoshida's solution A of order 6: outer steps of the composition, the one in the middle follows.
+# Yoshida's solution A of order 6: the outer steps of the composition; they determine the middle one.
 YOSHIDA6 = (0.784513610477560, 0.235573213359357, -1.17767998417887)
 
 

@@ -1,4 +1,4 @@
-"""A scheme in words: the equations of its layer, its order, its sub-layers."""
+"""A scheme described: the equations of its layer, its order, its sub-layers."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -7,14 +7,14 @@ from typing import Any
 from macaron.ode.measure import expected_local_order, methods
 from macaron.ode.scheme import Branch, Scheme
 
-# Branches are called a, b, c, ...; x is the input and t the time.
+# Names of branches. x is the input and t the time.
 LETTERS = "abcdefghijklmnopqrsuvwyz"
-# What the letters stand for in a network.
+# The operators of a network.
 MEANING = {"F": "self-attention", "G": "feed-forward", "H": "cross-attention"}
 
 
 def summary(scheme: Scheme) -> dict[str, Any]:
-    """What is known about a scheme without measuring anything, as plain data."""
+    """The computed properties of a scheme, as plain data."""
     return {
         **scheme.to_dict(),
         "order": scheme.order,
@@ -29,14 +29,14 @@ def summary(scheme: Scheme) -> dict[str, Any]:
 
 
 def report(scheme: Scheme) -> str:
-    """What ``summary`` holds, for people."""
-    layers = ", ".join(f"{scheme.applications(op)} {op}" + _meaning(op) for op in scheme.operators)
-    kind = [
-        word for word, holds in (("symmetric", scheme.is_symmetric), ("no step backwards", scheme.is_positive)) if holds
-    ]
-    euler = _sum((c, f"{pair}") for pair, c in scheme.euler_error.items() if abs(c) > 1e-12)
+    """The same as text."""
+    layers = ", ".join(
+        f"{scheme.applications(op)} {op}" + (f" ({MEANING[op]})" if op in MEANING else "") for op in scheme.operators
+    )
+    kinds = {"symmetric": scheme.is_symmetric, "no negative step": scheme.is_positive}
+    kind = ", ".join(word for word, holds in kinds.items() if holds)
+    euler = _sum((c, pair) for pair, c in scheme.euler_error.items() if abs(c) > 1e-12)
     local = ", ".join(f"{method} {expected_local_order(scheme, method)}" for method in methods())
-    error = f"{scheme.leading_error:.3g}"
     return "\n".join(
         [
             f"{scheme.name}: {steps_text(scheme)}",
@@ -45,10 +45,10 @@ def report(scheme: Scheme) -> str:
             *(f"    {line}" for line in equations(scheme)),
             "",
             f"sub-layers     {layers}",
-            f"order          {scheme.order}" + (f" ({', '.join(kind)})" if kind else ""),
-            f"leading error  {error} γ^{scheme.order + 1} with exact flows (norm over words)",
-            f"Euler error    γ²/2 ({euler}), with Euler sub-steps",
-            f"local order    by sub-flow: {local}",
+            f"order          {scheme.order}" + (f" ({kind})" if kind else ""),
+            f"leading error  {scheme.leading_error:.3g} γ^{scheme.order + 1} with exact sub-flows (norm over words)",
+            f"Euler error    γ²/2 ({euler}) with Euler sub-steps",
+            f"local order    by integrator: {local}",
             "",
             "A plain residual layer takes Euler sub-steps. They are of first order, so its local order is 2.",
         ]
@@ -67,7 +67,7 @@ def steps_text(scheme: Scheme) -> str:
 
 
 def equations(scheme: Scheme) -> list[str]:
-    """The layer with Euler sub-steps, one equation for each; γ is the step, t the time at its start."""
+    """The layer with Euler sub-steps, one equation per sub-step; γ is the step, t the time at its start."""
     if scheme.is_sequential:
         return _chain(scheme.branches[0], "x", "x'")
     lines: list[str] = []
@@ -98,16 +98,12 @@ def _chain(branch: Branch, letter: str, result: str) -> list[str]:
     return lines
 
 
-def _meaning(operator: str) -> str:
-    return f" ({MEANING[operator]})" if operator in MEANING else ""
-
-
 def _sum(parts: Iterable[tuple[float, str]]) -> str:
     return "".join(_term(weight, what) for weight, what in parts).removeprefix(" + ").strip()
 
 
 def _term(value: float, factor: str) -> str:
-    # A clock that has gone there and back may be off zero by rounding.
+    # A clock that ran forwards and backwards may differ from zero by rounding.
     if abs(value) < 1e-15:
         return ""
     size = number(abs(value))

@@ -1,25 +1,24 @@
-"""Following a field, exactly or by one step of an integrator; and a whole step of a splitting scheme.
+"""The flow of a field, exact or by one step of an integrator, and one step of a splitting scheme.
 
-States may carry leading axes, one entry for each of many systems or step sizes that are followed at once.
-Times and steps are numbers, or arrays that broadcast against the state.
+States may have leading axes, for many systems or step sizes at once. Times and steps are numbers, or arrays that
+broadcast against the state.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
 from macaron.ode.scheme import Scheme
 from macaron.ode.tableau import ButcherTableau, integrator
+from macaron.ode.word_series import Array
 
-Array: TypeAlias = NDArray[np.floating[Any]]
 Time: TypeAlias = float | Array
 Field: TypeAlias = Callable[[Time, Array], Array]
 """The velocity of a state at a time."""
 Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
-"""``flow(operator, t, x, h)``: where x, at time t, is after following the operator's field for h."""
+"""``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h."""
 
 
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:
@@ -31,17 +30,17 @@ def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h
 
 
 def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
-    """Follow a smooth field to nearly the last bit, by SciPy's DOP853, all entries in one solve."""
+    """Follow a smooth field to nearly machine precision, by SciPy's DOP853, all entries in one solve."""
     from scipy.integrate import solve_ivp
 
     shape = np.broadcast_shapes(np.shape(t), np.shape(x), np.shape(h))
 
-    # The unknown is the displacement per unit of step, over a time scaled to [0, 1]: it is of size one
-    # whatever the step is, so that one tolerance serves steps of 1e-8 and of 1 in the same solve.
+    # The unknown is the displacement divided by the step, over a time scaled to [0, 1]. It is of size one for every
+    # step, so that one tolerance serves steps of 1e-8 and of 1 in the same solve.
     def velocity(s: float, z: Array) -> Array:
         return np.broadcast_to(field(t + s * h, x + h * z.reshape(shape)), shape).ravel()
 
-    # Most steps are short, so the whole interval is tried first: SciPy's own guess is far too careful here.
+    # Most steps are short, so the whole interval is tried first: SciPy's own first step is far too small here.
     start = np.zeros(int(np.prod(shape)))
     solution = solve_ivp(velocity, (0.0, 1.0), start, "DOP853", first_step=1.0, rtol=3e-14, atol=1e-15)
     if not solution.success:
@@ -51,31 +50,18 @@ def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
 
 
 def integrated_flow(fields: Mapping[str, Field], method: str | ButcherTableau) -> Flow:
-    """The flow of each field by ``"exact"`` or by one step of an integrator."""
+    """The flow of each field: ``"exact"``, or one step of an integrator."""
     if method == "exact":
         return lambda operator, t, x, h: exact_step(fields[operator], t, x, h)
     tableau = integrator(method)
     return lambda operator, t, x, h: runge_kutta_step(tableau, fields[operator], t, x, h)
 
 
-def linear_flow(matrices: Mapping[str, Array]) -> Flow:
-    """The exact flow of x' = A x for each operator's matrix A, by its exponential. States are vectors."""
-    from scipy.linalg import expm
-
-    def flow(operator: str, t: Time, x: Array, h: Time) -> Array:
-        # A step that broadcasts against vectors has a last axis of length 1; a matrix has one axis more.
-        step = np.asarray(h)[..., np.newaxis] if np.ndim(h) else h
-        moved: Array = (expm(step * matrices[operator]) @ x[..., np.newaxis])[..., 0]
-        return moved
-
-    return flow
-
-
 def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
     """One step h of a splitting scheme from the state x at time t.
 
-    Every operator keeps its own clock, which its own sub-steps move on. Fields that depend on time need that:
-    were each sub-flow started at t, all schemes of one branch would fall to first order.
+    Every operator has its own clock, advanced by its own sub-steps. Fields that depend on time need that: if every
+    sub-flow started at t, all schemes of one branch would drop to first order.
     """
     moved = np.zeros(np.broadcast_shapes(np.shape(t), np.shape(x), np.shape(h)))
     for weight, steps in scheme.branches:

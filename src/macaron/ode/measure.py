@@ -1,8 +1,8 @@
-"""Measuring the order of a scheme: one step of many sizes on many systems, and the slope of the error.
+"""The measured order of a scheme: the error of one step of many sizes on many systems, and its slope.
 
-One rule chooses the steps for every scheme and integrator, and it looks at errors only: a step counts when
-its error, per unit of step, lies in ``WINDOW``. Below the window is rounding, above it the higher terms of
-the error still show. Systems are followed in displacements, so doubles round at some 1e-15 of the step.
+One rule selects the steps for every scheme and integrator: a step counts if its error, divided by the step, lies in
+``WINDOW``. Below the window errors are rounding, above it higher-order terms contribute. Systems are followed in
+displacements, so doubles round at about 1e-15 of the step.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import Array, exact_step, integrated_flow, split_step
+from macaron.ode.flows import exact_step, integrated_flow, split_step
 from macaron.ode.scheme import Scheme
 from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
+from macaron.ode.word_series import Array
 
 # Local error divided by the step. Rounding reaches up to about 6e-15.
 WINDOW = (1e-13, 1e-11)
-# Four steps to a halving, from an eighth down to where even Euler's error per step is below the window.
+# Four steps per halving, from 1/8 down to where even Euler's error is below the window.
 STEPS: Array = 2.0 ** -(np.arange(3 * 4, 46 * 4 + 1) / 4)
 SEEDS = tuple(range(7))
 
@@ -31,7 +32,7 @@ class OrderMeter:
     def __init__(self, system: System | None = None, steps: Array = STEPS) -> None:
         self.system = (system or particle_system(SEEDS)).displaced()
         self.steps = steps
-        # One step for each leading entry of the state; behind it are systems, particles and coordinates.
+        # Shape (steps, 1, ...): the other axes are systems, particles and coordinates.
         self._h = steps.reshape(-1, *(1,) * self.system.start.ndim)
         self._references: dict[frozenset[str], Array] = {}
 
@@ -66,7 +67,7 @@ class OrderMeter:
 def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> float:
     """The slope of log error over log step where error / step is in the window, the median over systems.
 
-    ``errors`` has the shape (steps, systems). A system with fewer than three such steps is left out.
+    :param errors: (steps, systems). A system with fewer than three such steps is left out
     """
     low, high = window
     slopes = []
@@ -76,14 +77,14 @@ def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> 
             slopes.append(np.polyfit(np.log(steps[inside]), np.log(column[inside]), 1)[0])
     if 2 * len(slopes) <= errors.shape[1]:
         raise MacaronError(
-            f"no order to be seen: on {errors.shape[1] - len(slopes)} of {errors.shape[1]} systems "
-            f"fewer than three steps have an error between {low:g} and {high:g} per unit of step"
+            f"the order cannot be measured: on {errors.shape[1] - len(slopes)} of {errors.shape[1]} systems "
+            f"fewer than three steps have an error / step between {low:g} and {high:g}"
         )
     return float(np.median(slopes))
 
 
 def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact") -> int:
-    """What theory says: one more than the smaller of the orders of the scheme and of its sub-steps."""
+    """The theoretical local order: one more than the smaller of the orders of the scheme and of its integrator."""
     if method == "exact":
         return scheme.order + 1
     return min(scheme.order, integrator(method).order) + 1
@@ -94,12 +95,25 @@ def methods() -> tuple[str, ...]:
     return ("exact", *integrator_names())
 
 
+def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
+    """Read ``NAME`` (exact sub-flows) and ``NAME:INTEGRATOR``."""
+    chosen = []
+    for entry in selection:
+        name, method = entry, "exact"
+        if ":" in entry and not entry.lstrip().startswith("{"):
+            name, _, method = entry.rpartition(":")
+        if method not in methods():
+            raise unknown("integrator", method, methods())
+        chosen.append((find_scheme(name), method))
+    return chosen
+
+
 def order_table(
     schemes: Iterable[Scheme] | None = None,
     meter: OrderMeter | None = None,
     progress: Callable[[Sequence[Scheme]], Iterable[Scheme]] = iter,
 ) -> dict[str, Any]:
-    """Every scheme by every integrator, as plain data: orders computed, local orders measured."""
+    """Every scheme with every integrator, as plain data: orders computed, local orders measured."""
     chosen = [find_scheme(name) for name in two_operator_names()] if schemes is None else list(schemes)
     meter = meter or OrderMeter()
     return {"schemes": [_row(entry, meter) for entry in progress(chosen)]}
@@ -111,6 +125,6 @@ def _row(scheme: Scheme, meter: OrderMeter) -> dict[str, Any]:
         "order": scheme.order,
         "leading_error": scheme.leading_error,
         "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
-        # Digits beyond these are rounding, and differ from machine to machine.
+        # Further digits are rounding and differ between machines.
         "local_order": {method: round(meter.local_order(scheme, method), 2) for method in methods()},
     }

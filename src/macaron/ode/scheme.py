@@ -1,4 +1,4 @@
-"""A splitting scheme: which operators act, in which order, for how long. A layer's architecture, as data."""
+"""A splitting scheme: which operators act, in which order, for how long. It is a layer's architecture as data."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import fsum, isfinite
+from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
 from macaron.errors import MacaronError
-from macaron.ode import words
-from macaron.ode.lookup import shown
+from macaron.ode.word_series import order_and_error, word_series
 
-# Sums of coefficients may be off by rounding, and by nothing more.
+# Sums of coefficients may differ from 1 by rounding only.
 SUM_TOLERANCE = 1e-12
 # Palindromes whose halves were computed by different formulas differ in the last bits.
 SYMMETRY_TOLERANCE = 1e-14
-# Coefficients beyond this cannot sum to 1 but by chance, and their powers overflow.
+# The powers of larger coefficients overflow.
 LARGEST = 1e6
 
 
@@ -43,11 +43,11 @@ BranchLike: TypeAlias = tuple[float, Iterable[tuple[str, float]]]
 
 @dataclass(frozen=True, init=False)
 class Scheme:
-    """A splitting scheme: a weighted sum of sequences of sub-steps, nearly always a single one of weight 1.
+    """A splitting scheme: a weighted sum of sequences of sub-steps, usually one sequence of weight 1.
 
     Branches may be given as nested tuples or lists, ``[(weight, [(operator, coefficient), ...]), ...]``. They
-    are checked: weights sum to 1, and so do each operator's coefficients in the weighted sum. Neighbours of
-    one operator are merged and sub-steps of length 0 left out, so that equal schemes have equal data.
+    are checked: weights sum to 1, and so do each operator's coefficients in the weighted sum. Adjacent sub-steps
+    of one operator are merged and those of coefficient 0 are dropped, so that equal schemes have equal data.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Scheme:
 
     @property
     def is_sequential(self) -> bool:
-        """Whether there is one branch only."""
+        """Whether there is only one branch."""
         return len(self.branches) == 1
 
     @property
@@ -96,7 +96,7 @@ class Scheme:
 
     @cached_property
     def _order_and_error(self) -> tuple[int, float]:
-        return words.order_and_error(self.branches, self.operators)
+        return order_and_error(self.branches, self.operators)
 
     @property
     def order(self) -> int:
@@ -112,7 +112,7 @@ class Scheme:
     def euler_error(self) -> dict[str, float]:
         """The error of a step h with Euler sub-steps is h²/2 Σ c·Y'X; this has c under the key ``"Y'X"``."""
         operators = self.operators
-        second = words.word_series(self.branches, operators, 2, stability=(1.0, 1.0))[2]
+        second = word_series(self.branches, operators, 2, stability=(1.0, 1.0))[2]
         # Adding 0.0 turns a negative zero into a plain one.
         return {
             f"{y}'{x}": 1.0 - 2.0 * float(second[i, j]) + 0.0
@@ -148,22 +148,14 @@ class Scheme:
 
     def to_dict(self) -> dict[str, Any]:
         """The scheme as plain data, ready for JSON."""
-        return {
-            "name": self.name,
-            "branches": [
-                {
-                    "weight": branch.weight,
-                    "steps": [[step.operator, step.coefficient] for step in branch.steps],
-                }
-                for branch in self.branches
-            ],
-        }
+        branches = [{"weight": weight, "steps": [list(step) for step in steps]} for weight, steps in self.branches]
+        return {"name": self.name, "branches": branches}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
         """Read what ``to_dict`` writes."""
         if not isinstance(data, Mapping):
-            raise SchemeError(f"a scheme was expected as a dictionary, not {shown(data)}")
+            raise SchemeError(f"a scheme was expected as a dictionary or JSON object, not {shown(data)}")
         if set(data) != {"name", "branches"}:
             raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {shown(list(data))}")
         name, branches = _checked_name(data["name"]), data["branches"]
@@ -185,18 +177,10 @@ class Scheme:
         """Read what ``to_json`` writes."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise SchemeError(f"a scheme was expected as JSON, but {error}") from error
         except RecursionError:
             raise SchemeError("a scheme was expected as JSON, but this is nested far too deeply") from None
-        except ValueError as error:
-            raise SchemeError(
-                "a scheme was expected as JSON, but this has a number of thousands of digits, or bytes that are no text"
-            ) from error
-        except TypeError as error:
-            raise SchemeError(f"a scheme was expected as JSON, not {shown(text)}") from error
-        if not isinstance(data, dict):
-            raise SchemeError(f"a scheme was expected as a JSON object, not {shown(text)}")
+        except (TypeError, ValueError) as error:  # not JSON, not UTF-8, or an integer of thousands of digits
+            raise SchemeError(f"a scheme was expected as JSON, but {shown(text)} cannot be read: {error}") from error
         return cls.from_dict(data)
 
     def _check_sums(self) -> None:
@@ -204,13 +188,13 @@ class Scheme:
         if abs(weights - 1) > SUM_TOLERANCE:
             raise SchemeError(f"{self.name}: the weights of the branches sum to {weights!r}; they must sum to 1")
         if not self.operators:
-            raise SchemeError(f"{self.name}: there is no sub-step; give at least one (operator, coefficient)")
+            raise SchemeError(f"{self.name}: the scheme has no sub-step; give at least one (operator, coefficient)")
         for operator in self.operators:
             total = fsum(b.weight * s.coefficient for b in self.branches for s in b.steps if s.operator == operator)
             if abs(total - 1) > SUM_TOLERANCE:
                 raise SchemeError(
                     f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
-                    + (" in the sum of the branches by weight" if not self.is_sequential else "")
+                    + (" over all branches, weighted" if not self.is_sequential else "")
                 )
 
 
@@ -240,14 +224,14 @@ def _branches(scheme: str, branches: Iterable[BranchLike]) -> tuple[Branch, ...]
 def _step(scheme: str, step: Any) -> Step:
     operator, coefficient = _pair(scheme, step, "(operator, coefficient)")
     if not isinstance(operator, str) or not operator.isidentifier():
-        raise SchemeError(f"{scheme}: {shown(operator)} cannot name an operator; use a word such as F or G")
+        raise SchemeError(f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G")
     return Step(operator, finite(scheme, coefficient, f"coefficient of {operator}"))
 
 
 def _merged(steps: list[Step]) -> tuple[Step, ...]:
     while True:
         runs = [(op, [s.coefficient for s in run]) for op, run in groupby(steps, key=lambda s: s.operator)]
-        # A sum over one coefficient keeps its bits; a run that cancels may make two further neighbours meet.
+        # fsum keeps the bits of a single coefficient. A run that cancels may make further sub-steps adjacent.
         merged = [Step(op, fsum(coefficients)) for op, coefficients in runs]
         merged = [step for step in merged if step.coefficient != 0]
         if len(merged) == len(steps):
@@ -262,7 +246,7 @@ def _pair(scheme: str, value: Any, what: str) -> tuple[Any, Any]:
 
 
 def finite(scheme: str, value: Any, what: str) -> float:
-    """A number of a scheme's data, or an error that says what it should have been."""
+    """A finite number of a scheme's data."""
     try:
         number = float("nan" if isinstance(value, bool | str) else value)
     except (TypeError, ValueError, OverflowError):
@@ -270,10 +254,18 @@ def finite(scheme: str, value: Any, what: str) -> float:
     if not isfinite(number):
         raise SchemeError(f"{scheme}: the {what} must be a finite number, not {shown(value)}")
     if abs(number) > LARGEST:
-        raise SchemeError(f"{scheme}: the {what} is {number:g}; none may be beyond {LARGEST:g}")
+        raise SchemeError(f"{scheme}: the {what} is {number:g}; the largest allowed is {LARGEST:g}")
     return number
 
 
+def shown(value: Any) -> str:
+    """A shortened repr for messages. It never fails: an integer of 5000 digits has no repr."""
+    try:
+        return shortened(value)
+    except (ValueError, RecursionError):
+        return f"{type(value).__name__} too large to show"
+
+
 def _toggled(name: str, suffix: str) -> str:
-    # Adjoint and swap are their own inverses, and so are their marks on the name.
+    # Adjoint and swap are their own inverses: applied twice, the suffix goes again.
     return name.removesuffix(suffix) if name.endswith(suffix) and name != suffix else name + suffix

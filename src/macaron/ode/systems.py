@@ -1,10 +1,10 @@
 """Multi-particle convection-diffusion systems on which orders are measured.
 
-F lets the particles act on each other (diffusion, self-attention), G moves each by itself (convection, FFN),
-and H lets a fixed second set of particles act on them (cross-attention). A test system is no use when its
-operators commute or do not depend on time: faulty schemes pass there.
+F is the interaction of the particles (diffusion, self-attention), G moves each particle by itself (convection, FFN),
+and H is the action of a second, fixed set of particles (cross-attention). The operators neither commute nor are
+constant in time: on simpler systems faulty schemes pass.
 
-Shapes: S systems side by side (absent for one), n particles, d coordinates, m hidden units of the FFN.
+Shapes: S systems in a batch (absent for one), n particles, d coordinates, m hidden units of the FFN.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,8 @@ from math import sqrt
 
 import numpy as np
 
-from macaron.ode.flows import Array, Field, Time
+from macaron.ode.flows import Field, Time
+from macaron.ode.word_series import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,8 @@ class System:
     def displaced(self) -> "System":
         """The same system in terms of the displacement from its start.
 
-        Rounding is relative to the size of the state. A displacement is as small as the step that made it, so
-        in these coordinates errors far below 1e-16 can be measured in double precision.
+        Rounding is relative to the size of the state. A displacement is as small as its step, so in these coordinates
+        errors far below 1e-16 can be measured in double precision.
         """
 
         def shifted(field: Field) -> Field:
@@ -49,40 +50,24 @@ class System:
         return System(fields, np.zeros_like(self.start), self.time)
 
 
-@dataclass(frozen=True, eq=False)
-class LinearSystem:
-    """x' = A x for the matrix A of each operator; ``start`` holds n x d coordinates as one vector."""
-
-    matrices: Mapping[str, Array]
-    start: Array
-
-    def system(self) -> System:
-        """The same as a system of fields."""
-
-        def field(matrix: Array) -> Field:
-            return lambda t, x: (matrix @ x[..., np.newaxis])[..., 0]
-
-        return System({operator: field(matrix) for operator, matrix in self.matrices.items()}, self.start)
-
-
 def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int = 3, hidden: int = 6) -> System:
     """Softmax attention (F), an MLP (G) and cross-attention (H), smooth, nonlinear and dependent on time.
 
-    One seed gives one system; several give as many systems side by side, with states of shape (S, n, d).
+    One seed gives one system, several seeds a batch of systems with states of shape (S, n, d).
     """
     n, d, m = particles, width, hidden
     draw = _stacked(seeds)
     query, key, value = (draw(name, (d, d), d) for name in ("query", "key", "value"))
     cross_query, cross_key, cross_value = (draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value"))
-    # G is made the stronger field. In Yoshida's schemes the leading error of Runge-Kutta sub-steps of F
-    # cancels (powers of the coefficients sum to 0): the order shows in G alone, and a faint G would hide it.
+    # G is the stronger field. In Yoshida's schemes the leading error of Runge-Kutta sub-steps of F cancels (powers of
+    # the coefficients sum to 0): the order shows in G alone, and a weak G would hide it.
     value = 0.5 * value
     inner, outer = 1.5 * draw("inner", (d, m), d), 1.5 * draw("outer", (m, d), m)
     bias, drift = draw("bias", (1, m), 1), 1.5 * draw("drift", (1, m), 1)
     memory = draw("memory", (n + 1, d), 1)
 
     def self_attention(t: Time, x: Array) -> Array:
-        # Both the attention weights and the values change with time.
+        # The attention weights and the values both depend on time.
         scores = (1 + 0.5 * np.sin(t)) * (x @ query) @ np.swapaxes(x @ key, -1, -2) / sqrt(d)
         return np.cos(0.7 * t + 0.3) * (_softmax(scores) @ x @ value)
 
@@ -99,21 +84,8 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     return System(fields, draw("start", (n, d), 1), time=0.4)
 
 
-def linear_system(seed: int, particles: int = 3, width: int = 3) -> LinearSystem:
-    """Linear operators that do not commute: F and H mix particles and coordinates, G coordinates alone."""
-    n, d = particles, width
-    draw = _stacked(seed)
-
-    def mixing(name: str) -> Array:
-        # X -> A X B. Without B, mixing particles would commute with anything position-wise.
-        return np.kron(draw(f"{name}-particles", (n, n), n), draw(f"{name}-coordinates", (d, d), d))
-
-    matrices = {"F": mixing("F"), "G": np.kron(np.eye(n), draw("G", (d, d), d)), "H": mixing("H")}
-    return LinearSystem(matrices, draw("start", (n * d,), 1))
-
-
 def _stacked(seeds: int | Sequence[int]) -> Callable[[str, tuple[int, ...], int], Array]:
-    """A source of normal arrays over the root of their fan-in, each made from its seed and name alone."""
+    """A source of normal arrays divided by the root of their fan-in; each depends on its seed and name alone."""
 
     def draw(name: str, shape: tuple[int, ...], fan_in: int) -> Array:
         def one(seed: int) -> Array:

@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement
 from math import fsum, isfinite, prod
 from typing import TypeAlias
 
-from macaron.errors import MacaronError
-from macaron.ode.lookup import unknown
+from macaron.errors import MacaronError, unknown
 
 SUM_TOLERANCE = 1e-12
-# Enough for any tableau of up to seven stages; the number of rooted trees grows fast: 1, 1, 2, 4, 9, 20.
+# No tableau of up to seven stages has a higher order. The number of rooted trees grows fast: 1, 1, 2, 4, 9, 20.
 ORDER_LIMIT = 6
 
 # A rooted tree is the tuple of the trees that hang from its root; () is the single node.
@@ -58,7 +56,7 @@ class ButcherTableau:
 
     @cached_property
     def order(self) -> int:
-        """The order, computed from the conditions of all rooted trees (looked for up to 6)."""
+        """The order, at most 6, computed from the order conditions of all rooted trees."""
         for order in range(1, ORDER_LIMIT + 1):
             if any(abs(self._weight(tree) - 1 / _density(tree)) > SUM_TOLERANCE for tree in _trees(order)):
                 return order - 1
@@ -94,29 +92,17 @@ def _density(tree: Tree) -> int:
     return _size(tree) * prod(map(_density, tree))
 
 
-def _trees(size: int) -> Iterator[Tree]:
-    """All rooted trees with ``size`` nodes."""
-    for sizes in _partitions(size - 1, size - 1):
-        yield from _forests(sizes)
+def _trees(size: int) -> set[Tree]:
+    """All rooted trees with ``size`` nodes: a leaf added anywhere to the trees with one node less."""
+    return {()} if size == 1 else {grown for tree in _trees(size - 1) for grown in _with_leaf(tree)}
 
 
-def _partitions(total: int, largest: int) -> Iterator[tuple[int, ...]]:
-    if total == 0:
-        yield ()
-    for first in range(min(total, largest), 0, -1):
-        for rest in _partitions(total - first, first):
-            yield (first, *rest)
-
-
-def _forests(sizes: tuple[int, ...]) -> Iterator[Tree]:
-    if not sizes:
-        yield ()
-        return
-    first = sizes[0]
-    count = sizes.count(first)
-    for group in combinations_with_replacement(list(_trees(first)), count):
-        for rest in _forests(sizes[count:]):
-            yield (*group, *rest)
+def _with_leaf(tree: Tree) -> Iterator[Tree]:
+    # Children are sorted, so that equal trees are equal tuples.
+    yield tuple(sorted((*tree, ())))
+    for i, child in enumerate(tree):
+        for grown in _with_leaf(child):
+            yield tuple(sorted((*tree[:i], grown, *tree[i + 1 :])))
 
 
 INTEGRATORS = {

@@ -1,4 +1,4 @@
-"""Classes and scores of one or two texts: what is predicted, its loss, and how it becomes a plain model in the end."""
+"""Classification and regression of one or two texts: the objective, its loss, the settings of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +36,9 @@ class Objective:
 
     def __post_init__(self) -> None:
         if self.kind == "one-logit" and len(self.labels) != 2:
-            raise MacaronError(f"one logit tells two classes apart, not {len(self.labels)}")
+            raise MacaronError(f"one logit distinguishes two classes, not {len(self.labels)}")
         if self.kind == "classes" and len(self.labels) < 2:
-            raise MacaronError(f"classes are two at least; here is only {', '.join(self.labels) or 'none'}")
+            raise MacaronError(f"need at least two classes; found only {', '.join(self.labels) or 'none'}")
 
     @property
     def logits(self) -> int:
@@ -46,7 +46,7 @@ class Objective:
         return len(self.labels) if self.kind == "classes" else 1
 
     def targets(self, labels: Sequence[float]) -> NDArray[Any]:
-        """Class indices or scores as the loss takes them, (N,)."""
+        """The targets of class indices or scores, (N,)."""
         values = np.asarray(labels, dtype=np.float64)
         if self.kind == "classes":
             return values.astype(np.int64)
@@ -70,9 +70,9 @@ class Objective:
         return logits[:, 0] * self.scale + self.shift
 
     def plain_head(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """The weights of a head that says the same without knowing how it was trained.
+        """The weights of an equivalent head with one logit per class, or with the score on its own scale.
 
-        One logit z becomes the two logits 0 and z, whose softmax is its sigmoid; a score is put on its own scale.
+        One logit z becomes the two logits 0 and z, whose softmax is its sigmoid.
         """
         if self.kind == "one-logit":
             return torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
@@ -82,9 +82,9 @@ class Objective:
 
 
 def glue_objective(task: GlueTask, one_logit: bool = True) -> Objective:
-    """The objective of a GLUE task as the authors have it.
+    """The authors' objective of a GLUE task.
 
-    :param one_logit: one logit for CoLA, MRPC and QQP; otherwise two as for the rest
+    :param one_logit: one logit for CoLA, MRPC and QQP; otherwise two as for the other tasks
     """
     if task.regression:
         # The authors' 0.5 * (score - 3).
@@ -93,10 +93,8 @@ def glue_objective(task: GlueTask, one_logit: bool = True) -> Objective:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Tokens, segments and the mask of real tokens, all (B, T); targets (B,); weights (B,), 0 for rows that only fill
-    the shape.
-    """
+class ClassificationBatch:
+    """Tokens, segments and the mask of real tokens, all (B, T); targets (B,); weights (B,), 0 for filler rows."""
 
     tokens: Tensor
     segments: Tensor
@@ -112,14 +110,14 @@ class ClassificationLoss(nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def logits(self, batch: Batch) -> Tensor:
+    def logits(self, batch: ClassificationBatch) -> Tensor:
         """(B, logits) in float32: scores and small margins suffer in bfloat16, and the head costs nothing."""
         encoded: Any = self.model.model(batch.tokens, batch.real, batch.segments)
         state = encoded.last_hidden_state[:, 0]
         with torch.autocast(state.device.type, enabled=False):
             return self.model.classifier(state.float())
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ClassificationBatch) -> Tensor:
         """The sum of the losses of all examples, (1,)."""
         return (self.objective.losses(self.logits(batch), batch.targets) * batch.weights).sum().reshape(1)
 

@@ -1,4 +1,4 @@
-"""Texts as tokens, tokens as batches: ``<cls> a </s>`` and ``<cls> a </s> b </s>``."""
+"""Texts as tokens, and their batches: ``<cls> a </s>`` and ``<cls> a </s> b </s>``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from macaron.processes import Workers
-from macaron.tasks.classification import Batch
+from macaron.tasks.classification import ClassificationBatch
 from macaron.text.folder import load_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, PAD
@@ -19,20 +19,20 @@ from macaron.text.vocabulary import CLS, EOS, PAD
 Tokens = NDArray[np.int32]
 Indices = NDArray[np.int64]
 
-#: Lengths that batches are padded to where shapes should be few.
+#: Lengths that batches are padded to where there should be few shapes.
 LENGTHS = (32, 64, 128, 256, 512)
-#: So many texts are worth starting processes for, if the tokenizer is written in Python.
+#: With more texts, a tokenizer written in Python runs in several processes.
 MANY = 40_000
 _CHUNK = 5_000
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Examples as tokens, without the special ones.
+    """Examples as tokens, without special tokens.
 
     :param texts: one or two lists, each with one array per example
     :param targets: as the loss takes them, (N,); zeros where there are no labels
-    :param truncated: how many examples were cut
+    :param truncated: number of examples that were cut
     """
 
     texts: tuple[list[Tokens], ...]
@@ -44,7 +44,7 @@ class Encoded:
 
     @cached_property
     def lengths(self) -> Indices:
-        """Tokens of each example, special ones included, (N,)."""
+        """Tokens of each example, including special tokens, (N,)."""
         counts = [np.array([len(text) for text in texts], dtype=np.int64) for texts in self.texts]
         return sum(counts, np.full(len(self), 1 + len(self.texts), dtype=np.int64))
 
@@ -59,9 +59,9 @@ def encode(
     """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
 
     :param texts: one or two lists
-    :param folder: where the tokenizer lies, for processes that help with a large corpus
+    :param folder: the folder of the tokenizer, for worker processes
     """
-    # A text often comes more than once (premises of MNLI).
+    # Texts repeat (the premises of MNLI).
     unique = list(dict.fromkeys(text for column in texts for text in column))
     tokens = dict(zip(unique, _tokens(tokenizer, unique, folder), strict=True))
     columns = tuple([tokens[text] for text in column] for column in texts)
@@ -77,7 +77,7 @@ def encode(
 
 
 def _shares(lengths: list[int], room: int) -> list[int]:
-    """How many tokens of each text stay: the longer one gives first, then both in turn."""
+    """The number of tokens to keep of each text: the longer one is cut first, then both equally."""
     if len(lengths) == 1:
         return [room]
     first, second = lengths
@@ -109,11 +109,11 @@ def _stored_tokenizer(folder: Path) -> MacaronTokenizer:
 
 
 @dataclass(frozen=True)
-class Batches:
+class Collator:
     """Makes batches.
 
-    :param segments: ids of the first and of the second text; padding has the first
-    :param fixed: few shapes: rows fill the batch, lengths are those of ``LENGTHS``
+    :param segments: segment ids of the first and of the second text; padding has the first
+    :param fixed: few shapes: filler rows complete a batch, lengths are those of ``LENGTHS``
     """
 
     segments: tuple[int, int]
@@ -122,16 +122,18 @@ class Batches:
     max_length: int
 
     def length(self, longest: int) -> int:
-        """The length of a batch whose longest example has that many tokens."""
+        """The length of a batch whose longest example has ``longest`` tokens."""
         if not self.fixed:
             return longest
         return min((length for length in (*LENGTHS, self.max_length) if length >= longest), default=longest)
 
-    def make(self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None) -> Batch:
+    def make(
+        self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None
+    ) -> ClassificationBatch:
         """The batch of some examples.
 
-        :param size: rows that it has if shapes are fixed
-        :param swap: of which examples the second text comes first, (N,)
+        :param size: number of rows if shapes are fixed
+        :param swap: the examples whose second text comes first, (N,)
         """
         count = max(size, len(rows)) if self.fixed else len(rows)
         width = self.length(int(data.lengths[rows].max()))
@@ -142,7 +144,7 @@ class Batches:
         targets = np.zeros(count, dtype=data.targets.dtype)
         targets[: len(rows)] = data.targets[rows]
         for i in range(count):
-            # A row that only fills the shape repeats the first: one without any real token would give no numbers.
+            # A filler row repeats the first: a row without any real token would give NaN.
             index = rows[i] if i < len(rows) else rows[0]
             texts = [column[index] for column in data.texts]
             if swap is not None and swap[index]:
@@ -154,16 +156,16 @@ class Batches:
                 tokens[i, end - 1] = EOS
                 segments[i, start:end] = segment
         arrays = (tokens, segments, tokens != PAD, targets, weights)
-        return Batch(*(self._place(array) for array in arrays))
+        return ClassificationBatch(*(self._on_device(array) for array in arrays))
 
-    def _place(self, array: NDArray[Any]) -> torch.Tensor:
+    def _on_device(self, array: NDArray[Any]) -> torch.Tensor:
         tensor = torch.from_numpy(array)
         if self.device.type == "cuda":
             return tensor.pin_memory().to(self.device, non_blocking=True)
         return tensor
 
-    def in_order(self, data: Encoded, size: int) -> Iterator[tuple[Indices, Batch]]:
-        """All examples, those of like length together: for prediction."""
+    def in_order(self, data: Encoded, size: int) -> Iterator[tuple[Indices, ClassificationBatch]]:
+        """All examples, grouped by length: for prediction."""
         order = np.argsort(data.lengths, kind="stable")
         for start in range(0, len(order), size):
             rows = order[start : start + size]
@@ -171,6 +173,6 @@ class Batches:
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
-    """The order of an epoch's examples, and which of them would be swapped: a function of seed and epoch alone."""
+    """The order of an epoch's examples, and which of them are swapped: a function of seed and epoch alone."""
     draw = np.random.default_rng((seed, epoch))
     return draw.permutation(count), draw.random(count) < 0.5

@@ -1,45 +1,41 @@
 """Pre-training an encoder: masked words and next sentences."""
 
-import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from macaron.data.documents import PreparedText, TextSplit
+from macaron.data.prepared import PreparedText, TextSplit
 from macaron.data.sentence_pairs import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import Packed
+from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
-from macaron.tasks.pretraining_batches import Batch, Plan, Shape
-from macaron.tasks.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
-from macaron.tasks.saving import save_model
+from macaron.tasks.corpus_task import CorpusTask, same_text
+from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import TrainSettings
-from macaron.train.task import Piece
+from macaron.train.task import MicroBatch
 
 AUTO_FLASH = False  # what pretrain.attention = auto means on a GPU in bfloat16
-AHEAD = 4  # micro-batches that are laid out while the device is busy
-ACCURACY_ROWS = 2048  # rows of logits held at a time when predictions are counted
+AHEAD = 4  # micro-batches that are collated while the device is busy
+ACCURACY_ROWS = 2048  # rows of logits in memory at a time when predictions are counted
 
 
 class PretrainingLoss(nn.Module):
     """Model and losses as one module, for DDP and FSDP.
 
-    :param chunk: words whose logits are held at a time
-    :param flash: keep texts apart by a kernel that knows where they begin, not by a mask
+    :param chunk: number of words whose logits are in memory at a time
+    :param flash: separate texts by the cumulative lengths of a variable-length kernel, not by a mask
     """
 
     def __init__(
@@ -49,28 +45,27 @@ class PretrainingLoss(nn.Module):
         self.model, self.mlm, self.nsp, self.flash = model, settings.mlm, settings.nsp, flash
         self.criterion = SmoothedCrossEntropy(0.0, PAD, chunk)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: PretrainingBatch) -> Tensor:
         """The weighted sums of a batch's losses: both together, then each that is on."""
         return self.losses(*self.states(batch), batch)
 
-    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The final states at the places to predict, (M, D), and at the beginnings of the texts, (P, D)."""
+    def states(self, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
+        """The final states at the positions to predict, (M, D), and at the starts of the texts, (P, D)."""
         model = self.model.model
-        x = model.embedding(batch.ids, batch.places, batch.segments)
+        x = model.embedding(batch.ids, batch.positions, batch.segments)
         if self.flash:
             assert batch.starts is not None
             context = Context(packed=Packed(batch.starts, batch.ids.shape[1]))
         else:
-            context = Context(mask=_same(batch.text), kernel=model.kernel)
-        for step in model.encoder.steps():
-            x = step(x, context)
+            context = Context(mask=_mask(batch.text), kernel=model.kernel)
+        x = model.encoder(x, context, norm=False)
         needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
-        # The last norm looks at one place at a time: only those that are needed go through it.
+        # The final norm is position-wise: only the needed positions go through it.
         if model.encoder.norm is not None:
             needed = model.encoder.norm(needed)
         return needed[: len(batch.masked)], needed[len(batch.masked) :]
 
-    def losses(self, words: Tensor, firsts: Tensor, batch: Batch) -> Tensor:
+    def losses(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """From states to the weighted sums."""
         table = self.model.model.embedding.tokens.weight
         mlm = self.criterion(self.model.head(words), table, batch.targets)[0] * batch.weights[0]
@@ -80,8 +75,8 @@ class PretrainingLoss(nn.Module):
         nsp = (wrong * (batch.follows >= 0)).sum() * batch.weights[1]
         return torch.stack([mlm + nsp, *([mlm] if self.mlm else []), *([nsp] if self.nsp else [])])
 
-    def right(self, words: Tensor, firsts: Tensor, batch: Batch) -> Tensor:
-        """How many words and how many pairs were predicted right, and of how many: (2, 2)."""
+    def right(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
+        """The words and pairs predicted correctly, then all words and pairs: (2, 2)."""
         table = self.model.model.embedding.tokens.weight
         hits = torch.zeros((), dtype=torch.long, device=words.device)
         ready = self.model.head(words)
@@ -93,12 +88,12 @@ class PretrainingLoss(nn.Module):
         return torch.stack([torch.stack([hits, pairs]), torch.stack([(batch.targets != PAD).sum(), known.sum()])])
 
 
-def _same(text: Tensor) -> Tensor:
-    """Which places belong to one text, (B, 1, T, T); under autocast as what is added to the logits of attention.
+def _mask(text: Tensor) -> Tensor:
+    """Which positions belong to one text, (B, 1, T, T); under autocast on a GPU as a mask to add to attention's logits.
 
-    Every layer would make that of the flags again.
+    Otherwise every layer would convert the flags again.
     """
-    same = (text.unsqueeze(-1) == text.unsqueeze(-2)).unsqueeze(1)
+    same = same_text(text, text)
     kind = text.device.type
     if kind != "cuda" or not torch.is_autocast_enabled(kind):
         return same
@@ -107,19 +102,23 @@ def _same(text: Tensor) -> Tensor:
 
 
 def _takes_flash(train: TrainSettings, settings: PretrainSettings) -> bool:
-    """Which kernel ``pretrain.attention`` means here."""
+    """Whether ``pretrain.attention`` means the variable-length kernel here."""
     possible = train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"
     if settings.attention == "flash" and not possible:
         raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
     return possible and (settings.attention == "flash" or (settings.attention == "auto" and AUTO_FLASH))
 
 
-class PretrainingTask:
+class PretrainingTask(CorpusTask[Plan]):
     """Documents in, an encoder with its pre-training heads out."""
+
+    data: PreparedText
+    model: EncoderForPreTraining
 
     def __init__(
         self, data: PreparedText, model: EncoderForPreTraining, train: TrainSettings, settings: PretrainSettings
     ) -> None:
+        super().__init__()
         settings.check(train)
         self.data, self.model, self.train, self.settings = data, model, train, settings
         self.sentences = {split: data.sentences(split) for split in data.splits}
@@ -127,10 +126,8 @@ class PretrainingTask:
         self.shape = Shape.of(train, settings, self.corpora["train"])
         self.module = PretrainingLoss(model, settings, self.shape.chunk, _takes_flash(train, settings))
         self.words = range(batches.FIRST_WORD, data.vocab_size)
-        self._planner, self._layer = ThreadPoolExecutor(1, "plan"), ThreadPoolExecutor(1, "lay out")
-        self._plan: tuple[int, Plan] | None = None
-        self._planned: dict[int, Future[Plan]] = {}
-        self._laid: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
+        self._collator = ThreadPoolExecutor(1, "collate")
+        self._collated: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
         self._right: Tensor | None = None
 
     @classmethod
@@ -161,76 +158,46 @@ class PretrainingTask:
         """The objective, and each of its parts that is on."""
         return ("loss", *(name for name in ("mlm", "nsp") if getattr(self.settings, name)))
 
-    def identity(self) -> dict[str, Any]:
-        """The tokens."""
-        return {"tokenizer": self.data.tokenizer_fingerprint, "training data": self._digest}
-
-    @cached_property
-    def _digest(self) -> str:
-        digest = hashlib.sha256(self.sentences["train"].lengths.tobytes())
-        digest.update(self.corpora["train"].documents.tobytes())
-        return digest.hexdigest()[:16]
-
     @cached_property
     def tokenizer(self) -> MacaronTokenizer:
-        """The data's tokenizer; where the model numbers the segments otherwise (the authors' code does), so does it."""
+        """The data's tokenizer, with the model's segment ids (the authors' code has others)."""
         given, first = self.data.tokenizer, self.model.config.first_segment
-        if given.segments[0] == first:
-            return given
-        names = ("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize", "dictionary_size")
-        return MacaronTokenizer.from_backend(
-            Tokenizer.from_str(given.backend_tokenizer.to_str()),
-            segments=(first, 1 - first),
-            **{name: getattr(given, name) for name in names},
-        )
+        return given if given.segments[0] == first else given.with_segments(first)
 
-    # Batches.
+    def plan(self, epoch: int) -> Sequence[MicroBatch]:
+        """The micro-batches of an epoch; their targets are all real tokens."""
+        made = self.epoch_plan(epoch)
+        return [MicroBatch(int(tokens), (epoch, index)) for index, tokens in enumerate(made.tokens)]
 
-    def plan(self, epoch: int) -> Sequence[Piece]:
-        """The micro-batches of an epoch; what is counted are real tokens."""
-        made = self._epoch(epoch)
-        return [Piece(int(tokens), (epoch, index)) for index, tokens in enumerate(made.tokens)]
-
-    def _epoch(self, epoch: int) -> Plan:
-        if self._plan is None or self._plan[0] != epoch:
-            planned = self._planned.pop(epoch, None) or self._planner.submit(self._plan_epoch, epoch)
-            self._plan = epoch, planned.result()
-            # The next epoch is planned meanwhile; a GPU would have to wait for it.
-            self._planned = {epoch + 1: self._planner.submit(self._plan_epoch, epoch + 1)}
-        return self._plan[1]
-
-    def _plan_epoch(self, epoch: int) -> Plan:
+    def plan_epoch(self, epoch: int) -> Plan:
+        """Cut the corpus into texts and pack them."""
         seed, group = (self.train.seed, epoch), self.train.accumulate
         return batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
 
-    def batch(self, piece: Piece, device: torch.device) -> Batch:
-        """Make a micro-batch; those that come next are laid out meanwhile."""
-        epoch, index = piece.data
-        made = self._epoch(epoch)
+    def batch(self, planned: MicroBatch, device: torch.device) -> PretrainingBatch:
+        """Collate a micro-batch; the next ones are collated in the background."""
+        epoch, index = planned.data
+        made = self.epoch_plan(epoch)
         world = dist.get_world_size() if dist.is_initialized() else 1
         coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
-        wanted = {(epoch, i): self._laid.get((epoch, i)) for i in coming}
-        self._laid = {
-            key: found or self._layer.submit(self._lay_out, "train", made, key[1]) for key, found in wanted.items()
+        wanted = {(epoch, i): self._collated.get((epoch, i)) for i in coming}
+        self._collated = {
+            key: found or self._collator.submit(self._collate, "train", made, key[1]) for key, found in wanted.items()
         }
-        return batches.cut_batch(*self._laid[epoch, index].result(), self.shape, device)
+        return batches.cut_batch(*self._collated[epoch, index].result(), self.shape, device)
 
-    def _lay_out(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
         first = self.model.config.first_segment
-        return batches.lay_out(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
+        return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
 
-    def compiled_parts(self) -> list[nn.Module]:
-        """The layers, small graphs, one for all of them; and what lies before and behind them."""
-        return [*self._layers(), self.model.model.embedding, self.model.head, self.module.criterion.losses]
-
-    def _layers(self) -> list[nn.Module]:
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The layers of the encoder."""
         return list(self.model.model.encoder.layers)
 
-    def sharded_parts(self) -> list[nn.Module]:
-        """The layers too; but one that is applied at every depth, and lends its parts to the ends, is always needed."""
-        return [] if self.model.config.tying == "depth" else self._layers()
-
-    # Validation.
+    def compiled_parts(self) -> list[nn.Module]:
+        """The layers, the embedding, the head and the loss."""
+        return [*self.layers, self.model.model.embedding, self.model.head, self.module.criterion.losses]
 
     @cached_property
     def _validation(self) -> Plan:
@@ -244,7 +211,7 @@ class PretrainingTask:
         right = torch.zeros(2, 2, dtype=torch.float64, device=device)
         tokens = 0
         for index, counts in processes.turns(len(made.tokens)):
-            batch = batches.cut_batch(*self._lay_out("valid", made, index), self.shape, device)
+            batch = batches.cut_batch(*self._collate("valid", made, index), self.shape, device)
             words, firsts = self.module.states(batch)
             sums += self.module.losses(words, firsts, batch) * counts
             right += self.module.right(words, firsts, batch) * counts
@@ -253,7 +220,7 @@ class PretrainingTask:
         return sums, float(tokens)
 
     def score(self, device: torch.device) -> dict[str, float]:
-        """The shares of words and of pairs that the last validation predicted right."""
+        """The shares of words and of pairs that the last validation predicted correctly."""
         if self._right is None:
             return {}
         hits, total = self._right.tolist()
@@ -262,11 +229,6 @@ class PretrainingTask:
             for i, name in enumerate(("mlm", "nsp"))
             if getattr(self.settings, name)
         }
-
-    def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """Write the model folder: weights, configuration, tokenizer."""
-        plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-        save_model(folder, self.model, plain, self.tokenizer)
 
 
 def encoder_config(recipe: Recipe, vocab_size: int) -> EncoderConfig:

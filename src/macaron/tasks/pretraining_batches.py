@@ -1,8 +1,7 @@
-"""Micro-batches for pre-training: planned for an epoch, laid out one by one, all of one shape.
+"""Micro-batches for pre-training: planned for an epoch, collated one by one, all of one shape.
 
-A micro-batch is rows of one width, each with several texts that do not see each other. The places that are to be
-predicted come as a list of fixed size: only they go through the output layer and the loss. What a list has too many
-are places whose target is none.
+A micro-batch is rows of one width, each with several texts that do not attend to each other. The positions to predict
+are a list of fixed size: only they go through the output layer and the loss. Unused entries of the list have no target.
 """
 
 import math
@@ -19,28 +18,28 @@ from macaron.data.masking import choose, corrupt, masked_counts
 from macaron.data.packing import pack_by_length
 from macaron.data.sentence_pairs import Corpus, Spans, sentence_pairs, single_spans, span_pairs
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.tasks.recipe import PretrainSettings
+from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
 from macaron.train.settings import TrainSettings
 
 FIRST_WORD = len(SPECIALS["encoder"])
 SHORTEST = 5  # tokens of the shortest pair: <cls> a </s> b </s>
-UNKNOWN = -1  # the label of no pair
-LOSS_ROWS = 8192  # rows of logits that a GPU holds at a time
+UNKNOWN = -1  # the label of an unused entry
+LOSS_ROWS = 8192  # rows of logits in memory at a time
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Rows of packed texts, (R, W): ids, positions, the number of the text (0: nothing) and the segment of each place.
+class PretrainingBatch:
+    """Rows of packed texts, (R, W): ids, positions in the text, the text's number in its row (0: padding), segments.
 
-    ``masked`` (M,) are the places to predict, counted through all rows, and ``targets`` (M,) their words (padding:
-    none). ``firsts`` (P,) are the places of ``<cls>`` and ``follows`` (P,) whether the second sentence really comes
-    next (1, 0; -1: nothing there). ``weights`` (2,) are those of a word and of a pair in the losses. ``starts`` are the
-    places where texts and padding begin, see `macaron.nn.packed`.
+    ``masked`` (M,) are the flat indices to predict, and ``targets`` (M,) their words (padding: no target). ``firsts``
+    (P,) are the flat indices of ``<cls>``, and ``follows`` (P,) says whether the second sentence really comes next (1,
+    0; -1: unused). ``weights`` (2,) are the weights of a word and of a pair in the losses. ``starts`` (N+1,) are the
+    cumulative lengths of texts and padding, for a variable-length kernel; unused entries repeat the last.
     """
 
     ids: Tensor
-    places: Tensor
+    positions: Tensor
     text: Tensor
     segments: Tensor
     masked: Tensor
@@ -53,49 +52,47 @@ class Batch:
 
 @dataclass(frozen=True)
 class Shape:
-    """The one shape of all micro-batches: rows, their width, texts in a row at most, words to predict, pairs; and the
-    loss's chunk of words.
-    """
+    """The one shape of all micro-batches."""
 
     rows: int
     width: int
-    deep: int
-    masked: int
+    deep: int  # most texts in a row
+    masked: int  # words to predict
     pairs: int
-    chunk: int
+    chunk: int  # words whose logits are in memory at a time
 
     @classmethod
     def of(cls, train: TrainSettings, pretrain: PretrainSettings, corpus: Corpus) -> "Shape":
-        """The shape that settings ask for, for texts of this corpus."""
+        """The shape for texts of this corpus."""
         width = train.row_tokens
         rows = max(1, train.batch_tokens // width)
-        # A row has room for three times as many texts of the usual length as fit: hardly ever are there more.
+        # Three times the number of texts of the usual length that fit: a row hardly ever has more.
         usual = _usual_length(pretrain, pretrain.longest(train), corpus)
         shortest = SHORTEST if pretrain.nsp else SHORTEST - 2
         deep = max(1, min(width // shortest, max(4, math.ceil(3 * width / usual))))
         most = rows * deep
-        # Of a text's words and special tokens together the masked ones are the ratio, or by rounding a fraction of a
-        # word more. A micro-batch full of tiny texts would have more: some of them get fewer then (`_within`).
+        # The masked words are the ratio of a text's tokens, rounded up by at most a fraction of a word. A micro-batch
+        # full of tiny texts would have more: some of them get fewer then (`_within`).
         each = -(-width // pretrain.longest(train)) + 1
         masked = rows * (pretrain.ratio * width + 0.5 * each) + (most if pretrain.cls_target else 0)
         chunks = max(1, -(-int(masked) // LOSS_ROWS))
         chunk = -(-max(8, int(masked)) // (8 * chunks)) * 8  # chunks of one size: one graph for the compiler
-        # Where nothing is to be predicted a few places remain, with no target: every weight has a gradient, if of zero.
+        # Without next-sentence prediction a few unused entries remain: every weight needs a gradient, even if zero.
         return cls(rows, width, deep, chunks * chunk, most if pretrain.nsp else 8, chunk)
 
     @property
     def size(self) -> int:
-        """Places in a micro-batch."""
+        """Positions in a micro-batch."""
         return self.rows * self.width
 
     @property
-    def stretches(self) -> int:
-        """Texts and padding in a micro-batch, at most."""
+    def max_sequences(self) -> int:
+        """The most texts and stretches of padding in a micro-batch."""
         return self.rows * (self.deep + 1)
 
 
 def _usual_length(settings: PretrainSettings, longest: int, corpus: Corpus) -> float:
-    """About how many tokens a text has."""
+    """About the number of tokens of a text."""
     tokens = float(corpus.offsets[-1])
     if settings.nsp and settings.pairs == "sentences":
         return min(longest, 2 * tokens / max(len(corpus.offsets) - 1, 1) + 3)
@@ -107,7 +104,7 @@ class Plan:
     """All micro-batches of an epoch.
 
     ``counts`` are the words to predict of each text (in the order of ``rows``), ``tokens`` the real tokens of each
-    micro-batch, ``weights`` (batches, 2) those of a word and of a pair in its losses.
+    micro-batch, ``weights`` (batches, 2) the weights of a word and of a pair in its losses.
     """
 
     seed: tuple[int, ...]
@@ -123,11 +120,11 @@ def plan(
 ) -> Plan:
     """Cut a corpus into texts and pack them.
 
-    The loss of an update is the mean over its words plus the mean over its pairs, whatever micro-batches they are in.
-    The loop divides the sum of an update's losses by its number of tokens; so a word's loss counts tokens / words
-    times, a pair's tokens / pairs times.
+    The loss of an update is the mean over its words plus the mean over its pairs, in whichever micro-batches they are.
+    The loop divides the sum of an update's losses by its number of tokens; so a word's loss is weighted by tokens /
+    words, a pair's by tokens / pairs.
 
-    :param seed: of everything that is random: the same one gives the same plan
+    :param seed: of all random choices: the same seed gives the same plan
     :param group: micro-batches in an update (0: all)
     """
     random = np.random.default_rng(seed)
@@ -157,21 +154,21 @@ def plan(
 
 
 def _within(counts: Indices, of_batch: Indices, most: int, extra: int) -> Indices:
-    """At most so many words in a micro-batch: the last texts of one that has more get fewer."""
+    """At most ``most`` words in a micro-batch: if it has more, its last texts get fewer."""
     sums = np.cumsum(counts + extra) - counts - extra
     opens = np.flatnonzero(np.diff(of_batch, prepend=-1))
     before = sums - np.repeat(sums[opens], np.diff(np.append(opens, len(counts))))
     return np.clip(most - extra - before, 0, counts)
 
 
-def lay_out(
+def collate(
     ids: NDArray[np.integer], made: Plan, index: int, shape: Shape, settings: PretrainSettings, words: range, first: int
 ) -> tuple[Tensor, Tensor]:
-    """A micro-batch as one array of small numbers, and its weights, for `cut_batch`.
+    """A micro-batch as one int32 array, and its weights, for `cut_batch`.
 
     :param ids: the flat ids of the store
-    :param words: the ids of words, those that may replace one
-    :param first: the segment of the first sentence; the second is the other one
+    :param words: the ids of words, from which random replacements are drawn
+    :param first: the segment id of the first sentence; the second has the other one
     """
     random = np.random.default_rng((*made.seed, 1 + index))
     begin, end = np.searchsorted(made.rows.row, [index * shape.rows, (index + 1) * shape.rows])
@@ -179,7 +176,7 @@ def lay_out(
     spans = Spans(*(getattr(made.spans, name)[chosen] for name in Spans.__dataclass_fields__))
     a, b, paired = spans.a_length, spans.b_length, spans.follows >= 0
     lengths = spans.lengths
-    # Where each text begins: what was laid down before it, less what was laid down before its row.
+    # The start of each text: the tokens before it, less the tokens before its row.
     before = np.cumsum(lengths) - lengths
     opens = np.flatnonzero(np.diff(row, prepend=-1))
     members = np.diff(np.append(opens, len(row)))
@@ -198,41 +195,43 @@ def lay_out(
     grid[0, start + a + 1] = EOS
     grid[0, (second + b)[paired]] = EOS
 
-    # The words of a text are those of its two spans, one after the other.
+    # The words of a text are those of its two spans.
     parts = np.stack([a, b], axis=1).reshape(-1)
     step = counting(parts)
     source = np.repeat(np.stack([spans.a_start, spans.b_start], axis=1).reshape(-1), parts) + step
-    place = np.repeat(np.stack([start + 1, second], axis=1).reshape(-1), parts) + step
+    position = np.repeat(np.stack([start + 1, second], axis=1).reshape(-1), parts) + step
     real = ids[source].astype(np.int64)
     picked = choose(a + b, made.counts[begin:end], real >= FIRST_WORD, random)
-    grid[0, place] = corrupt(real, picked, MASK, words, settings.mask_share, settings.random_share, random)
-    masked, targets = place[picked], real[picked]
+    grid[0, position] = corrupt(real, picked, MASK, words, settings.mask_share, settings.random_share, random)
+    masked, targets = position[picked], real[picked]
     if settings.cls_target:
         masked = np.concatenate([masked, start])
         targets = np.concatenate([targets, np.full(len(start), CLS)])
 
-    # Places that count for nothing are all different: adding up their gradients, all zero, then takes no time.
+    # Unused entries are all different: accumulating their gradients, all zero, at one position would be slow.
     lists = [np.arange(shape.masked) % shape.size, np.full(shape.masked, PAD)]
     lists += [np.arange(shape.pairs) % shape.size, np.full(shape.pairs, UNKNOWN)]
     known = (masked, targets, start, spans.follows) if settings.nsp else (masked, targets)
     for values, found in zip(lists, known, strict=False):
         values[: len(found)] = found
-    # Padding begins behind the last text of a row; it is a stretch of its own, so that every place is in one.
+    # The padding of a row is a sequence of its own: every position belongs to one.
     filled = np.bincount(row, weights=lengths, minlength=shape.rows).astype(np.int64)
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
-    stretches = np.full(shape.stretches + 1, shape.size)
-    stretches[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
-    numbers = np.concatenate([grid.reshape(-1), *lists, stretches]).astype(np.int32)
+    starts = np.full(shape.max_sequences + 1, shape.size)
+    starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
+    numbers = np.concatenate([grid.reshape(-1), *lists, starts]).astype(np.int32)
     return torch.from_numpy(numbers), torch.from_numpy(made.weights[index].astype(np.float32))
 
 
-def cut_batch(numbers: Tensor, weights: Tensor, shape: Shape, device: torch.device) -> Batch:
-    """What `lay_out` made, on a device."""
+def cut_batch(numbers: Tensor, weights: Tensor, shape: Shape, device: torch.device) -> PretrainingBatch:
+    """The batch of what `collate` returned, on a device."""
     if device.type == "cuda":
         numbers, weights = numbers.pin_memory(), weights.pin_memory()
     numbers, weights = numbers.to(device, non_blocking=True), weights.to(device, non_blocking=True)
-    sizes = [*[shape.size] * 4, *[shape.masked] * 2, *[shape.pairs] * 2, shape.stretches + 1]
-    ids, places, text, segments, masked, targets, firsts, follows, starts = torch.split(numbers, sizes)
-    ids, places, text, segments = (each.view(shape.rows, shape.width) for each in (ids, places, text, segments))
+    sizes = [*[shape.size] * 4, *[shape.masked] * 2, *[shape.pairs] * 2, shape.max_sequences + 1]
+    ids, positions, text, segments, masked, targets, firsts, follows, starts = torch.split(numbers, sizes)
+    ids, positions, text, segments = (each.view(shape.rows, shape.width) for each in (ids, positions, text, segments))
     masked, targets, firsts = masked.long(), targets.long(), firsts.long()
-    return Batch(ids.long(), places, text, segments.long(), masked, targets, firsts, follows, weights, starts)
+    return PretrainingBatch(
+        ids.long(), positions, text, segments.long(), masked, targets, firsts, follows, weights, starts
+    )

@@ -1,9 +1,6 @@
 """Training a translation model."""
 
-import hashlib
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +19,23 @@ from macaron.evaluate.scores import sacre_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.tasks.batches import Batch, cut_batch, packed_tensors, padded_batch, row_pieces, short_pairs
-from macaron.tasks.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
-from macaron.tasks.saving import save_model
+from macaron.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
+from macaron.tasks.corpus_task import CorpusTask, same_text
+from macaron.tasks.translation_batches import (
+    TranslationBatch,
+    cut_batch,
+    packed_tensors,
+    padded_batch,
+    plan_rows,
+    short_pairs,
+)
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import TrainSettings
-from macaron.train.task import Piece
+from macaron.train.task import MicroBatch
 
-CHUNK_ROWS = 4096  # packed rows that are laid out and sent to the device at once
-SCORE_TOKENS = 4096  # source tokens in a batch that is translated: with its beams it is several times as large
+CHUNK_ROWS = 4096  # packed rows that are collated and copied to the device at once
+SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
 
 
 class TranslationLoss(nn.Module):
@@ -42,7 +46,7 @@ class TranslationLoss(nn.Module):
         self.model = model
         self.criterion = SmoothedCrossEntropy(smoothing, PAD)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TranslationBatch) -> Tensor:
         """The sums of smoothed loss and nll over the targets of a batch."""
         model, embedding = self.model, self.model.embedding
         if batch.source_sentence is None:
@@ -51,37 +55,35 @@ class TranslationLoss(nn.Module):
         else:
             source, target = batch.source_sentence, batch.target_sentence
             assert target is not None
-            x = embedding(batch.source, batch.source_places)
-            memory = model.encoder(x, Context(mask=_same(source, source), kernel=model.kernel))
+            x = embedding(batch.source, batch.source_positions)
+            memory = model.encoder(x, Context(mask=same_text(source, source), kernel=model.kernel))
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
-            y = embedding(batch.previous, batch.target_places)
+            y = embedding(batch.previous, batch.target_positions)
             states = model.decoder(
                 y,
                 Context(
-                    mask=_same(target, target) & triangle,
+                    mask=same_text(target, target) & triangle,
                     memory=memory,
-                    memory_mask=_same(target, source),
+                    memory_mask=same_text(target, source),
                     kernel=model.kernel,
                 ),
             )
         return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
-def _same(queries: Tensor, keys: Tensor) -> Tensor:
-    """Which positions belong to one sentence, (B, 1, T, S)."""
-    return (queries.unsqueeze(-1) == keys.unsqueeze(-2)).unsqueeze(1)
-
-
-class TranslationTask:
+class TranslationTask(CorpusTask[batching.Rows]):
     """Pairs in, a translation model out."""
 
+    data: PreparedData
+    model: TranslationModel
     loss_names = ("loss", "nll")
 
     def __init__(
         self, data: PreparedData, model: TranslationModel, train: TrainSettings, decode: DecodeSettings
     ) -> None:
-        self.data, self.model, self.settings, self.decode = data, model, train, decode
+        super().__init__()
+        self.data, self.model, self.train, self.decode = data, model, train, decode
         self.module = TranslationLoss(model, train.label_smoothing)
         self.packing = train.packs(train.wants_gpu(torch.cuda.is_available()))
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
@@ -101,113 +103,85 @@ class TranslationTask:
             )
         self._buckets: list[Indices] | None = None
         self._chunk: tuple[tuple[int, int], list[Tensor]] | None = None
-        self._rows: tuple[int, batching.Rows] | None = None
-        self._planner = ThreadPoolExecutor(1, "plan")
-        self._planned: dict[int, Future[batching.Rows]] = {}
 
     @classmethod
     def from_recipe(cls, recipe: Recipe) -> "TranslationTask":
         """The task of a recipe; the model is drawn with the recipe's seed."""
         data = PreparedData.open(recipe.data)
-        data.tokenizer.fingerprint()  # a damaged one is refused now, not when the trained model is saved
+        data.tokenizer.fingerprint()  # refuse a damaged one now, not when the trained model is saved
         config = model_config(recipe, data.vocab_size)
         config.tokenizer_fingerprint = data.tokenizer_fingerprint
         config.evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
         torch.manual_seed(recipe.train.seed)
         return cls(data, TranslationModel(config), recipe.train, recipe.decode)
 
-    def identity(self) -> dict[str, Any]:
-        """The tokens and the way they are batched."""
-        return {
-            "tokenizer": self.data.tokenizer_fingerprint,
-            "training data": self._lengths_digest,
-            "batching": "pack" if self.packing else "bucket",
-        }
-
-    @cached_property
-    def _lengths_digest(self) -> str:
-        digest = hashlib.sha256()
-        for store in (self.train_pairs.source, self.train_pairs.target):
-            digest.update(store.lengths.tobytes())
-        return digest.hexdigest()[:16]
+    def identity(self, *, legacy: bool = False) -> dict[str, Any]:
+        """The tokens, and whether they are packed."""
+        return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket"}
 
     def left_out(self) -> int:
-        """How many training pairs are too long for a batch or a row."""
+        """The number of training pairs that are too long for a batch or a row."""
         return len(self.train_pairs) - len(self.kept)
 
-    # Batches.
-
-    def plan(self, epoch: int) -> Sequence[Piece]:
+    def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """The micro-batches of an epoch."""
-        seed, target = self.settings.seed, self.train_pairs.target.lengths
-        if not self.packing:
-            if self._buckets is None:
-                source = self.train_pairs.source.lengths
-                found = batching.bucket(source[self.kept], target[self.kept], self.settings.batch_tokens, seed)
-                self._buckets = [self.kept[batch] for batch in found]
-            order = batching.epoch_order(len(self._buckets), seed, epoch)
-            return [Piece(int(target[self._buckets[i]].sum()), self._buckets[i]) for i in order]
-        rows = self._packed_rows(epoch)
-        return row_pieces(rows, target, self.rows_per_batch, epoch)
+        seed, target = self.train.seed, self.train_pairs.target.lengths
+        if self.packing:
+            return plan_rows(self.epoch_plan(epoch), target, self.rows_per_batch, epoch)
+        if self._buckets is None:
+            source = self.train_pairs.source.lengths
+            found = batching.bucket(source[self.kept], target[self.kept], self.train.batch_tokens, seed)
+            self._buckets = [self.kept[batch] for batch in found]
+        order = batching.epoch_order(len(self._buckets), seed, epoch)
+        return [MicroBatch(int(target[self._buckets[i]].sum()), self._buckets[i]) for i in order]
 
-    def _packed_rows(self, epoch: int) -> batching.Rows:
-        if self._rows is None or self._rows[0] != epoch:
-            planned = self._planned.pop(epoch, None) or self._planner.submit(self._plan_rows, epoch)
-            self._rows = epoch, planned.result()
-            # The next epoch is planned meanwhile; a GPU would have to wait for it.
-            self._planned = {epoch + 1: self._planner.submit(self._plan_rows, epoch + 1)}
-        return self._rows[1]
+    def plan_epoch(self, epoch: int) -> batching.Rows:
+        """Pack the pairs of an epoch into rows."""
+        return _pack(self.train_pairs, self.kept, self.train.row_tokens, self.train.seed, epoch)
 
-    def _plan_rows(self, epoch: int) -> batching.Rows:
-        return _pack(self.train_pairs, self.kept, self.settings.row_tokens, self.settings.seed, epoch)
-
-    def batch(self, piece: Piece, device: torch.device) -> Batch:
-        """Lay a micro-batch out on a device."""
-        if isinstance(piece.data, np.ndarray):
-            return padded_batch(self.train_pairs, piece.data, device)
-        epoch, start = piece.data
+    def batch(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
+        """Collate a micro-batch on a device."""
+        if isinstance(planned.data, np.ndarray):
+            return padded_batch(self.train_pairs, planned.data, device)
+        epoch, start = planned.data
         chunk_size = max(1, CHUNK_ROWS // self.rows_per_batch) * self.rows_per_batch
         first = start // chunk_size * chunk_size
         if self._chunk is None or self._chunk[0] != (epoch, first):
-            rows = self._packed_rows(epoch)
-            # One size for all chunks: a batch that is cut from the last one has the shape of any other.
+            rows = self.epoch_plan(epoch)
+            # One size for all chunks: a batch cut from the last one has the shape of any other.
             self._chunk = (
                 (epoch, first),
-                packed_tensors(self.train_pairs, rows, first, first + chunk_size, self.settings.row_tokens, device),
+                packed_tensors(self.train_pairs, rows, first, first + chunk_size, self.train.row_tokens, device),
             )
         return cut_batch(self._chunk[1], start - first, self.rows_per_batch)
 
-    def compiled_parts(self) -> list[nn.Module]:
-        """The layers, small graphs, one for all layers of a stack; and what lies before and behind them."""
-        return [*self._layers(), self.model.embedding, self.module.criterion.losses]
-
-    def _layers(self) -> list[nn.Module]:
+    @property
+    def layers(self) -> list[nn.Module]:
+        """The layers of both stacks."""
         return [*self.model.encoder.layers, *self.model.decoder.layers]
 
-    def sharded_parts(self) -> list[nn.Module]:
-        """The layers too; but one that is applied at every depth, and lends its parts to the ends, is always needed."""
-        return [] if self.model.config.tying == "depth" else self._layers()
-
-    # Validation.
+    def compiled_parts(self) -> list[nn.Module]:
+        """The layers, the embedding and the loss."""
+        return [*self.layers, self.model.embedding, self.module.criterion.losses]
 
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share."""
-        pairs, width = self.valid_pairs, self.settings.row_tokens
+        pairs, width = self.valid_pairs, self.train.row_tokens
         source, target = pairs.source.lengths, pairs.target.lengths
         sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
         targets = 0
         fitting = short_pairs(pairs, width) if self.packing else np.arange(0)
         if len(fitting):
             rows = _pack(pairs, fitting, width, seed=0, epoch=0)
-            pieces = row_pieces(rows, target, self.rows_per_batch, 0)
-            for i, counts in processes.turns(len(pieces)):
-                start = pieces[i].data[1]
+            planned = plan_rows(rows, target, self.rows_per_batch, 0)
+            for i, counts in processes.turns(len(planned)):
+                start = planned[i].data[1]
                 tensors = packed_tensors(pairs, rows, start, start + self.rows_per_batch, width, device)
                 sums += self.module(cut_batch(tensors, 0, self.rows_per_batch)) * counts
-                targets += pieces[i].targets * counts
-        # What is longer than a row comes in padded batches of its own, which are not worth compiling for.
+                targets += planned[i].targets * counts
+        # Pairs longer than a row come in padded batches, which are not worth compiling for.
         rest = np.setdiff1d(np.arange(len(pairs)), fitting)
-        buckets = batching.bucket(source[rest], target[rest], self.settings.batch_tokens, seed=0)
+        buckets = batching.bucket(source[rest], target[rest], self.train.batch_tokens, seed=0)
         with torch.compiler.set_stance("force_eager" if self.packing else "default"):
             for i, counts in processes.turns(len(buckets)):
                 indices = rest[buckets[i]]
@@ -221,13 +195,13 @@ class TranslationTask:
         With the number of sentences and the definition. As in `macaron.evaluate.model`, lower-cased tokens are compared
         with lower-cased references.
         """
-        count = min(self.settings.bleu_sentences, len(self.valid_pairs))
+        count = min(self.train.bleu_sentences, len(self.valid_pairs))
         if not count:
             return {}
         state = self.data.text_state("valid")
         sources = [self.valid_pairs.source[i].tolist() for i in range(count)]
         search = SearchSettings(self.decode.beam, self.decode.length_penalty, self.decode.max_length)
-        batch_tokens = min(self.settings.batch_tokens, SCORE_TOKENS)
+        batch_tokens = min(self.train.batch_tokens, SCORE_TOKENS)
         with torch.compiler.set_stance("force_eager"):
             lines = translate_all(self.model, self.data.tokenizer, sources, search, batch_tokens, state)
         references = self.data.text("valid", self.data.target_lang)[:count]
@@ -241,13 +215,12 @@ class TranslationTask:
         return {name: bleu.score, "bleu_sentences": count, "bleu_definition": bleu.definition}
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """Write the model folder: weights, configuration, tokenizer, how to decode. There entirely or not at all."""
+        """Write the model folder: weights, configuration, tokenizer, decoding settings."""
         self.model.generation_config.num_beams = self.decode.beam
         self.model.generation_config.length_penalty = self.decode.length_penalty
         # transformers counts the start and the end of a translation too.
         self.model.generation_config.max_length = self.decode.max_length + 2
-        plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-        save_model(folder, self.model, plain, self.data.tokenizer)
+        super().save(folder, weights)
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:

@@ -1,4 +1,4 @@
-"""Several processes: who am I, what do the others say, how is the model shared out.
+"""Distributed training: this process among the others, and how the model is distributed.
 
 Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``.
 """
@@ -27,7 +27,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and logs."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Processes:
     def agree(self, stop: bool, seconds: float) -> tuple[bool, float]:
         """Whether any process was asked to stop (a signal may reach only one), and the first one's clock.
 
-        The CPUs talk among themselves here; a GPU is not waited for.
+        The CPUs communicate here; no GPU is synchronised.
         """
         if self.world == 1:
             return stop, seconds
@@ -48,27 +48,27 @@ class Processes:
         return bool(values[0]), float(values[1])
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all processes are here."""
         self.agree(False, 0.0)
 
     def turns(self, count: int) -> list[tuple[int, bool]]:
-        """Share out ``count`` pieces of work: for each turn of this process the piece, and whether it counts.
+        """Divide ``count`` items among the processes: for each turn of this process the item, and whether it counts.
 
-        All processes take the same number of turns, because sharded models talk in each; whoever has nothing left
-        repeats the first piece, which then does not count.
+        All processes take the same number of turns, because sharded models communicate in each. A process that has no
+        item left repeats the first one, which then does not count.
         """
         rounds = -(-count // self.world)
         mine = [turn * self.world + self.rank for turn in range(rounds)]
         return [(i, True) if i < count else (0, False) for i in mine]
 
     def leave(self) -> None:
-        """Give the group back."""
+        """Leave the process group."""
         if self.world > 1:
             dist.destroy_process_group()
 
 
 def join(device: str) -> Processes:
-    """Join the group that torchrun has started; alone if there is none."""
+    """Join the process group of torchrun; without torchrun this process is alone."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes()
     local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -81,7 +81,7 @@ def join(device: str) -> Processes:
 def distribute(
     module: nn.Module, parts: list[nn.Module], how: Literal["ddp", "fsdp"], processes: Processes, device: torch.device
 ) -> nn.Module:
-    """Wrap a module for all processes; alone it stays as it is.
+    """Wrap a module for distributed training; a single process needs no wrapper.
 
     :param parts: the modules that FSDP gathers one at a time
     """
@@ -96,7 +96,7 @@ def distribute(
     return DistributedDataParallel(
         module,
         device_ids=[processes.local_rank] if device.type == "cuda" else None,
-        broadcast_buffers=False,  # there are none that differ
+        broadcast_buffers=False,  # no buffers differ
         gradient_as_bucket_view=True,
     )
 
@@ -112,9 +112,9 @@ def local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[No
 
 @contextmanager
 def gathered(module: nn.Module) -> Iterator[None]:
-    """A context in which a sharded module's parts may be called without going through the module itself.
+    """A context in which the parts of a sharded module may be called directly.
 
-    Afterwards everything is sharded: what was gathered would not see a change of the shards.
+    Afterwards everything is sharded again: gathered weights would not follow changes of the shards.
     """
     if not isinstance(module, FSDPModule):
         yield

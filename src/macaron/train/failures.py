@@ -8,59 +8,67 @@ from pathlib import Path
 import torch
 
 from macaron.errors import MacaronError, ProcessLost
+from macaron.files import FULL
 from macaron.train.settings import TrainSettings
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc", "bad allocation")
 
 
 @contextmanager
-def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
-    """A context in which too little memory or disk becomes a message that says what to change."""
+def memory_explained(message: str) -> Iterator[None]:
+    """A context in which running out of memory raises this message."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise _out_of_memory(settings) from error
+    except (MemoryError, OSError, RuntimeError) as error:
+        if (
+            isinstance(error, MemoryError | torch.OutOfMemoryError)
+            or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+            or (isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _MEMORY_WORDS))
+        ):
+            raise MacaronError(message) from error
+        raise
+
+
+@contextmanager
+def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
+    """A context in which too little memory or disk, or a lost process, becomes a message that says what to change."""
+    half = max(1, settings.batch_tokens // 2)
+    memory = (
+        f"out of memory with train.batch_tokens = {settings.batch_tokens}. About the same global batch in less "
+        f"memory: --set train.batch_tokens={half} --set train.accumulate={2 * settings.accumulate} (a new run: these "
+        "settings change what it learns). If the model itself is too large: a smaller model.preset, or several GPUs "
+        "with train.distributed = 'fsdp'."
+    )
+    try:
+        with memory_explained(memory):
+            yield
     except OSError as error:
-        if error.errno == errno.ENOMEM:
-            raise _out_of_memory(settings) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in FULL:
             raise disk_full(run, error) from error
         raise
     except RuntimeError as error:
-        if any(words in str(error).lower() for words in _MEMORY_WORDS):
-            raise _out_of_memory(settings) from error
-        if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo raises no class of its own
+        if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
             raise ProcessLost(
-                "another process of this run has ended. See what it said, and go on from the last checkpoint with "
+                "another process of this run has ended. See its message, and go on from the last checkpoint with "
                 "--resume."
             ) from error
         raise
 
 
 def disk_full(what: Path, error: Exception) -> MacaronError:
-    """Something could not be written."""
+    """The message for a failed write."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return MacaronError(
-        f"{what} could not be written ({reason}). Checkpoints written before are untouched: free some space and go "
-        "on with --resume."
-    )
-
-
-def _out_of_memory(settings: TrainSettings) -> MacaronError:
-    half = max(1, settings.batch_tokens // 2)
-    return MacaronError(
-        f"out of memory with train.batch_tokens = {settings.batch_tokens}. About the same global batch in less "
-        f"memory: --set train.batch_tokens={half} --set train.accumulate={2 * settings.accumulate} (a new run: these "
-        "decide what it learns). If the model itself is too large: a smaller model.preset, or several GPUs with "
-        "train.distributed = 'fsdp'."
+        f"{what} could not be written ({reason}). Earlier checkpoints are untouched: free some space and go on with "
+        "--resume."
     )
 
 
 def not_finite(what: str, where: str, weights: list[str], kept: list[Path]) -> MacaronError:
-    """A loss that is not finite.
+    """The message for a loss that is not finite.
 
-    :param weights: names of those that are not finite either
-    :param kept: the checkpoints that there are
+    :param weights: names of the weights that are not finite either
+    :param kept: the existing checkpoints
     """
     affected = f"weights that are not finite: {len(weights)}, first {weights[0]}" if weights else "all weights finite"
     left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."

@@ -1,29 +1,32 @@
-"""What a run says and writes down: metrics.jsonl always, TensorBoard if asked, a progress display."""
+"""The log of a run: metrics.jsonl, TensorBoard if asked for, and a progress display."""
 
 import json
 import math
+import platform
 import sys
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from macaron.errors import MacaronError
+from macaron.files import write_json, write_text
 
 
 class RunLog:
-    """The first process's log; the others' is silent.
+    """The log of the first process; the others log nothing.
 
-    :param keep_until: when a run is resumed, lines about later updates are dropped: they will be written again
-    :param goes_on: a resumed run was not over; what was said about its end, which it had then, is dropped, too
+    :param keep_until: when a run is resumed, lines of later updates are dropped: they will be written again
+    :param goes_on: the resumed run is not over; the lines of its previous end are dropped, too
     """
 
     def __init__(
         self, run: Path, speaks: bool, tensorboard: bool, keep_until: int | None = None, goes_on: bool = True
     ) -> None:
-        self.speaks = speaks
         self.console = Console(stderr=True, quiet=not speaks)
         self.display: Progress | None = None
         self.file = self.events = None
@@ -32,9 +35,7 @@ class RunLog:
         path = run / "metrics.jsonl"
         if keep_until is not None and path.exists():
             lines = [line for line in path.read_text().splitlines() if _stays(line, keep_until, goes_on)]
-            aside = path.with_name(f".{path.name}.writing")
-            aside.write_text("".join(f"{line}\n" for line in lines))
-            aside.replace(path)
+            write_text(path, "".join(f"{line}\n" for line in lines))
         self.file = path.open("a", buffering=1)
         if tensorboard:
             try:
@@ -59,7 +60,7 @@ class RunLog:
             self.display.start()
 
     def metrics(self, update: int, values: dict[str, Any], share: float) -> None:
-        """Write numbers down and show them; ``share`` of the run is done."""
+        """Write and show numbers; ``share`` of the run is done."""
         if self.file is None:
             return
         record = {"update": update, **{k: _plain(v) for k, v in values.items()}, "time": round(time.time(), 3)}
@@ -77,7 +78,7 @@ class RunLog:
             self.say(line)
 
     def say(self, text: str) -> None:
-        """A line for the reader."""
+        """Print a line on stderr."""
         self.console.print(text, soft_wrap=True, highlight=False, markup=False)
 
     def close(self) -> None:
@@ -93,20 +94,35 @@ class RunLog:
             self.file = None
 
 
+def environment() -> dict[str, Any]:
+    """The machine, the versions of the packages and the command, as JSON-able values."""
+    packages = {}
+    for name in ("macaron-net", "torch", "transformers", "tokenizers", "safetensors", "numpy", "sacrebleu"):
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = "not installed"
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "packages": packages,
+        "command": sys.argv[1:],
+    }
+
+
 def note_start(path: Path, start: dict[str, Any]) -> None:
-    """Add to the list of a run's starts: a run that was resumed has several, and each may be on another machine."""
+    """Append to the list of a run's starts: a resumed run has several, possibly on different machines."""
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # the first one
         earlier = []
-    starts = [*earlier, start] if isinstance(earlier, list) else [earlier, start]
-    aside = path.with_name(f".{path.name}.writing")
-    aside.write_text(json.dumps(starts, indent=1) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_json(path, [*earlier, start] if isinstance(earlier, list) else [earlier, start])
 
 
 def _plain(value: Any) -> Any:
-    # JSON has no word for what is not finite.
+    # JSON has no numbers that are not finite.
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -116,7 +132,7 @@ def _stays(line: str, keep_until: int, goes_on: bool) -> bool:
         of_the_end = "final" in record or (goes_on and "end" in record)
         return int(record["update"]) <= keep_until and not of_the_end
     except (json.JSONDecodeError, KeyError, TypeError, ValueError):
-        return False  # half a line that a crash left
+        return False  # an incomplete line that a crash left
 
 
 _FORMATS = {

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from macaron.cuda_graph import own_stream
 from macaron.errors import MacaronError
-from macaron.train import checkpoint, limits
-from macaron.train.checkpoint import Checkpoint, Progress
+from macaron.files import remove_leftovers
+from macaron.train import checkpoint, stopping
+from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
 from macaron.train.failures import not_finite
-from macaron.train.finish import candidates
 from macaron.train.logs import RunLog
-from macaron.train.optimiser import Optimiser, copy_weights, whole
-from macaron.train.schedule import learning_rate
+from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whole
+from macaron.train.select_weights import candidates, select
 from macaron.train.settings import TrainSettings
-from macaron.train.signals import StopSignals
-from macaron.train.step import CapturedStep, Step, own_stream, precision
-from macaron.train.task import Piece, Task
+from macaron.train.step import RecordedStep, Step, precision
+from macaron.train.task import MicroBatch, Task
 
 
 class Stopped(Exception):
@@ -32,11 +32,11 @@ class Stopped(Exception):
 class Trainer:
     """Trains a task in a run folder.
 
-    An update takes ``accumulate`` micro-batches of the epoch's plan; the processes share them out. The loss is summed
+    An update takes ``accumulate`` micro-batches of the epoch's plan, divided among the processes. The loss is summed
     over all of them and divided once, by the number of targets of the whole update, which every process knows from the
-    plan. So the numbers do not depend on how many processes there are.
+    plan. So the numbers do not depend on the number of processes.
 
-    :param started: when the run began (``time.monotonic()``), if that was before now
+    :param started: when the run began (``time.monotonic()``); default: now
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Trainer:
             )
         self.task, self.settings, self.run, self.processes = task, settings, run, processes
         self.folder = run / "checkpoints"
-        self.clock = limits.Clock(started)
-        self.signals, self.progress, self.definition = StopSignals(), Progress(), ""
+        self.clock, self.signals = stopping.Clock(started), stopping.StopSignals()
+        self.state, self.definition = RunState(), ""
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
@@ -62,10 +62,10 @@ class Trainer:
             for part in task.compiled_parts():
                 part.compile(dynamic=False if fixed_shapes else None)
         self.module = distribute(task.module, task.sharded_parts(), settings.distributed, processes, self.device)
-        # The processes of DDP and FSDP talk between the kernels, which a graph of one process cannot hold.
-        captured = compiled and on_gpu and fixed_shapes and processes.world == 1
-        self.step = (CapturedStep if captured else Step)(self.module, self.autocast)
-        self.optimiser = Optimiser(self.module, settings, keep_gradients=captured)
+        # The processes of DDP and FSDP communicate between the kernels, which a graph of one process cannot do.
+        recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
+        self.step = (RecordedStep if recorded else Step)(self.module, self.autocast)
+        self.optimiser = Optimiser(self.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 
     def fit(self, resume: bool) -> dict[str, Any]:
@@ -73,76 +73,72 @@ class Trainer:
         found = checkpoint.checkpoints(self.folder) if resume else []
         if found:
             self._load(found[-1])
-        self.processes.wait()  # nobody clears away before all have looked
+        self.processes.wait()  # nothing is removed before all have read it
         if self.processes.first:
-            checkpoint.clear_leftovers(self.folder)
+            remove_leftovers(self.folder)
         self._consult()
-        keep_until = self.progress.update if resume else None
+        keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
         self.log.say(
             f"{sum(p.numel() for p in self.task.model.parameters()):,} parameters, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
-            + (f", resumed at update {self.progress.update}" if found else "")
+            + (f", resumed at update {self.state.update}" if found else "")
         )
         try:
             with self.signals, own_stream(self.device):
-                self._train()
+                self._restart_pace()
+                while not self._over():
+                    self._epoch()
                 return self._finish()
         finally:
             self.log.close()
 
-    # The epoch, the update.
-
-    def _train(self) -> None:
-        self._restart_pace()
-        while not self._over():
-            self._epoch()
-
     def _epoch(self) -> None:
         """The rest of an epoch, or of the run if that ends before."""
-        progress, epoch = self.progress, self.progress.epoch
+        state, epoch = self.state, self.state.epoch
         plan = self.task.plan(epoch)
         if not plan:
-            raise MacaronError("there is nothing to train on")
-        progress.batches = len(plan)
-        while progress.epoch == epoch and not self._over():
-            self._update(plan[progress.batch : progress.batch + self.settings.accumulate])
-            self._after_update(end_of_epoch=progress.batch >= len(plan))
+            raise MacaronError("the training data is empty")
+        state.batches = len(plan)
+        while state.epoch == epoch and not self._over():
+            self._update(plan[state.batch : state.batch + self.settings.accumulate])
+            self._after_update(end_of_epoch=state.batch >= len(plan))
 
-    def _update(self, group: Sequence[Piece]) -> None:
-        progress, world = self.progress, self.processes.world
+    def _update(self, group: Sequence[MicroBatch]) -> None:
+        """Forward and backward of all micro-batches of an update, then one step of the optimiser."""
+        state, world = self.state, self.processes.world
         self.task.module.train()
-        targets = sum(piece.targets for piece in group)
-        scheduled = limits.schedule_share(self.settings, progress, self.seconds)
-        self.rate = learning_rate(self.settings, progress.update, scheduled)
+        targets = sum(planned.targets for planned in group)
+        scheduled = stopping.schedule_share(self.settings, state, self.seconds)
+        self.rate = learning_rate(self.settings, state.update, scheduled)
         weight = world / max(targets, 1)  # gradients are averaged over the processes
         turns = self.processes.turns(len(group))
         for turn, (i, counts) in enumerate(turns, start=1):
-            # Seeded by its place in the run, a micro-batch meets the same dropout after a resume or in another process.
-            torch.manual_seed((self.settings.seed * 1_000_003 + progress.update) * 4099 + i)
+            # Seeded by its index in the run, a micro-batch has the same dropout after a resume or in another process.
+            torch.manual_seed((self.settings.seed * 1_000_003 + state.update) * 4099 + i)
             batch = self.task.batch(group[i], self.device)
             with local_gradients(self.module, turn < len(turns)):
                 losses = self.step(batch, weight if counts else 0.0)
             if counts:
                 self.log_losses += losses
-        self.norm = self.optimiser.step(self.rate, progress.update)
-        progress.update += 1
-        progress.batch += len(group)
-        progress.log_targets += targets
+        self.norm = self.optimiser.step(self.rate, state.update)
+        state.update += 1
+        state.batch += len(group)
+        state.log_targets += targets
         self.pace_targets += targets
         self._consult()
 
     def _after_update(self, end_of_epoch: bool) -> None:
         """Log, validate, save, stop: whatever is due after an update."""
-        settings, progress = self.settings, self.progress
-        log = progress.update % settings.log_every == 0 or end_of_epoch
-        validate = _due(progress.update, settings.validate_every, end_of_epoch)
-        save = _due(progress.update, settings.checkpoint_every, end_of_epoch)
-        epoch = progress.epoch
+        settings, state = self.settings, self.state
+        log = state.update % settings.log_every == 0 or end_of_epoch
+        validate = _due(state.update, settings.validate_every, end_of_epoch)
+        save = _due(state.update, settings.checkpoint_every, end_of_epoch)
+        epoch = state.epoch
         if end_of_epoch:
-            progress.epoch, progress.batch, progress.batches = epoch + 1, 0, 0
+            state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
-        # Asking for the loss makes a GPU wait, so it is asked only when something is written.
+        # Reading the loss synchronises with the GPU, so it is read only when something is written.
         if log or validate or save or at_end or self.stop or self.device.type == "cpu":
             sums = self.processes.sum(self.log_losses.clone()).tolist()
             if not all(map(math.isfinite, sums)):
@@ -155,46 +151,46 @@ class Trainer:
         if save or at_end or self.stop:
             self._save(scheduled=save)
         if self.stop:
-            raise Stopped(f"stopped at update {progress.update}; go on with --resume")
+            raise Stopped(f"stopped at update {state.update}; go on with --resume")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
-        share = self._share()
-        values: dict[str, Any] = {"epoch": epoch}
-        for name, value in zip(self.task.loss_names, sums, strict=True):
-            values[name] = value / max(self.progress.log_targets, 1)
-        values["targets"] = self.progress.log_targets
-        values["learning_rate"] = self.rate
-        values["tokens_per_second"] = round(self.pace_targets / max(elapsed, 1e-9), 1)
-        values["seconds"] = round(self.seconds, 3)
-        values["time_left"] = limits.duration(limits.seconds_left(share, self.seconds))
+        share, targets = self._share(), self.state.log_targets
+        losses = zip(self.task.loss_names, sums, strict=True)
+        values: dict[str, Any] = {
+            "epoch": epoch,
+            **{name: value / max(targets, 1) for name, value in losses},
+            "targets": targets,
+            "learning_rate": self.rate,
+            "tokens_per_second": round(self.pace_targets / max(elapsed, 1e-9), 1),
+            "seconds": round(self.seconds, 3),
+            "time_left": stopping.time_left(share, self.seconds),
+        }
         if self.norm is not None:
             values["gradient_norm"] = float(whole(self.norm))
         if self.device.type == "cuda":
             values["memory_gib"] = round(torch.cuda.max_memory_reserved(self.device) / 2**30, 2)
-        self.log.metrics(self.progress.update, values, share)
+        self.log.metrics(self.state.update, values, share)
         self.log_losses.zero_()
-        self.progress.log_targets = 0
+        self.state.log_targets = 0
         self._restart_pace()
 
     def _restart_pace(self) -> None:
         self.pace_targets, self.pace_start = 0, time.monotonic()
 
-    # Validation.
-
     def _validate(self, epoch: int, scheduled: bool) -> None:
-        """Validate and log; only what was due counts for best and patience, the end of a run may be put off."""
-        paused, progress = time.monotonic(), self.progress
+        """Validate and log; only a scheduled validation counts for best and patience: a run's end may be moved."""
+        paused, state = time.monotonic(), self.state
         values = self.validation()
         loss = values["valid_loss"]
         if not math.isfinite(loss):
             raise self._not_finite("the validation loss", epoch)
-        if scheduled and (progress.best_loss is None or loss < progress.best_loss):
-            progress.best_loss, progress.best_update = loss, progress.update
-            progress.validations_without_gain = 0
-            self._write(checkpoint.best_path(self.folder, progress.update), {}, scheduled=True)
+        if scheduled and (state.best_loss is None or loss < state.best_loss):
+            state.best_loss, state.best_update = loss, state.update
+            state.validations_without_gain = 0
+            self._write(checkpoint.best_path(self.folder, state.update), {}, scheduled=True)
         elif scheduled:
-            progress.validations_without_gain += 1
+            state.validations_without_gain += 1
         if self.processes.first or self.settings.distributed == "fsdp":
             with gathered(self.module):
                 values |= self.task.score(self.device)
@@ -202,7 +198,7 @@ class Trainer:
             self.definition = definition
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
         values |= {"epoch": epoch, "seconds": round(self.clock.seconds(), 3), **({} if scheduled else {"end": True})}
-        self.log.metrics(progress.update, values, self._share())
+        self.log.metrics(state.update, values, self._share())
         self.pace_start += time.monotonic() - paused
 
     def validation(self) -> dict[str, Any]:
@@ -214,83 +210,80 @@ class Trainer:
         *losses, count = self.processes.sum(both).tolist()
         return {f"valid_{n}": v / max(count, 1) for n, v in zip(self.task.loss_names, losses, strict=True)}
 
-    # Checkpoints, the end.
-
     def _save(self, scheduled: bool) -> None:
         paused = time.monotonic()
-        self.progress.seconds = self.clock.seconds()
-        self.progress.log_losses = self.processes.sum(self.log_losses.clone()).tolist()
+        self.state.seconds = self.clock.seconds()
+        self.state.log_losses = self.processes.sum(self.log_losses.clone()).tolist()
         moments = self.optimiser.tensors()
-        self._write(checkpoint.checkpoint_path(self.folder, self.progress.update), moments, scheduled)
+        self._write(checkpoint.checkpoint_path(self.folder, self.state.update), moments, scheduled)
         if self.processes.first:
             kept = max(self.settings.keep, self.settings.average)
-            checkpoint.prune(self.folder, kept, self.progress.best_update)
+            checkpoint.prune(self.folder, kept, self.state.best_update)
         self.pace_start += time.monotonic() - paused
 
     def _write(self, folder: Path, moments: dict[str, Tensor], scheduled: bool) -> None:
         weights = self.weights()
         if not all(bool(tensor.isfinite().all()) for tensor in (*weights.values(), *moments.values())):
-            raise self._not_finite("what the last update made of the weights", self.progress.epoch)
+            raise self._not_finite("the last update of the weights", self.state.epoch)
         if self.processes.first:
-            checkpoint.save(folder, Checkpoint(weights, moments, self.progress, self.task.identity(), scheduled))
+            checkpoint.save(folder, Checkpoint(weights, moments, self.state, self.task.identity(), scheduled))
 
     def weights(self) -> dict[str, Tensor]:
-        """All weights, whole, on the CPU."""
+        """All weights, gathered, on the CPU."""
         return {name: whole(parameter) for name, parameter in self.optimiser.named.items()}
 
     def _load(self, folder: Path) -> None:
         found = checkpoint.load(folder)
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
-        checkpoint.require_same(folder, found, shapes, self.task.identity())
-        self.progress = found.progress
-        self.clock.before = found.progress.seconds
+        legacy = found.format == checkpoint.LEGACY_FORMAT
+        checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy))
+        self.state = found.state
+        self.clock.before = found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
         self.optimiser.load(found.moments)
         if self.processes.first:  # the sum over all processes
-            self.log_losses += torch.tensor(found.progress.log_losses, dtype=torch.float64, device=self.device)
+            self.log_losses += torch.tensor(found.state.log_losses, dtype=torch.float64, device=self.device)
 
     def _finish(self) -> dict[str, Any]:
-        """Choose the final model by validation loss among last, best, average and running mean; write it."""
-        if not self.progress.update:
-            raise MacaronError("the time was over before the first update: nothing is trained; raise train.max_minutes")
-        self.processes.wait()  # until the last checkpoint is written, which all read
+        """Choose the final model by validation loss among last, best, average and running mean, and write it."""
+        if not self.state.update:
+            raise MacaronError("time ran out before the first update: nothing is trained; raise train.max_minutes")
+        self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
-        choice = candidates(self.folder, self.progress, self.weights(), mean, self.settings.average)
-        losses: dict[str, float] = {}
-        for name, weights in choice.items():
-            copy_weights(weights, self.optimiser.named.items())
-            losses[name] = self.validation()["valid_loss"]
-        chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
-        copy_weights(choice[chosen], self.optimiser.named.items())
+        found = candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
+        chosen, losses = select(found, self._validation_loss)
+        copy_weights(found[chosen], self.optimiser.named.items())
         summary = {
-            "update": self.progress.update,
-            "epoch": self.progress.epoch,
+            "update": self.state.update,
+            "epoch": self.state.epoch,
             "seconds": round(self.clock.seconds(), 1),
             "final_model": chosen,
             "candidates": losses,
         }
         if self.processes.first:
-            self.task.save(self.run / "model", choice[chosen])
-        self.log.metrics(self.progress.update, {"final": summary}, 1.0)
+            self.task.save(self.run / "model", found[chosen])
+        self.log.metrics(self.state.update, {"final": summary}, 1.0)
         self.log.say(f"final model: {chosen} (valid loss {losses[chosen]:.4f}) in {self.run / 'model'}")
         self.processes.wait()
         return summary
 
-    # Small things.
+    def _validation_loss(self, weights: dict[str, Tensor]) -> float:
+        copy_weights(weights, self.optimiser.named.items())
+        return float(self.validation()["valid_loss"])
 
     def _consult(self) -> None:
-        """Agree with the other processes on the time, and on whether to stop."""
+        """Agree with the other processes on the clock, and on whether to stop."""
         self.stop, self.seconds = self.processes.agree(self.signals.received, self.clock.seconds())
 
     def _share(self) -> float:
-        return limits.share(self.settings, self.progress, self.seconds)
+        return stopping.share(self.settings, self.state, self.seconds)
 
     def _over(self) -> bool:
-        return limits.over(self.settings, self.progress, self.seconds)
+        return stopping.over(self.settings, self.state, self.seconds)
 
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
-        where = f"update {self.progress.update} (epoch {epoch}, learning rate {self.rate:.3g})"
+        where = f"update {self.state.update} (epoch {epoch}, learning rate {self.rate:.3g})"
         return not_finite(what, where, bad, checkpoint.checkpoints(self.folder))
 
 

@@ -1,5 +1,6 @@
-"""Adam with decoupled decay, a running mean of the weights, and both as named tensors for a checkpoint."""
+"""Adam with decoupled decay, its learning rate, and a running mean of the weights."""
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -12,10 +13,27 @@ from macaron.train.settings import TrainSettings
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
+def learning_rate(settings: TrainSettings, update: int, share: float = 0.0) -> float:
+    """The rate after ``update`` updates, which the next update uses (so the first runs at the warm-up's start).
+
+    :param share: the share of the schedule that is done, for schedules that end with the run
+    """
+    peak, warmup = settings.learning_rate, settings.warmup
+    if update < warmup:
+        return settings.warmup_rate + update * (peak - settings.warmup_rate) / warmup
+    if settings.schedule == "constant":
+        return peak
+    if settings.schedule == "inverse-sqrt":
+        return peak * math.sqrt(warmup / update) if warmup else peak * (update + 1) ** -0.5
+    floor, share = settings.final_rate, min(max(share, 0.0), 1.0)
+    left = 1 - share if settings.schedule == "linear" else (1 + math.cos(math.pi * share)) / 2
+    return peak * (floor + (1 - floor) * left)
+
+
 class Optimiser:
     """AdamW over all parameters of a module (the authors decay biases and norms too), with clipping and an EMA.
 
-    :param keep_gradients: gradients are set to zero in place, not given back: a CUDA graph knows them by address
+    :param keep_gradients: set gradients to zero in place instead of freeing them: a CUDA graph needs their addresses
     """
 
     def __init__(self, module: nn.Module, settings: TrainSettings, keep_gradients: bool = False) -> None:
@@ -37,7 +55,7 @@ class Optimiser:
             self.mean = {name: parameter.detach().clone() for name, parameter in self.named.items()}
 
     def step(self, rate: float, update: int) -> Tensor | None:
-        """One update at this rate. The norm of the gradient comes back if it is clipped."""
+        """One update at this rate; returns the norm of the gradient if it is clipped."""
         norm: Tensor | None = None
         if self.settings.clip_norm:
             norm = torch.nn.utils.clip_grad_norm_(self.named.values(), self.settings.clip_norm)
@@ -48,7 +66,7 @@ class Optimiser:
         self.adam.step()
         self.adam.zero_grad(set_to_none=not self.keep_gradients)
         if self.mean:
-            # A short memory at first, or the mean would remember the random start for long.
+            # A short memory at first: the mean forgets the random initial weights soon.
             decay = min(self.settings.ema, (1 + update) / (10 + update))
             with torch.no_grad():
                 torch._foreach_lerp_(
@@ -59,7 +77,7 @@ class Optimiser:
         return norm
 
     def tensors(self) -> dict[str, Tensor]:
-        """Moments and mean by name, whole (gathered from all processes if sharded), on the CPU."""
+        """Moments and mean by name, on the CPU, gathered from all processes if sharded."""
         found: dict[str, Tensor] = {}
         for name, parameter in self.named.items():
             for moment in MOMENTS:
@@ -71,26 +89,22 @@ class Optimiser:
         return found
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what ``tensors`` gave."""
+        """Restore what ``tensors`` returned."""
         for name, parameter in self.named.items():
             if f"{name}|exp_avg" not in tensors:
                 raise MacaronError(f"the checkpoint has no optimiser state for {name!r}: it belongs to another model")
             if self.mean and f"{name}|mean" not in tensors:
                 raise MacaronError(f"the checkpoint has no running mean of {name!r}: it was written without train.ema")
             state = self.adam.state[parameter]
-            for moment in MOMENTS:
-                value = tensors[f"{name}|{moment}"]
-                if moment == "step":
-                    device = parameter.device if self.adam.defaults["fused"] else torch.device("cpu")
-                    state[moment] = value.to(device)
-                else:
-                    state[moment] = place(value, parameter)
+            for moment in MOMENTS[1:]:
+                state[moment] = laid_out_like(parameter, tensors[f"{name}|{moment}"])
+            state["step"] = tensors[f"{name}|step"].to(parameter.device if self.adam.defaults["fused"] else "cpu")
             if self.mean:
-                self.mean[name] = place(tensors[f"{name}|mean"], parameter)
+                self.mean[name] = laid_out_like(parameter, tensors[f"{name}|mean"])
 
 
 def clean(name: str) -> str:
-    """A parameter's name without what wrappers put before it."""
+    """A parameter's name without the prefixes of wrappers."""
     return name.removeprefix("module.").replace("_orig_mod.", "")
 
 
@@ -106,8 +120,8 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def place(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor, laid out like another: same device, dtype and sharding."""
+def laid_out_like(like: Tensor, value: Tensor) -> Tensor:
+    """A copy of a whole tensor with the device, dtype and sharding of another."""
     value = value.to(device=like.device, dtype=like.dtype)
     if isinstance(like, DTensor):
         return distribute_tensor(value, like.device_mesh, like.placements)
@@ -118,4 +132,4 @@ def copy_weights(source: dict[str, Tensor], target: Iterable[tuple[str, Tensor]]
     """Fill parameters with weights of the same names."""
     with torch.no_grad():
         for name, parameter in target:
-            parameter.copy_(place(source[clean(name)], parameter))
+            parameter.copy_(laid_out_like(parameter, source[clean(name)]))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from macaron.errors import MacaronError
 
-#: What may end a run. The first one given is the length of a schedule that ends with the run.
+#: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
 
 
@@ -24,7 +24,7 @@ class TrainSettings:
         max_updates, max_epochs, max_minutes (from the start of the command, compilation included): whichever is
         reached first ends the run. The first one given, in this order, is also the length of a linear or cosine
         schedule; the others only stop the run. So max_minutes beside max_updates is a pure cap: unless it stops the
-        run, the result does not depend on how fast the machine is. A resumed run may be given other limits, but not
+        run, the result does not depend on the speed of the machine. A resumed run may have other limits, but not
         another length of such a schedule
     Optimiser
         learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
@@ -35,9 +35,9 @@ class TrainSettings:
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
         (0: off). The final model is the candidate with the lowest validation loss.
     Watching
-        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: how many
-        validation sentences are translated at each validation (0: none); patience: stop after so many validations
-        without gain (0: never); keep: how many checkpoints stay on disk, besides the best weights
+        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: number of
+        validation sentences to translate at each validation (0: none); patience: stop after this many validations
+        without improvement (0: never); keep: number of checkpoints on disk, besides the best weights
     Machine
         device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
         distributed: ddp or fsdp (for models that do not fit one GPU); tensorboard: write event files
@@ -93,7 +93,7 @@ class TrainSettings:
         self._require("betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two from 0 to 1")
         self._require("seed", 0 <= self.seed < 1 << 31, "from 0 to 2147483647")
         if all(getattr(self, name) is None for name in LIMITS):
-            raise MacaronError("give the run an end: train.max_updates, train.max_epochs or train.max_minutes")
+            raise MacaronError("the run needs a limit: set train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
 
@@ -103,7 +103,10 @@ class TrainSettings:
             raise MacaronError(f"train.{name} must be {what}, not {list(value) if isinstance(value, tuple) else value}")
 
     def wants_gpu(self, available: bool) -> bool:
-        """Whether to train on a GPU, where one is available or not."""
+        """Whether to train on a GPU.
+
+        :param available: whether PyTorch sees one
+        """
         if self.device == "cuda" and not available:
             raise MacaronError("train.device = cuda, but PyTorch sees no GPU here: take device = auto or cpu")
         return self.device != "cpu" and available
@@ -114,9 +117,9 @@ class TrainSettings:
 
     @property
     def fixed_limits(self) -> tuple[str, ...]:
-        """The limits that decide the schedule's length: with others, every rate so far would have been another.
+        """The limits that decide the schedule's length, and so every learning rate: they cannot change on resume.
 
-        They are the first one given and, since they were not given, those before it.
+        They are the first one given, and those before it, which were not given.
         """
         if self.schedule not in ("linear", "cosine"):
             return ()

@@ -1,9 +1,4 @@
-"""Forward and backward of one micro-batch: plainly, or recorded once as a CUDA graph and then replayed.
-
-A step of a small model is some two thousand kernels of a few microseconds each, and Python is slower than that at
-launching them. A graph launches them all at once. It needs shapes and addresses that never change: packed rows have
-one shape, and the gradients stay where they are (see `Optimiser`).
-"""
+"""Forward and backward of one micro-batch: eagerly, or as CUDA graphs that are recorded once and then replayed."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,14 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: Steps before the recording: they compile what is compiled, and let libraries choose their kernels.
+from macaron.cuda_graph import Recording
+
+#: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3
 
 
 class Step:
-    """Adds the gradients of a micro-batch to those that are there.
+    """Adds the gradients of a micro-batch to the gradients of the parameters.
 
-    :param module: called with a batch it gives the sums of the losses, the one to minimise first
+    :param module: called with a batch it returns the sums of the losses, the one to minimise first
     :param autocast: makes the context in which the module is called
     """
 
@@ -28,70 +25,65 @@ class Step:
         self.module, self.autocast = module, autocast
 
     def __call__(self, batch: Any, weight: float) -> Tensor:
-        """The sums of the losses; their gradients count ``weight`` times."""
+        """The sums of the losses; the first one's gradients are multiplied by ``weight``."""
         return self.run(batch, weight)
 
     def run(self, batch: Any, weight: float | Tensor) -> Tensor:
-        """As it is written."""
+        """Run eagerly."""
         with self.autocast():
             losses: Tensor = self.module(batch)
         torch.autograd.backward(losses[0] * weight)
         return losses.detach()
 
 
-class CapturedStep(Step):
-    """The same as a CUDA graph. A batch of another shape than the recorded one is run as it is written.
+class RecordedStep(Step):
+    """The same as CUDA graphs, one for each shape of batch that comes more than ``WARM_UP`` times.
 
     Dropout draws new numbers at every replay: the generator's seed is read then, not when the graph was recorded.
-
-    Must be called on one and the same stream, which is not the default one: a graph cannot be recorded there, and
-    autograd remembers the stream of a parameter's first gradient.
+    Parameters and gradients must keep their addresses (see `Optimiser`). All calls must be made on one stream that is
+    not the default one: autograd remembers the stream of a parameter's first gradient.
     """
 
     def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         super().__init__(module, autocast)
-        self.calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.calls: dict[tuple[torch.Size, ...], int] = {}
+        self.recorded: dict[tuple[torch.Size, ...], _RecordedBatch] = {}
         for parameter in module.parameters():
-            if parameter.requires_grad:
+            if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, batch: Any, weight: float) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
-        self.calls += 1
-        if self.calls <= WARM_UP:
+        shape = tuple(each.shape for each in _tensors(batch).values())
+        self.calls[shape] = self.calls.get(shape, 0) + 1
+        if self.calls[shape] <= WARM_UP:
             return self.run(batch, weight)
-        if self.graph is None:
-            self._record(batch)
-        new, held = _tensors(batch), _tensors(self.batch)
-        if {name: each.shape for name, each in new.items()} != {name: each.shape for name, each in held.items()}:
-            return self.run(batch, weight)
-        torch._foreach_copy_(list(held.values()), [new[name] for name in held])
-        self.weight.fill_(weight)
-        assert self.graph is not None
-        self.graph.replay()
-        return self.losses
+        if shape not in self.recorded:
+            # Replayed one after the other, all graphs can use the same memory.
+            pool = next((each.recording.pool for each in self.recorded.values()), None)
+            self.recorded[shape] = _RecordedBatch(self, batch, pool)
+        return self.recorded[shape].replay(batch, weight)
 
-    def _record(self, batch: Any) -> None:
-        """Record the step; nothing is computed yet."""
-        self.batch = replace(batch, **{name: each.clone() for name, each in _tensors(batch).items()})
-        self.weight = torch.zeros((), device=next(self.module.parameters()).device)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=torch.cuda.current_stream()):
-            self.losses = self.run(self.batch, self.weight)
+
+class _RecordedBatch:
+    """A step on tensors of its own, into which every batch is copied."""
+
+    def __init__(self, step: Step, batch: Any, pool: Any) -> None:
+        own = replace(batch, **{name: each.clone() for name, each in _tensors(batch).items()})
+        self.tensors = list(_tensors(own).values())
+        self.weight = torch.zeros((), device=self.tensors[0].device)
+        self.recording = Recording(lambda: step.run(own, self.weight), pool, release_memory=True)
+
+    def replay(self, batch: Any, weight: float) -> Tensor:
+        torch._foreach_copy_(self.tensors, list(_tensors(batch).values()))
+        self.weight.fill_(weight)
+        return self.recording.replay()
 
 
 def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:
-    """A context for forward passes: matrix products in bfloat16, or everything as it is."""
-    # No cache: what it keeps would be a graph's own memory.
+    """A context for forward passes: matrix products in bfloat16 if ``half``, otherwise without autocast."""
+    # No cache: a CUDA graph would keep its casts in memory of its own.
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
-
-
-def own_stream(device: torch.device) -> AbstractContextManager[Any]:
-    """A context in which a GPU works on a stream of its own, where graphs can be recorded."""
-    if device.type != "cuda":
-        return nullcontext()
-    return torch.cuda.stream(torch.cuda.Stream(device))  # type: ignore[no-untyped-call]
 
 
 def _tensors(batch: Any) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What the loop knows of a task."""
+"""The interface between the training loop and a task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from macaron.train.distributed import Processes
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A micro-batch before it is made: ``targets`` is what its loss is summed over, ``data`` is the task's own."""
+class MicroBatch:
+    """A planned micro-batch: the number of targets its loss is summed over, and data of the task's own."""
 
     targets: int
     data: Any
@@ -24,24 +24,27 @@ class Task(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """What is saved."""
+        """The model that is saved."""
 
     @property
     def module(self) -> nn.Module:
-        """What is trained: called with a batch it gives the sums of the losses, the one to minimise first."""
+        """What is trained: called with a batch it returns the sums of the losses, the one to minimise first."""
 
     @property
     def loss_names(self) -> tuple[str, ...]:
         """Names of the sums that ``module`` returns; the first is the objective."""
 
-    def identity(self) -> dict[str, Any]:
-        """What is trained on, as JSON-able values: a run goes on with the same only."""
+    def identity(self, *, legacy: bool = False) -> dict[str, Any]:
+        """What is trained on, as JSON-able values: a run is resumed with the same only.
 
-    def plan(self, epoch: int) -> Sequence[Piece]:
-        """All micro-batches of an epoch (from 1), the same whenever asked."""
+        :param legacy: as checkpoints of format 1 hold it
+        """
 
-    def batch(self, piece: Piece, device: torch.device) -> Any:
-        """Make a micro-batch on a device."""
+    def plan(self, epoch: int) -> Sequence[MicroBatch]:
+        """All micro-batches of an epoch (from 1); always the same for an epoch."""
+
+    def batch(self, planned: MicroBatch, device: torch.device) -> Any:
+        """Collate a micro-batch on a device."""
 
     def compiled_parts(self) -> list[nn.Module]:
         """Modules worth compiling."""
@@ -58,7 +61,7 @@ class Task(Protocol):
     def score(self, device: torch.device) -> dict[str, Any]:
         """Slower measures of quality (BLEU) under names that say which they are; may be empty.
 
-        With BLEU come ``bleu_definition`` and ``bleu_sentences``, of how many sentences it is.
+        With BLEU come ``bleu_definition`` and ``bleu_sentences``, the number of sentences.
         """
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:

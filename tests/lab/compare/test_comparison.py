@@ -14,7 +14,6 @@ import pytest
 
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
-from macaron.data.recipe import data_recipe
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
@@ -24,7 +23,7 @@ from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.finished_run import FinishedRun, folder_digests
 from macaron.lab.compare.kinds import Kind, open_runs
 from macaron.lab.compare.translations import Search
-from macaron.tasks.recipe import load_recipe
+from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
 RECIPE = """
@@ -316,27 +315,50 @@ def test_other_training_data_are_unfair(twins: tuple[Path, Path], train: Train, 
     assert "cannot be verified for bare" in pair.fairness.cautions[0]
 
 
+def recorded_as_before(source: Path, place: Path) -> Path:
+    """A copy of a run whose checkpoints record the lengths of its training data alone, as those of version 0.1.0."""
+    run_ = copy(source, place)
+    (folder,) = {each.recipe.data for each in open_runs([source, run_])}
+    legacy = PreparedData.open(folder).legacy_lengths_digest()
+    for path in run_.glob("checkpoints/*/state.json"):
+        state = json.loads(path.read_text())
+        assert state["identity"]["training data"] == PreparedData.open(folder).digest()
+        state["identity"]["training data"] = legacy
+        path.write_text(json.dumps(state))
+    return run_
+
+
 def test_the_same_lengths_are_not_the_same_data(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path):
-    """Checkpoints know lengths alone; words in another order have them, too."""
     mixed = copy(data, tmp_path / "mixed")
     store = PreparedData.open(data).pairs("train").target
     sentences = [store[i] for i in range(len(store))]
     ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
     np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
-    other = train("mixed", f"data.out={mixed}", "model.scheme=strang-gfg", "train.max_updates=80")
-    (pair,) = compare([twins[0], other], data).pairs
-    assert pair.verdict.outcome == "unfair"
-    assert [reason.split(" is ")[0] for reason in pair.fairness.unfair] == ["data.training data"]
-    # The same words elsewhere are the same data. Of a folder that is gone, lengths are all there is, and that is said.
     moved = copy(data, tmp_path / "moved")
-    same = train("moved", f"data.out={moved}", "model.scheme=strang-gfg", "train.max_updates=80")
-    found = compare([twins[0], same], data).pairs[0].fairness
-    assert (found.unfair, found.cautions) == ((), ())
+    settings = ("model.scheme=strang-gfg", "train.max_updates=80")
+    other, same = (train(each.name, f"data.out={each}", *settings) for each in (mixed, moved))
+    # Old checkpoints know lengths alone; the words are in the data folders.
+    old, old_other, old_same = (
+        recorded_as_before(each, tmp_path / f"old-{each.name}") for each in (twins[0], other, same)
+    )
+    for first in (twins[0], old):
+        for second in (other, old_other):
+            (pair,) = compare([first, second], data).pairs
+            assert pair.verdict.outcome == "unfair"
+            assert [reason.split(" is ")[0] for reason in pair.fairness.unfair] == ["data.training data"]
+        for second in (same, old_same):
+            found = compare([first, second], data).pairs[0].fairness
+            assert (found.unfair, found.cautions) == ((), ())
+    # Where a folder is gone, new checkpoints still know the tokens. Old ones know lengths only, which is a caution.
     shutil.rmtree(mixed)
     folder_digests.cache_clear()
-    found = compare([twins[0], other], data).pairs[0].fairness
-    assert found.unfair == ()
-    assert "only the tokenizer and the lengths of all sentences could be compared for mixed" in found.cautions[0]
+    assert compare([twins[0], other], data).pairs[0].verdict.outcome == "unfair"
+    for first in (twins[0], old):
+        found = compare([first, old_other], data).pairs[0].fairness
+        assert found.unfair == ()
+        assert (
+            "only the tokenizer and the lengths of all sentences could be compared for old-mixed" in found.cautions[0]
+        )
 
 
 def test_the_digest_of_the_data_is_the_runs_own(twins: tuple[Path, Path], data: Path):

@@ -1,36 +1,37 @@
-// The slider and the choices of the page of trajectories: paths of another number of steps, other sub-flows.
+// The slider and the selects of the trajectories page.
 "use strict";
 (() => {
   const { steps, start, groups } = macaron.data("trajectories");
   const at = (id) => document.getElementById(id);
   const stage = document.querySelector(".trajectories");
-  const walks = [...stage.querySelectorAll(".walk")];
+  const drawn = [...stage.querySelectorAll(".trajectory")];
   const rows = [...stage.querySelectorAll("tbody tr")];
   const names = rows.map((row) => row.querySelector("th").textContent);
 
-  const pairs = (way) => Array.from({ length: way.length / 2 }, (_, i) => `${way[2 * i]} ${way[2 * i + 1]}`);
-  const line = (way) => `M${pairs(way).join("L")}`;
-  const dots = (way) => pairs(way).map((place) => `M${place}h0`).join("");
+  const pairs = (path) => Array.from({ length: path.length / 2 }, (_, i) => `${path[2 * i]} ${path[2 * i + 1]}`);
+  const line = (path) => `M${pairs(path).join("L")}`;
+  const dots = (path) => pairs(path).map((point) => `M${point}h0`).join("");
 
   function show() {
-    const place = Number(at("steps").value), count = steps[place];
-    const shown = groups[Number(at("group").value)].schemes.map((scheme) => scheme.walks[place]);
-    shown.forEach((walk, i) => {
-      walks[i].querySelector(".way").setAttribute("d", walk.nodes.map(line).join(""));
-      walks[i].querySelector(".nodes").setAttribute("d", walk.nodes.map(dots).join(""));
-      rows[i].querySelector(".error").textContent = walk.error;
-      rows[i].querySelector(".ratio").textContent = walk.ratio;
+    const index = Number(at("steps").value);
+    const count = steps[index] === 1 ? "1 step" : `${steps[index]} steps`;
+    const shown = groups[Number(at("group").value)].schemes.map((scheme) => scheme.trajectories[index]);
+    shown.forEach(({ nodes, error, ratio }, i) => {
+      drawn[i].querySelector(".line").setAttribute("d", nodes.map(line).join(""));
+      drawn[i].querySelector(".nodes").setAttribute("d", nodes.map(dots).join(""));
+      rows[i].querySelector(".error").textContent = error;
+      rows[i].querySelector(".ratio").textContent = ratio;
     });
-    // Sub-steps of one scheme: its own straight ways would only cover them.
+    // The sub-steps of one scheme replace its straight lines, which would cover them.
     const chosen = at("moves").value;
-    walks.forEach((walk, i) => { walk.querySelector(".way").style.display = chosen === String(i) ? "none" : ""; });
+    drawn.forEach((each, i) => { each.querySelector(".line").style.display = chosen === String(i) ? "none" : ""; });
     stage.querySelector(".moves").replaceChildren(...(chosen === "" ? [] : shown[Number(chosen)].moves).map(
-      ([operator, ways]) => macaron.svg("path", { class: operator, d: ways.map(line).join("") })));
+      ([operator, paths]) => macaron.svg("path", { class: operator, d: paths.map(line).join("") })));
     stage.querySelector(".operators").hidden = chosen === "";
-    at("count").textContent = count;
-    at("steps").setAttribute("aria-valuetext", count === 1 ? "1 step" : `${count} steps`);
-    stage.querySelector("caption span").textContent = count === 1 ? "In one step" : `In ${count} steps`;
-    return shown.map((walk, i) => `${names[i]}: error ${walk.error}`).join(", ");
+    at("count").textContent = steps[index];
+    at("steps").setAttribute("aria-valuetext", count);
+    stage.querySelector("caption span").textContent = `Error with ${count}`;
+    return shown.map(({ error }, i) => `${names[i]}: error ${error}`).join(", ");
   }
   for (const id of ["steps", "group", "moves"]) at(id).addEventListener("input", () => { at("said").textContent = show(); });
   at("steps").value = steps.indexOf(start);

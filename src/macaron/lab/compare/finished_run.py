@@ -12,9 +12,9 @@ from macaron.errors import MacaronError
 from macaron.lab.run_folder import RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
-from macaron.tasks.recipe import Recipe, recipe_from
-from macaron.train import limits
-from macaron.train.checkpoint import Progress, checkpoints, progress_of
+from macaron.recipe import Recipe, recipe_from
+from macaron.train import stopping
+from macaron.train.checkpoint import RunState, checkpoints, state_of
 from macaron.train.settings import LIMITS
 
 #: Hexadecimal digits of a digest of tokens.
@@ -33,7 +33,7 @@ class FinishedRun(RunFolder):
 
     recipe: Recipe
     model_config: TranslationConfig | EncoderConfig
-    progress: Progress
+    progress: RunState
     identity: dict[str, str] | None
 
     @classmethod
@@ -49,8 +49,8 @@ class FinishedRun(RunFolder):
         if found.damaged_lines:
             line = f"{path / 'metrics.jsonl'}:{found.damaged_lines[0]}"
             raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
-        done, kept = Progress(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
-        progress = progress_of(kept[-1]) if kept else done
+        done, kept = RunState(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
+        progress = state_of(kept[-1]) if kept else done
         if progress.update != done.update:
             raise MacaronError(
                 f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: "
@@ -131,7 +131,7 @@ class FinishedRun(RunFolder):
     def ended_by(self) -> str:
         """What ended it: the limit of its schedule, or an earlier stop."""
         train, progress = self.recipe.train, self.progress
-        if limits.schedule_share(train, progress, progress.seconds) >= 1:
+        if stopping.schedule_share(train, progress, progress.seconds) >= 1:
             return self.governing
         if train.patience and progress.validations_without_gain >= train.patience:
             return "patience"

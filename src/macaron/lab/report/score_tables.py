@@ -49,10 +49,10 @@ def _evaluation(found: EvaluationFile) -> str:
 
 def _glue(run: RunFolder) -> list[str]:
     from macaron.data.glue_tasks import TASKS
-    from macaron.tasks.finetune_results import Results, averages
+    from macaron.tasks.glue.glue_results import GlueResults, averages
 
     try:
-        summary = Results(run.path).summary()
+        summary = GlueResults(run.path).summary()
     except MacaronError as error:
         return [f'<p class="note">{escape(error)}</p>']
     if not summary:

@@ -1,0 +1,125 @@
+"""GLUE's metrics, and its average by the official definition."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from macaron.data.glue_tasks import AVERAGED, TASKS
+from macaron.errors import MacaronError
+
+Numbers = NDArray[np.float64]
+
+
+def _both(predicted: ArrayLike, expected: ArrayLike) -> tuple[Numbers, Numbers]:
+    ours, truth = np.asarray(predicted, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    if ours.shape != truth.shape or ours.ndim != 1 or not len(ours):
+        raise MacaronError(f"{ours.size} predictions for {truth.size} labels cannot be scored")
+    return ours, truth
+
+
+def accuracy(predicted: ArrayLike, expected: ArrayLike) -> float:
+    """The share of correct answers."""
+    ours, truth = _both(predicted, expected)
+    return float(np.mean(ours == truth))
+
+
+def f1(predicted: ArrayLike, expected: ArrayLike, positive: int = 1) -> float:
+    """The harmonic mean of precision and recall of one class; 0 where the class is never predicted correctly."""
+    ours, truth = (values == positive for values in _both(predicted, expected))
+    correct = float(np.sum(ours & truth))
+    return 2 * correct / float(np.sum(ours) + np.sum(truth)) if correct else 0.0
+
+
+def matthews(predicted: ArrayLike, expected: ArrayLike) -> float:
+    """Matthews' correlation of two classes, which is Pearson's; 0 where all predictions, or all labels, are equal."""
+    ours, truth = _both(predicted, expected)
+    return pearson(ours == 1, truth == 1)
+
+
+def pearson(predicted: ArrayLike, expected: ArrayLike) -> float:
+    """Pearson's correlation; 0 where one side does not vary."""
+    ours, truth = _both(predicted, expected)
+    return float(np.corrcoef(ours, truth)[0, 1]) if np.ptp(ours) and np.ptp(truth) else 0.0
+
+
+def spearman(predicted: ArrayLike, expected: ArrayLike) -> float:
+    """Pearson's correlation of the ranks; equal values share the mean of their ranks."""
+    from scipy.stats import rankdata  # imported late: it takes a second
+
+    return pearson(*map(rankdata, _both(predicted, expected)))
+
+
+_METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+}
+
+
+def score(metrics: Sequence[str], predicted: ArrayLike, expected: ArrayLike) -> dict[str, float]:
+    """Metrics by name, in per cent."""
+    return {name: 100 * _METRICS[name](predicted, expected) for name in metrics}
+
+
+def task_score(scores: Mapping[str, Mapping[str, float]]) -> float:
+    """The one number of a task: its metrics are averaged first, then its development or test sets (MNLI's two).
+
+    :param scores: set, metric, value
+    """
+    return float(np.mean([np.mean(list(metrics.values())) for metrics in scores.values()]))
+
+
+@dataclass(frozen=True)
+class Average:
+    """The GLUE average, or the tasks that it lacks.
+
+    :param official: over all nine tasks, including WNLI; None if one is missing
+    :param without_wnli: over the other eight, as in Devlin et al.; None if one is missing
+    :param partial: over the given tasks: not comparable with any published number
+    """
+
+    official: float | None
+    without_wnli: float | None
+    partial: float | None
+    missing: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON."""
+        return {
+            "glue": self.official,
+            "glue_without_wnli": self.without_wnli,
+            "mean_of_given": self.partial,
+            "missing": list(self.missing),
+        }
+
+    def __str__(self) -> str:
+        if self.official is not None:
+            return f"GLUE {self.official:.1f} (nine tasks), {self.without_wnli:.1f} without WNLI"
+        missing = ", ".join(TASKS[name].title for name in self.missing)
+        if self.without_wnli is not None:
+            return f"GLUE without WNLI {self.without_wnli:.1f}; the official average needs {missing} too"
+        given = "" if self.partial is None else f"; mean of the tasks given: {self.partial:.1f}"
+        return f"no GLUE average: missing {missing}{given}"
+
+
+def glue_average(scores: Mapping[str, float]) -> Average:
+    """The average over tasks: each of the nine counts the same.
+
+    :param scores: one number per task, see `task_score`
+    """
+    missing = tuple(name for name in AVERAGED if name not in scores)
+
+    def mean(names: Sequence[str]) -> float | None:
+        there = [scores[name] for name in names if name in scores]
+        return float(np.mean(there)) if there and len(there) == len(names) else None
+
+    return Average(
+        official=mean(AVERAGED),
+        without_wnli=mean([name for name in AVERAGED if name != "wnli"]),
+        partial=mean([name for name in AVERAGED if name in scores]),
+        missing=missing,
+    )

@@ -1,0 +1,307 @@
+"""A recipe: one TOML file with everything that an experiment needs, read in this file for every verb.
+
+Every verb checks the spelling of all sections and refuses an unknown key with its line. Missing keys are refused by the
+verb that needs them: ``prepare`` needs ``[data]``, ``train`` needs ``data.out`` and the other sections. Nothing here
+imports torch or transformers.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from macaron.data.prepared import KINDS, MANIFEST, DataKind, data_kind
+from macaron.data.settings import PairsSettings, TextSettings
+from macaron.errors import MacaronError
+from macaron.settings import Origin, build, check, load_toml, nearest, to_data
+from macaron.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
+
+#: The preset of a recipe that names none.
+DEFAULT_PRESETS: dict[DataKind, str] = {"pairs": "macaron-small", "text": "macaron-bert-base"}
+#: What is trained on each kind of data, for messages.
+PURPOSES: dict[DataKind, str] = {"pairs": "translation", "text": "pre-training"}
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The ``[model]`` section: a preset, and the fields of its configuration that differ.
+
+    ``preset`` names a row of ``macaron models``; every other key is a field of the configuration, such as ``scheme``,
+    ``dropout``, ``encoder_layers``.
+    """
+
+    preset: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """The ``[decode]`` section: how the model is used.
+
+    Beam, length penalty and longest translation travel with the model (generation_config.json); compound_split and
+    lower define its tokenised BLEU, in validations and for macaron evaluate.
+    """
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    max_length: int = 200
+    compound_split: bool = False
+    lower: bool = False
+
+    def __post_init__(self) -> None:
+        if self.beam < 1 or self.max_length < 1:
+            raise MacaronError("decode.beam and decode.max_length must be at least 1")
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The ``[pretrain]`` section: what an encoder learns from plain text.
+
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here.)
+
+    Masked words (MLM)
+        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
+        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
+        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
+    Next sentence (NSP)
+        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
+        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
+        code: two)
+    Texts
+        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
+        short_share: the share of pairs of spans that are shortened
+    Machine
+        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
+        bfloat16), auto (masked)
+    """
+
+    mlm: bool = True
+    mask_ratio: float = 0.15
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    cls_target: bool = False
+    nsp: bool = True
+    next_share: float = 0.5
+    pairs: Literal["spans", "sentences"] = "spans"
+    max_tokens: int | None = None
+    short_share: float = 0.1
+    attention: Literal["auto", "masked", "flash"] = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.mlm and not self.nsp:
+            raise MacaronError("pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
+        if self.cls_target and not self.mlm:
+            raise MacaronError("pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
+        if not 0 < self.mask_ratio < 1:
+            raise MacaronError(f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
+        for name in ("mask_share", "random_share", "next_share", "short_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise MacaronError(f"pretrain.{name} must be from 0 to 1, not {getattr(self, name)}")
+        if self.mask_share + self.random_share > 1 + 1e-9:
+            raise MacaronError("pretrain.mask_share and pretrain.random_share are more than 1 together")
+
+    @property
+    def ratio(self) -> float:
+        """The share of words that is predicted."""
+        return self.mask_ratio if self.mlm else 0.0
+
+    def longest(self, train: TrainSettings) -> int:
+        """Tokens of the longest text."""
+        return train.row_tokens if self.max_tokens is None else self.max_tokens
+
+    def check(self, train: TrainSettings) -> None:
+        """Refuse a combination with [train] that cannot work."""
+        if train.batching == "bucket":
+            raise MacaronError("train.batching = bucket is for translation; pre-training packs its rows: leave it out")
+        if not 8 <= self.longest(train) <= train.row_tokens:
+            name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
+            raise MacaronError(f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The sections that training reads; of ``[data]`` it needs the prepared folder alone.
+
+    ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
+    """
+
+    data: Path
+    model: ModelSettings
+    train: TrainSettings
+    decode: DecodeSettings
+    pretrain: PretrainSettings
+    kind: DataKind = "pairs"
+
+    def to_data(self) -> dict[str, Any]:
+        """The resolved recipe as plain data."""
+        own = _OWN[self.kind]
+        return {
+            "data": {"out": str(self.data)},
+            "model": {"preset": self.model.preset, **to_data(self.model.changes)},
+            "train": to_data(self.train),
+            own: to_data(getattr(self, own)),
+        }
+
+
+_DATA: dict[DataKind, type[PairsSettings | TextSettings]] = {"pairs": PairsSettings, "text": TextSettings}
+_SECTIONS: dict[str, type[Any]] = {"train": TrainSettings, "decode": DecodeSettings, "pretrain": PretrainSettings}
+#: The section that only recipes of a kind have.
+_OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
+
+
+def load_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
+    """Read a recipe for training and apply ``--set`` assignments."""
+    return recipe_from(*_load(path, assignments))
+
+
+def load_data_recipe(
+    path: Path, assignments: Sequence[str] = (), out: Path | None = None
+) -> PairsSettings | TextSettings:
+    """Read the ``[data]`` section of a recipe and apply ``--set`` assignments.
+
+    :param out: another folder to write
+    """
+    content, origin = _load(path, assignments)
+    if out is not None and isinstance(content.setdefault("data", {}), dict):
+        content["data"]["out"] = str(out)
+    return data_recipe(content, origin)
+
+
+def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
+    """A recipe for training from plain data.
+
+    :param origin: the file, for messages
+    """
+    origin = Origin(origin) if isinstance(origin, str) else origin
+    kind, data = _check(content, origin)
+    if "out" not in data:
+        raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
+    model = {"preset": DEFAULT_PRESETS[kind], **content.get("model", {})}
+    sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
+    recipe = Recipe(Path(data["out"]), ModelSettings(model.pop("preset"), model), **sections, kind=kind)
+    if kind == "text":
+        try:
+            recipe.pretrain.check(recipe.train)
+        except MacaronError as error:
+            raise MacaronError(f"{origin.prefix()}{error}") from None
+    return recipe
+
+
+def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsSettings | TextSettings:
+    """The ``[data]`` section of a recipe from plain data, complete."""
+    origin = Origin(origin) if isinstance(origin, str) else origin
+    kind, data = _check(content, origin)
+    if "data" not in content:
+        raise MacaronError(f"{origin.prefix()}there is no [data] section in this recipe")
+    return build(_DATA[kind], data, origin, ("data",))
+
+
+def _load(path: Path, assignments: Sequence[str]) -> tuple[dict[str, Any], Origin]:
+    if not path.is_file():
+        raise MacaronError(f"{path}: no such recipe. Give a TOML file; see recipes/")
+    return load_toml(path, assignments)
+
+
+def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any]]:
+    """Check the spelling and the types of all sections; return the kind of the recipe, and [data] without it."""
+    known = {"data", "model", *_SECTIONS}
+    for name, section in content.items():
+        if name not in known:
+            homes = (("data", _DATA["pairs"]), ("data", _DATA["text"]), *_SECTIONS.items())
+            meant = [f"{home}.{name}" for home, cls in homes if name in (each.name for each in fields(cls))]
+            hint = f"; did you mean {meant[0]!r}?" if meant else nearest(name, known)
+            raise MacaronError(f"{origin.prefix((name,))}unknown section {name!r}{hint}")
+        if not isinstance(section, Mapping):
+            raise MacaronError(f"{origin.prefix((name,))}[{name}] must be a section, not {section!r}")
+    kind = _kind(content, origin)
+    data = {key: value for key, value in content.get("data", {}).items() if key != "kind"}
+    check(_DATA[kind], data, origin, ("data",))
+    for name, cls in _SECTIONS.items():
+        check(cls, content.get(name, {}), origin, (name,))
+    model = content.get("model", {})
+    allowed = ["preset", *_preset(model.get("preset", DEFAULT_PRESETS[kind]), origin).to_dict()] if model else []
+    for key in model:
+        if key not in allowed:
+            raise MacaronError(f"{origin.prefix(('model', key))}unknown key 'model.{key}'{nearest(key, allowed)}")
+    for other, name in _OWN.items():
+        if name in content and other != kind:
+            raise MacaronError(
+                f"{origin.prefix((name,))}[{name}] is for {PURPOSES[other]}; this recipe is for {PURPOSES[kind]}"
+            )
+    return kind, data
+
+
+def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
+    """The kind of a recipe: that of data.kind, of the model's preset, of the sections, or of the prepared folder."""
+    data, preset = content.get("data", {}), content.get("model", {}).get("preset")
+    if "kind" in data:
+        if data["kind"] not in KINDS:
+            choices = ", ".join(map(repr, KINDS))
+            raise MacaronError(
+                f"{origin.prefix(('data', 'kind'))}data.kind must be one of {choices}, not {data['kind']!r}"
+            )
+        return cast(DataKind, data["kind"])
+    if preset is not None:
+        return "pairs" if hasattr(_preset(preset, origin), "decoder_layers") else "text"
+    for kind, name in _OWN.items():
+        if name in content:
+            return kind
+    only_out = set(data) == {"out"} and isinstance(data["out"], str)
+    return data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"
+
+
+def _preset(name: Any, origin: Origin) -> "TranslationConfig | EncoderConfig":
+    from macaron.models.presets import preset, preset_names
+
+    if name not in preset_names():
+        place = origin.prefix(("model", "preset"))
+        raise MacaronError(f"{place}no preset {name!r} for model.preset{nearest(str(name), preset_names())}")
+    return preset(name)
+
+
+def configuration(recipe: Recipe, vocab_size: int) -> "TranslationConfig | EncoderConfig":
+    """The configuration of a recipe's model, for data with this vocabulary."""
+    from huggingface_hub.errors import StrictDataclassError
+
+    from macaron.models.presets import preset as named_preset
+
+    try:
+        config = named_preset(recipe.model.preset, **{"vocab_size": vocab_size, **recipe.model.changes})
+    except MacaronError as error:
+        raise MacaronError(f"[model]: {error}") from None
+    except (StrictDataclassError, TypeError, ValueError) as error:  # transformers' own checks of types and values
+        raise MacaronError(f"[model]: {' '.join(str(error).split())}") from None
+    if config.vocab_size < vocab_size:
+        raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
+    return config
+
+
+def write_toml(sections: dict[str, dict[str, Any]]) -> str:
+    """Sections of plain values as TOML; tables inside a section (a scheme as data) are written inline."""
+    blocks = []
+    for name, values in sections.items():
+        lines = (f"{_key(key)} = {_toml(value)}" for key, value in values.items())
+        blocks.append("\n".join([f"[{_key(name)}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
+    # JSON's strings are TOML's, but for one character that JSON leaves as it is.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,105 @@
+"""Fine-tuning on a user's own TSV or CSV files: a run folder with the classifier, its curve and its scores."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+from macaron.data.labelled import Table, class_indices, find_classes, numbers_of, read_table
+from macaron.data.progress import Progress
+from macaron.errors import Interrupted, MacaronError
+from macaron.files import write_json, write_text
+from macaron.tasks.classification import FineTuning, Objective
+from macaron.tasks.finetune import DevSet, FineTuner, RunStopped
+from macaron.tasks.glue.glue_results import score_line
+from macaron.train.stopping import StopSignals
+
+#: The files of an unfinished run, which the next start may replace.
+_UNFINISHED = {"settings.json", "metrics.jsonl", "report.html"}
+
+
+def finetune_csv(
+    load: Callable[[], FineTuner],
+    train: Path,
+    dev: Path,
+    texts: Sequence[str],
+    label: str,
+    regression: bool,
+    settings: FineTuning,
+    out: Path,
+) -> str:
+    """Fine-tune and write RUN/model; returns a line with the scores.
+
+    :param load: called after the files are read
+    :param texts: columns of the texts
+    :param label: column of the label
+    """
+    if out.exists() and not {path.name for path in out.iterdir()} <= _UNFINISHED:
+        raise MacaronError(f"{out} is not empty: give another --out")
+    tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
+    objective, labels = make_objective(tables, label, regression)
+    metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
+    positive = objective.labels[1] if len(objective.labels) == 2 else None
+    if positive is not None:
+        metrics += ("f1", "matthews")
+    progress, signals, tuner = Progress(), StopSignals(), load()
+    data = tuner.encode(tables["train"].texts, objective, labels["train"])
+    held = DevSet(tuner.encode(tables["dev"].texts, objective, labels["dev"]), labels["dev"])
+    cut = data.truncated + held.data.truncated
+    classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
+    progress.say(
+        f"{len(data):,} examples, {len(held.labels):,} to score on; {f'a score, {label}' if regression else classes}"
+        + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
+    )
+    described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
+    write_json(out / "settings.json", described)
+    history: list[str] = []
+
+    def after_epoch(record: dict[str, Any]) -> None:
+        history.append(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
+        write_text(out / "metrics.jsonl", "".join(history))
+        loss = "not finite" if record["loss"] is None else f"{record['loss']:.4f}"
+        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line({**record, 'diverged': False}, positive)}")
+
+    try:
+        with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
+
+            def before_update() -> None:
+                if signals.received:
+                    raise RunStopped
+                advance(1)
+
+            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, before_update, after_epoch)
+    except (RunStopped, KeyboardInterrupt):
+        raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
+    if outcome.diverged:
+        raise MacaronError(
+            f"the loss was not finite in epoch {len(outcome.epochs)}: try a lower --learning-rate or --clip-norm 1"
+        )
+    tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
+    result = {
+        "scores": outcome.scores,
+        "epochs": outcome.epochs,
+        "labels": list(objective.labels),
+        "f1_of": positive,
+        "updates": outcome.updates,
+        "seconds": outcome.seconds,
+    }
+    write_json(out / "results.json", result)
+    return f"{score_line({'scores': outcome.scores, 'diverged': False}, positive)}; the model is in {out / 'model'}"
+
+
+def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:
+    """The objective, and the labels of all tables as indices or numbers."""
+    if not regression:
+        classes = find_classes(tables["train"])
+        return Objective("classes", classes), {name: class_indices(each, classes) for name, each in tables.items()}
+    labels = {name: numbers_of(each) for name, each in tables.items()}
+    # Scores are standardised: otherwise each scale would need a learning rate of its own.
+    spread = pstdev(labels["train"])
+    if not spread:
+        raise MacaronError(f"{tables['train'].name}: all scores are {labels['train'][0]:g}: nothing to learn")
+    return Objective("score", (label,), shift=fmean(labels["train"]), scale=spread), labels

@@ -1,0 +1,1 @@
+"""GLUE: the runs of a grid, their results, the submission."""

@@ -1,0 +1,168 @@
+"""The results of a grid of runs: the list of finished runs, medians and spread, the table of the paper."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median, stdev
+from typing import Any
+
+from macaron.data.glue_tasks import TASKS, USUAL, GlueTask
+from macaron.errors import MacaronError
+from macaron.evaluate.glue_metrics import Average, glue_average, task_score
+from macaron.files import remove, write_text
+
+#: A line of results.jsonl.
+Record = dict[str, Any]
+_SHORT = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
+
+
+class GlueResults:
+    """The finished runs of a folder, one line of ``results.jsonl`` each."""
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.path = run, run / "results.jsonl"
+        self.records: dict[str, Record] = {}
+        if self.path.is_file():
+            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
+                try:
+                    record = json.loads(line)
+                    self.records[record["run"]] = record
+                except (ValueError, KeyError, TypeError):
+                    raise MacaronError(
+                        f"{self.path}, line {number}: not the record of a run. Remove the line: the run is done again."
+                    ) from None
+
+    def best(self, task: str) -> Record | None:
+        """The best run of a task on the development set; of equals the first by name."""
+        those = [record for record in self.records.values() if record["task"] == task]
+        return min(those, key=lambda record: (record["diverged"], -record["score"], record["run"]), default=None)
+
+    def add(self, record: Record, candidate: Path) -> None:
+        """Add a finished run; its model, if it has left one, is kept if it is the best of its task.
+
+        The model first: if the process is killed in between, the run is only done again.
+        """
+        before = self.best(record["task"])
+        self.records[record["run"]] = record
+        if candidate.is_dir():
+            if self.best(record["task"]) is record:
+                model = self.run / "models" / record["task"]
+                model.parent.mkdir(exist_ok=True)
+                remove(model)
+                candidate.rename(model)
+            else:
+                remove(candidate)
+        elif before is None:
+            raise MacaronError(f"{candidate}: the first model of {record['task']} has disappeared")
+        write_text(self.path, "".join(json.dumps(each) + "\n" for each in self.records.values()))
+
+    def summary(self) -> dict[str, Any]:
+        """Per task the best setting by the median over its seeds, and the best run."""
+        return {
+            name: _summarise([record for record in self.records.values() if record["task"] == name])
+            for name in TASKS
+            if any(record["task"] == name for record in self.records.values())
+        }
+
+
+def _summarise(records: list[Record]) -> dict[str, Any]:
+    settings: dict[str, list[Record]] = {}
+    for record in records:
+        settings.setdefault(record["setting"], []).append(record)
+    # One lucky seed is no median: only settings with the most seeds are compared.
+    most = max(map(len, settings.values()))
+    full = {name: those for name, those in settings.items() if len(those) == most}
+    chosen = min(full, key=lambda name: (-median(each["score"] for each in full[name]), name))
+    seeds = full[chosen]
+    best = min(records, key=lambda record: (record["diverged"], -record["score"], record["run"]))
+    spreads = {
+        name: {metric: _spread([each["scores"][name][metric] for each in seeds]) for metric in metrics}
+        for name, metrics in seeds[0]["scores"].items()
+    }
+    return {
+        "setting": chosen,
+        "seeds": sorted(each["seed"] for each in seeds),
+        "settings_tried": len(settings),
+        "runs": len(records),
+        "diverged": sum(bool(each["diverged"]) for each in records),
+        **{
+            what: {name: {metric: each[what] for metric, each in metrics.items()} for name, metrics in spreads.items()}
+            for what in ("median", "sd", "min", "max")
+        },
+        "score": _spread([each["score"] for each in seeds]),
+        "constant": best.get("constant"),
+        "best_run": {"run": best["run"], "score": best["score"], "scores": best["scores"]},
+    }
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    sd = stdev(values) if len(values) > 1 else None
+    return {"median": median(values), "sd": sd, "min": min(values), "max": max(values)}
+
+
+def averages(summary: dict[str, Any]) -> dict[str, Average]:
+    """The GLUE average of the medians, and of the best runs."""
+    return {
+        "median": glue_average({name: task_score(each["median"]) for name, each in summary.items()}),
+        "best_run": glue_average({name: each["best_run"]["score"] for name, each in summary.items()}),
+    }
+
+
+def table(summary: dict[str, Any], title: str) -> str:
+    """The table of the paper, in Markdown, on the development sets."""
+    names = [*USUAL, *(["wnli"] if "wnli" in summary else [])]
+    heads = [f"{TASKS[name].title}<br>{_metrics_of(TASKS[name])}" for name in names]
+    lines = [
+        f"| {title}, dev | {' | '.join(heads)} | GLUE |",
+        f"|---|{'---:|' * len(names)}---:|",
+    ]
+    average = averages(summary)
+    seeds = sorted({len(each["seeds"]) for each in summary.values()})
+    count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    rows: tuple[tuple[str, Callable[[Any], Any], Average | None], ...] = (
+        (f"median of {count} seed(s)", lambda each: each["median"], average["median"]),
+        ("standard deviation", lambda each: each["sd"], None),
+        ("best run", lambda each: each["best_run"]["scores"], average["best_run"]),
+        ("always the most frequent answer", lambda each: each["constant"], None),
+    )
+    for label, scores_of, mean in rows:
+        cells = [_cell(scores_of(summary[name])) if name in summary else "–" for name in names]
+        total = "" if mean is None else "–" if mean.official is None else f"{mean.official:.1f}"
+        lines.append(f"| {label} | {' | '.join(cells)} | {total} |")
+    lines += ["", f"Medians: {average['median']}."]
+    lines += [f"Best runs: {average['best_run']}."] if average["best_run"].without_wnli is not None else []
+    lines += ["", "Settings with the best median on dev:", ""]
+    for name, each in summary.items():
+        low, high = each["score"]["min"], each["score"]["max"]
+        diverged = f", {each['diverged']} diverged" if each["diverged"] else ""
+        lines.append(
+            f"- {TASKS[name].title}: {each['setting']}, seeds {low:.1f} to {high:.1f}; {each['runs']} runs of "
+            f"{each['settings_tried']} setting(s){diverged}; best run {each['best_run']['run']}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _metrics_of(task: GlueTask) -> str:
+    if len(task.dev) > 1:
+        return "/".join(task.dev)
+    return "/".join(_SHORT[metric] for metric in task.metrics)
+
+
+def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:
+    values = [None] if scores is None else [value for metrics in scores.values() for value in metrics.values()]
+    return "–" if None in values else "/".join(f"{value:.1f}" for value in values)
+
+
+def score_line(record: Record, positive: str | None = None) -> str:
+    """The scores of a run in one line.
+
+    :param positive: the class of F1, where it is not obvious
+    """
+    several = len(record["scores"]) > 1
+    parts = [
+        f"{_SHORT[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "
+        f"{value:.1f}"
+        for name, metrics in record["scores"].items()
+        for metric, value in metrics.items()
+    ]
+    return ", ".join(parts) + (" (diverged)" if record["diverged"] else "")

@@ -1,0 +1,201 @@
+"""A GLUE run as a folder: checked, run, stopped, resumed, its table and its submission."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from macaron.data.glue import has_folder, read_test
+from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
+from macaron.data.glue_tasks import TASKS
+from macaron.data.progress import Progress
+from macaron.device import choose_device
+from macaron.errors import Interrupted, MacaronError
+from macaron.files import remove, write_json, write_text
+from macaron.tasks.classification_model import model_folder, weights_fingerprint
+from macaron.tasks.classification_predict import Predictor
+from macaron.tasks.finetune import RunStopped, TunerSettings
+from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
+from macaron.tasks.glue.jobs import Job, TaskFacts, inspect
+from macaron.tasks.glue.worker import WorkerSettings, candidate, run_jobs, write_predictions
+from macaron.train.logs import environment
+from macaron.train.stopping import StopSignals, time_left
+
+
+def run_glue(
+    model: Path,
+    data: Path,
+    out: Path,
+    plan: list[Job],
+    tuner: TunerSettings,
+    resume: bool,
+    device: str = "auto",
+    workers: int | None = None,
+) -> str:
+    """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
+    if out.exists() and any(out.iterdir()) and not resume:
+        raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
+    progress = Progress()
+    folder = model_folder(model)
+    tasks = list(dict.fromkeys(job.task for job in plan))
+    facts = {name: inspect(data, TASKS[name]) for name in tasks}
+    results = GlueResults(out)
+    clip_norm = plan[0].settings.clip_norm
+    identity = {"model": weights_fingerprint(folder), **asdict(tuner), "clip_norm": clip_norm}
+    _check_same(out, results, identity, facts)
+    settings = WorkerSettings(folder, data, out, devices(device, workers), tuner)
+    write_json(out / "run.json", {"identity": identity, "model": str(model), "data": str(data), **environment()})
+    left = [job for job in plan if job.name not in results.records]
+    progress.say(f"{len(plan)} runs: {', '.join(tasks)}; {len(plan) - len(left)} finished, {len(left)} to do")
+    for name, fact in facts.items():
+        if fact.skipped:
+            progress.say(f"{TASKS[name].title}: {fact.skipped} torn or unlabelled lines are skipped")
+        for missing in fact.missing:
+            progress.say(f"{TASKS[name].title}: no {missing}: its part of the submission is a placeholder")
+    if left:
+        _train(left, settings, results, facts, progress, len(plan))
+    return _finish(settings, results, plan, progress, str(model))
+
+
+def _train(
+    left: list[Job],
+    settings: WorkerSettings,
+    results: GlueResults,
+    facts: dict[str, TaskFacts],
+    progress: Progress,
+    total: int,
+) -> None:
+    started, signals = time.monotonic(), StopSignals()
+    updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
+    done = 0
+
+    def best(task: str) -> float | None:
+        record = results.best(task)
+        return None if record is None or record["diverged"] else float(record["score"])
+
+    try:
+        with (
+            signals,
+            progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
+            closing(run_jobs(left, settings, best, lambda: signals.received, advance)) as runs,
+        ):
+            for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
+                known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
+                results.add({**record, **known}, candidate(settings.run, job.name))
+                done += updates[job.name]
+                ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
+                progress.say(
+                    f"[{number}/{total}] {job.name}: {score_line(record)}; {record['seconds']:.0f} s, {ahead} left"
+                )
+    except (RunStopped, KeyboardInterrupt):
+        raise Interrupted(
+            f"stopped; {len(results.records)} finished runs are kept in {results.path}. Go on with the same command "
+            "and --resume: only missing runs are done."
+        ) from None
+
+
+def _finish(settings: WorkerSettings, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
+    """Write the table, the submission and all numbers."""
+    planned = {job.name for job in plan}
+    best = {name: record for name in TASKS if (record := results.best(name)) is not None}
+    for name, record in best.items():
+        if not (settings.run / "models" / name / "config.json").is_file():
+            raise MacaronError(
+                f"{settings.run / 'models' / name} is missing, the model of {record['run']}. Remove the lines of "
+                f"{name} from {results.path} and go on with --resume."
+            )
+    remove(settings.run / "candidates")
+    submission = _submit(settings, best, progress.say)
+    summary = results.summary()
+    text = table(summary, title)
+    write_text(settings.run / "table.md", text)
+    everything = {
+        "model": title,
+        "tasks": summary,
+        "average": {name: each.to_dict() for name, each in averages(summary).items()},
+        "submission": submission,
+        "not_planned_now": sorted(set(results.records) - planned),
+        "runs": list(results.records.values()),
+    }
+    write_json(settings.run / "results.json", everything)
+    if submission["placeholders"]:
+        progress.say(f"submission.zip: placeholders, not predictions, in {', '.join(submission['placeholders'])}")
+    for problem in submission["problems"]:
+        progress.say(f"submission.zip: {problem}")
+    return text
+
+
+def _submit(settings: WorkerSettings, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
+    """Predict the test sets with the best models and write the zip.
+
+    Predictions that the same model made for the same texts before are reused.
+
+    :param best: the best run of each task
+    """
+    folder = settings.run / "predictions" / "test"
+    stamps = folder / "runs.json"
+    known: dict[str, Any] = json.loads(stamps.read_text()) if stamps.is_file() else {}
+    found: dict[str, list[str]] = {}
+    for name, record in best.items():
+        task, model, predictor = TASKS[name], settings.run / "models" / name, None
+        maker = {"run": record["run"], "weights": weights_fingerprint(model)}
+        for wanted in task.submission:
+            path = folder / wanted.name
+            before = known.get(wanted.name) if path.is_file() else None
+            examples = read_test(settings.data, task, wanted) if has_folder(settings.data, task) else None
+            if examples is None:
+                # The test files of a resumed run may have been elsewhere.
+                if before is None or {**before, **maker} != before:
+                    continue
+            elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
+                say(f"predicting {wanted.name}: {len(examples):,} examples")
+                tuner = settings.tuner
+                predictor = predictor or Predictor(model, settings.devices[0], tuner.precision, tuner.max_length)
+                write_predictions(path, as_predictions(task, list(predictor.glue_values(task, examples.texts))))
+                known[wanted.name] = stamp
+                write_json(stamps, known)
+            found[wanted.name] = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
+    path = settings.run / "submission.zip"
+    filled = write_submission(path, found)
+    return {
+        "file": path.name,
+        "files": {name: known[name]["run"] if name in found else "placeholder" for name in expected_files()},
+        "placeholders": filled,
+        "problems": check_submission(path),
+    }
+
+
+def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts: dict[str, TaskFacts]) -> None:
+    """Refuse to mix runs of different models, options or data."""
+    stored = out / "run.json"
+    if not results.records:
+        return
+    before = json.loads(stored.read_text(encoding="utf-8"))["identity"] if stored.is_file() else identity
+    changed = [
+        f"{key} was {before.get(key)!r}, is {value!r}" for key, value in identity.items() if before.get(key) != value
+    ]
+    if changed:
+        raise MacaronError(
+            f"{out} holds runs of another kind: {'; '.join(changed)}. Use the old values, or another --out."
+        )
+    for record in results.records.values():
+        fact = facts.get(record["task"])
+        if fact is not None and record.get("data") != fact.fingerprint:
+            raise MacaronError(
+                f"{out}: the run {record['run']} was trained or scored on other data than --data has now. Use the "
+                "old data, or give another --out."
+            )
+
+
+def devices(name: str, workers: int | None) -> tuple[str, ...]:
+    """A device for each process: all GPUs, some of them, or the CPU once for each worker."""
+    chosen = choose_device(name)
+    if chosen.type == "cuda" and chosen.index is None:
+        gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
+        return tuple(gpus[index % len(gpus)] for index in range(workers or len(gpus)))
+    return (str(chosen),) * (workers or 1)

@@ -1,0 +1,97 @@
+"""When a run stops: its limits, its clock, and the signals that ask for it."""
+
+import signal
+import time
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from macaron.train.checkpoint import RunState
+from macaron.train.settings import LIMITS, TrainSettings
+
+_ECHO = 1.0  # seconds: a signal that comes sooner is an echo of the first
+
+
+class Clock:
+    """Seconds of a run, including those before it was resumed.
+
+    :param started: when this process began (``time.monotonic()``): imports and compilation count
+    """
+
+    def __init__(self, started: float | None = None) -> None:
+        self._started = time.monotonic() if started is None else started
+        self.before = 0.0
+
+    def seconds(self) -> float:
+        """Seconds until now."""
+        return self.before + time.monotonic() - self._started
+
+
+def share(settings: TrainSettings, state: RunState, seconds: float) -> float:
+    """The share of the run that is done, from 0 to 1, by the nearest limit."""
+    return min(max(_shares(settings, state, seconds)), 1.0)
+
+
+def schedule_share(settings: TrainSettings, state: RunState, seconds: float) -> float:
+    """The share of the schedule that is done, from 0 to 1: by the first limit given, whatever the others are.
+
+    So a cap in minutes beside ``max_updates`` changes no learning rate: the run does not depend on the machine's
+    speed unless the cap stops it.
+    """
+    return min(_shares(settings, state, seconds)[0], 1.0)
+
+
+def _shares(settings: TrainSettings, state: RunState, seconds: float) -> list[float]:
+    """The used share of each given limit, in the order of ``LIMITS``."""
+    within = state.batch / state.batches if state.batches else 0.0
+    done = {"max_updates": state.update, "max_epochs": state.epoch - 1 + within, "max_minutes": seconds / 60}
+    given = ((getattr(settings, name), done[name]) for name in LIMITS)
+    return [value / limit for limit, value in given if limit is not None]
+
+
+def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
+    """Whether a limit is reached or patience is exhausted."""
+    impatient = settings.patience > 0 and state.validations_without_gain >= settings.patience
+    return impatient or share(settings, state, seconds) >= 1.0
+
+
+def time_left(done: float, seconds: float) -> str | None:
+    """The time until the end as h:mm:ss, at the pace so far; None before the first update.
+
+    :param done: the share that took ``seconds``
+    """
+    if done <= 0:
+        return None
+    minutes, rest = divmod(int(seconds * (1 - done) / done), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class StopSignals:
+    """A context in which Ctrl-C and SIGTERM only set ``received``; the loop stops when it is ready.
+
+    A second Ctrl-C, a second or more after the first, stops at once. Echoes are ignored: torchrun and ``timeout``
+    forward a signal to processes that have received it already.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self._first = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.received and number == signal.SIGINT and now - self._first >= _ECHO:
+            raise KeyboardInterrupt
+        if not self.received:
+            self.received, self._first = True, now
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
