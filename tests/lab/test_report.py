@@ -149,8 +149,8 @@ def test_masks_are_filled_with_what_the_model_finds_likeliest(pretraining: Path)
     model = EncoderForPreTraining.from_pretrained(pretraining / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(pretraining / "model")
     for each in found:
-        tokens = [part for part in each.parts if part != " "]  # a space before a mask stands alone
-        text = "".join(part.real if isinstance(part, Guess) else part for part in each.parts)
+        tokens = [part for part in each if part != " "]  # a space before a mask stands alone
+        text = "".join(part.real if isinstance(part, Guess) else part for part in each)
         [ids] = tokenizer.encode_lines([text], add_special_tokens=False)
         assert len(ids) == len(tokens)
         guesses = {place: part for place, part in enumerate(tokens) if isinstance(part, Guess)}

@@ -157,7 +157,8 @@ def _drawing(lines: Sequence[_Line], across: Scale, up: Scale) -> list[str]:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
     def path(points: Points) -> str:
-        return "M" + "L".join(f"{across.thousandth(x)} {up.thousandth(y, down=True)}" for x, y in points)
+        places = ((across.percent(x, whole=1000), up.percent(y, down=True, whole=1000)) for x, y in points)
+        return "M" + "L".join(f"{x} {y}" for x, y in places)
 
     strokes, dots = [], []
     for line in lines:

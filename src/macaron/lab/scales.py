@@ -43,15 +43,11 @@ class Scale:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
-    def percent(self, value: float, *, down: bool = False) -> str:
-        """`share` in per cent; ``down`` counts from the other end, as the y of an SVG does."""
+    def percent(self, value: float, *, down: bool = False, whole: int = 100) -> str:
+        """`share` of ``whole``; ``down`` counts from the other end, as the y of an SVG does."""
         share = self.share(value)
-        return _short(100 * (1 - share if down else share))
-
-    def thousandth(self, value: float, *, down: bool = False) -> str:
-        """`share` in thousandths, for the inside of a chart."""
-        share = self.share(value)
-        return _short(1000 * (1 - share if down else share))
+        text = f"{whole * (1 - share if down else share):.2f}".rstrip("0").rstrip(".")
+        return "0" if text == "-0" else text
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values to mark, about ``most`` of them."""
@@ -90,7 +86,7 @@ def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], st
     """The texts of ticks, and their common power of ten ("10⁻⁴", or nothing) for the axis label."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if log:
-        return [_log_text(tick) for tick in ticks], ""
+        return [f"{tick:.6g}" if 1e-3 <= tick < 1e4 else _power(tick, 3) for tick in ticks], ""
     for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if largest >= least:
             return ["0" if tick == 0 else f"{tick / unit:.6g}{letter}" for tick in ticks], ""
@@ -98,12 +94,6 @@ def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], st
         power = math.floor(math.log10(largest))
         return [f"{tick / 10.0**power:.4g}" for tick in ticks], f"10{str(power).translate(SUPERSCRIPT)}"
     return [f"{tick:.6g}" for tick in ticks], ""
-
-
-def _log_text(value: float) -> str:
-    if 1e-3 <= value < 1e4:
-        return f"{value:.6g}"
-    return _power(value, 3)
 
 
 def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
@@ -138,8 +128,3 @@ def _power(value: float, digits: int) -> str:
     mantissa = mantissa.rstrip("0").rstrip(".")
     ten = f"10{str(int(power)).translate(SUPERSCRIPT)}"
     return ten if mantissa == "1" else f"-{ten}" if mantissa == "-1" else f"{mantissa}×{ten}"
-
-
-def _short(value: float) -> str:
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text

@@ -23,18 +23,10 @@ def scores_section(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
-    dots = [
-        Dots(
-            name=kind.label,
-            value=score.mean,
-            low=score.interval.low if score.interval else None,
-            high=score.interval.high if score.interval else None,
-            points=score.scores,
-            colour=colour,
-            digits=result.digits,
-        )
-        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
-    ]
+    dots = []
+    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
+        low, high = (score.interval.low, score.interval.high) if score.interval else (None, None)
+        dots.append(Dots(kind.label, score.mean, low, high, score.scores, colour, result.digits))
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
@@ -45,15 +37,8 @@ def scores_section(result: Result) -> str:
         for over, test in found.tests.items()
     ]
     if differences:
-        charts.append(
-            dot_chart(
-                differences,
-                title=f"Difference in {result.metric}",
-                x_label=f"difference in {result.metric}",
-                zero=True,
-                note="With 95 % intervals. An interval that contains 0 shows no difference.",
-            )
-        )
+        axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
+        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
     withheld = [pair.second.label for pair in result.pairs if pair.fairness.unfair]
     if withheld:
@@ -85,20 +70,15 @@ def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
     said = ["mean ± standard deviation over seeds" if several else "score"]
     said += ["below it the 95 % interval over sentences"] if result.task == "pairs" else []
-    headers = ["metric", *(f"{kind.label}{_of(len(kind.runs)) if several else ''}" for kind in result.kinds)]
+    headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
     rows = [[metric, *(cell(score) for score in scores)] for metric, scores in result.scores.items()]
     return html_table(headers, rows, caption=f"Scores: {', '.join(said)}", numeric=range(1, len(headers)))
 
 
-def _of(seeds: int) -> str:
-    return f" ({seeds} seed{'' if seeds == 1 else 's'})"
-
-
 def _sentence_table(result: Result) -> str:
-    several = len(result.pairs) > 1
     rows = [
         [
-            *([_minus(pair)] if several else []),
+            _minus(pair),
             metric,
             signed(tests.bootstrap.difference),
             f"{signed(tests.evidence.low)} to {signed(tests.evidence.high)}",
@@ -110,17 +90,15 @@ def _sentence_table(result: Result) -> str:
         for metric, tests in pair.sentences.items()
     ]
     trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
-    headers = [*(["difference"] if several else []), "metric", "difference" if not several else "value"]
-    headers += ["95 % interval", "p, paired bootstrap", "p, randomisation", "p that decides"]
-    of = "" if several else f" of {_minus(result.pairs[0])}"
+    headers = ["difference", "metric", "value", "95 % interval", "p, paired bootstrap", "p, randomisation"]
+    headers.append("p that decides")
     tested = sum(bool(pair.sentences) for pair in result.pairs)
     corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
     caption = (
-        f"Tests{of} over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. What decides is the "
-        f"largest p of all tests in {result.metric}{corrected}."
+        f"Tests of differences over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. The "
+        f"largest p of all tests in {result.metric} decides{corrected}."
     )
-    first = 2 if several else 1
-    return html_table(headers, rows, caption=caption, numeric=range(first, len(headers)))
+    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)))
 
 
 def _seed_table(result: Result) -> str:

@@ -53,14 +53,6 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Definition:
-    """The definition of tokenised BLEU for all runs."""
-
-    lower: bool
-    compound_split: bool
-
-
-@dataclass(frozen=True)
 class Translated:
     """The translations of a run and their scores.
 
@@ -75,10 +67,11 @@ class Translated:
     reused: bool
 
 
-def shared_definition(runs: Sequence[FinishedRun]) -> Definition:
-    """The definition of the first run, as in `macaron evaluate`; lower-cased if any run is caseless."""
+def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
+    """The tokenised BLEU of all runs: as `macaron evaluate` defines that of the first; caseless if any run is."""
     said = getattr(runs[0].model_config, "evaluation", None) or {}
-    return Definition(caseless(runs) or bool(said.get("lower", True)), bool(said.get("compound_split", False)))
+    lower = caseless(runs) or bool(said.get("lower", True))
+    return {"lower": lower, "compound_split": bool(said.get("compound_split", False))}
 
 
 def caseless(runs: Sequence[FinishedRun]) -> bool:
@@ -92,7 +85,7 @@ def translate_run(
     data: PreparedData,
     split: Split,
     search: Search,
-    definition: Definition,
+    definition: dict[str, bool],
     say: Callable[[str], None],
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what an earlier comparison stored."""
@@ -104,21 +97,21 @@ def translate_run(
         return found
     say(f"{run.name}: translating {data.manifest['splits'][split]['pairs']:,} sentences")
     translator = Translator(run.path, device=search.device, dtype=search.dtype)
-    scored = evaluate_split(
-        translator, data, split, lower=definition.lower, compound_split=definition.compound_split, **search.options()
-    )
+    scored = evaluate_split(translator, data, split, **definition, **search.options())
     made = Translated(scored.translations, scored.evaluation.scores, scored.to_dict()["search"], path, False)
     return made if _save(path, key, made) else replace(made, kept=None)
 
 
-def _key(run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: Definition) -> dict[str, Any]:
+def _key(
+    run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool]
+) -> dict[str, Any]:
     """Everything that the translations and their scores depend on."""
     text = [data.text(split, language) for language in data.languages]
     return {
         "model": run.fingerprint,
         "text": _digest([text, data.text_state(split), data.languages]),
         "search": {**asdict(search), "device": choose_device(search.device).type},
-        "definition": asdict(definition),
+        "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
     }
 
@@ -127,18 +120,18 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
-def _content(made: Translated) -> dict[str, Any]:
-    scores = [
-        {"metric": each.metric, "score": each.score, "definition": each.definition, "rows": rows}
-        for each in made.scores
-        for rows in [each.statistics.rows.tolist()]
-    ]
-    return {"translations": made.translations, "search": made.search, "scores": scores}
-
-
 def _save(path: Path, key: dict[str, Any], made: Translated) -> bool:
     """Store translations; False if the folder cannot be written, which costs time later but no result."""
-    content = _content(made)
+    scores = [
+        {
+            "metric": each.metric,
+            "score": each.score,
+            "definition": each.definition,
+            "rows": each.statistics.rows.tolist(),
+        }
+        for each in made.scores
+    ]
+    content = {"translations": made.translations, "search": made.search, "scores": scores}
     text = json.dumps({"format": FORMAT, "key": key, "digest": _digest(content), **content}, ensure_ascii=False)
     try:
         write_text(path, text + "\n")

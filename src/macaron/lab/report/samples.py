@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -42,11 +42,8 @@ class Guess:
     right: bool
 
 
-@dataclass(frozen=True)
-class Filled:
-    """A sentence in parts: plain text, and the masked tokens."""
-
-    parts: list[str | Guess]
+#: A sentence in parts: plain text, and the masked tokens.
+Filled: TypeAlias = list[str | Guess]
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[Translation]:
@@ -55,8 +52,7 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[Translatio
 
     prepared = PreparedData.open(data)
     sources, references = (prepared.text("valid", language) for language in prepared.languages)
-    lengths = prepared.pairs("valid").source.lengths
-    chosen = _spread([i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(sources)), count)
+    chosen = _chosen(prepared.pairs("valid").source.lengths, count)
     state = prepared.text_state("valid")
     # Always on the CPU: the page is the same on every machine.
     outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state)
@@ -70,9 +66,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     model, tokenizer = _load_encoder(run)
     if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
         raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
-    chosen = _spread(
-        [i for i, n in enumerate(sentences.lengths) if _SHORT <= n <= _LONG] or range(len(sentences)), count
-    )
+    chosen = _chosen(sentences.lengths, count)
     found = []
     for number, index in enumerate(chosen):
         ids = [int(token) for token in sentences[index]]
@@ -105,7 +99,7 @@ def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: lis
     with torch.no_grad():
         states = model.model(torch.tensor([[CLS, *hidden, EOS]])).last_hidden_state[0, 1:-1]
         chances = model.mlm_logits(states).softmax(-1)
-    parts: list[str | Guess] = []
+    parts: Filled = []
     for i, piece in enumerate(pieces):
         if i not in masked:
             parts.append(piece)
@@ -115,7 +109,7 @@ def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: lis
         likely = list(zip(texts, best.values.tolist(), strict=True))
         before, _, after = piece.partition(piece.strip())
         parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[i]), after]
-    return Filled([part for part in parts if part])
+    return [part for part in parts if part]
 
 
 def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
@@ -131,8 +125,9 @@ def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
     return pieces
 
 
-def _spread(indices: Sequence[int], count: int) -> list[int]:
-    """Evenly spaced indices, from the first on."""
+def _chosen(lengths: Sequence[int], count: int) -> list[int]:
+    """Evenly spaced indices of sentences of a readable length, or of all if there are none."""
+    indices = [i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(lengths))
     count = min(count, len(indices))
     return [indices[i * len(indices) // count] for i in range(count)]
 
@@ -161,7 +156,7 @@ def show_filled(found: Sequence[Filled]) -> str:
     for each in found:
         text = ""
         guesses: list[str] = []
-        for part in each.parts:
+        for part in each:
             if isinstance(part, Guess):
                 number, kind = len(guesses) + 1, "right" if part.right else "wrong"
                 text += f'<mark class="{kind}">{escape(part.real)}<sup>{number}</sup></mark>'
