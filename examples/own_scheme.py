@@ -6,7 +6,8 @@ Run it: python examples/own_scheme.py
 
 import torch
 
-from macaron.models import TranslationConfig, TranslationModel
+from macaron.huggingface import HFTranslationModel
+from macaron.models import TranslationConfig
 from macaron.ode import Scheme
 
 # Half an attention, the feed-forward network in two unequal parts around the other half. Checked when made:
@@ -38,7 +39,7 @@ def main(updates: int = 300) -> float:
         dropout=0.0,
         scheme=SCHEME,
     )
-    model = TranslationModel(config)
+    model = HFTranslationModel(config)  # a class of transformers: it computes the loss and has generate()
     print(f"{model.num_parameters():,} parameters")
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=4e-3, total_steps=updates)

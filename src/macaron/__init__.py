@@ -7,7 +7,7 @@ classes of transformers able to read Macaron's model folders, whichever of the t
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from macaron._registration import register_when_imported
+from macaron.huggingface.registration import register_when_imported
 
 if TYPE_CHECKING:
     from macaron.decode import Translator as Translator
@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {"Scheme": "macaron.ode", "Translator": "macaron.decode", "preset": "macaron.models", "scheme": "macaron.ode"}
-_ROOMS = ("convert", "data", "decode", "evaluate", "lab", "models", "nn", "ode", "tasks", "text", "train")
+_ROOMS = (
+    "convert",
+    "data",
+    "decode",
+    "evaluate",
+    "huggingface",
+    "lab",
+    "models",
+    "nn",
+    "ode",
+    "tasks",
+    "text",
+    "train",
+)
 __all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
 
 

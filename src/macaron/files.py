@@ -1,4 +1,4 @@
-"""Files and folders that are written completely or not at all: the only writers of the toolkit.
+"""Files and folders: written completely or not at all (the only writers of the toolkit), and text read by lines.
 
 Everything is written beside its final path (within a file system a rename is one step) as ``.NAME.partial`` and renamed
 at the end. An error or Ctrl-C leaves what was there before.
@@ -6,13 +6,16 @@ at the end. An error or Ctrl-C leaves what was there before.
 
 import errno
 import fcntl
+import gzip
 import json
+import lzma
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from macaron.errors import MacaronError
 
@@ -117,6 +120,44 @@ def cannot_write(path: Path, error: OSError) -> MacaronError:
     """The message for a failed write; it names the path as the user gave it."""
     remedy = "Free some space." if error.errno in FULL else "Choose another path."
     return MacaronError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """Open a plain, ``.gz`` or ``.xz`` file for reading bytes."""
+    match path.suffix:
+        case ".gz":
+            return cast(BinaryIO, gzip.open(path, "rb"))
+        case ".xz":
+            return cast(BinaryIO, lzma.open(path, "rb"))
+        case _:
+            return path.open("rb")
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file (plain, ``.gz``, ``.xz``) without their line ends.
+
+    Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): the other separators of Unicode, which
+    ``str.splitlines`` would honour, are characters of the text, and two files that are aligned line by line
+    must not fall apart over them.
+    """
+    path = Path(path)
+    try:
+        with open_binary(path) as file:
+            for number, raw in enumerate(file, start=1):
+                try:
+                    line = raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise MacaronError(
+                        f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). "
+                        "Convert the file to UTF-8 or remove the line."
+                    ) from None
+                if number == 1:
+                    line = line.removeprefix("\ufeff")
+                yield line.removesuffix("\n").removesuffix("\r")
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise MacaronError(f"{path}: cannot be decompressed ({error}). Fetch or copy the file again.") from None
+    except OSError as error:
+        raise MacaronError(f"{path}: {error.strerror or error}") from None
 
 
 def _locked(path: Path, partial: Path) -> int:

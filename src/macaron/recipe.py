@@ -266,16 +266,12 @@ def _preset(name: Any, origin: Origin) -> "TranslationConfig | EncoderConfig":
 
 def configuration(recipe: Recipe, vocab_size: int) -> "TranslationConfig | EncoderConfig":
     """The configuration of a recipe's model, for data with this vocabulary."""
-    from huggingface_hub.errors import StrictDataclassError
-
     from macaron.models.presets import preset as named_preset
 
     try:
         config = named_preset(recipe.model.preset, **{"vocab_size": vocab_size, **recipe.model.changes})
     except MacaronError as error:
         raise MacaronError(f"[model]: {error}") from None
-    except (StrictDataclassError, TypeError, ValueError) as error:  # transformers' own checks of types and values
-        raise MacaronError(f"[model]: {' '.join(str(error).split())}") from None
     if config.vocab_size < vocab_size:
         raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
     return config

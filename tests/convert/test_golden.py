@@ -20,7 +20,7 @@ from transformers import (
 
 from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
-from macaron.text.tokenizer import verify
+from macaron.text import verify
 
 TOLERANCE = 1e-5
 TRANSLATION = ("tiny_macaron_v2_trained", "tiny_plain_v1_trained")

@@ -1,6 +1,7 @@
 """Small models to decode with."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, make_model: Callable[..., T
     path = tmp_path_factory.mktemp("folder") / "model"
     tokenizer = MacaronTokenizer.train(LINES, 300)
     model = make_model(vocab_size=len(tokenizer), ending=3.0)
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint()
+    model.config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path

@@ -87,7 +87,7 @@ def test_an_eager_kernel_finds_the_same(make_model: Callable[..., TranslationMod
     model = make_model().double()
     sources, settings = random_sources(5), SearchSettings(beam=3, max_length=20)
     fused = translate_ids(model, sources, settings)
-    model.config._attn_implementation = "eager"
+    model.kernel = "eager"
     assert tokens_of(translate_ids(model, sources, settings)) == tokens_of(fused)
 
 

@@ -156,7 +156,7 @@ def test_what_is_no_model_folder(copy: Path, tmp_path: Path):
     save_file(rest | {name: tensors[name] * torch.nan}, copy / "model.safetensors", metadata={"format": "pt"})
     refused("finite")
     save_file(rest | {name: torch.zeros(2)}, copy / "model.safetensors", metadata={"format": "pt"})
-    refused("weights cannot be read")
+    refused("in another shape")
     (copy / "model.safetensors").write_bytes(weights)
 
     MacaronTokenizer.train(["another text altogether"], 280).save_pretrained(copy)

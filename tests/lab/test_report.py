@@ -157,7 +157,7 @@ def test_masks_are_filled_with_what_the_model_finds_likeliest(pretraining: Path)
         assert len(guesses) >= 2
         hidden = [MASK if place in guesses else token for place, token in enumerate(ids)]
         with torch.no_grad():
-            chances = model(torch.tensor([[CLS, *hidden, EOS]])).prediction_logits[0, 1:-1].softmax(-1)
+            chances = model(torch.tensor([[CLS, *hidden, EOS]]))[0][0, 1:-1].softmax(-1)
         for place, guess in guesses.items():
             best = chances[place].topk(3)
             assert [chance for _, chance in guess.likely] == pytest.approx(best.values.tolist(), rel=1e-4)

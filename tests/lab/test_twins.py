@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from macaron.data.prepare import prepare
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
-from macaron.models import preset
-from macaron.models.summary import build, count
+from macaron.models import EncoderForPreTraining, TranslationConfig, TranslationModel, preset
+from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
 from macaron.recipe import Recipe, data_recipe, load_recipe
@@ -217,7 +217,8 @@ def test_the_control_is_the_transformer_with_half_a_network_at_both_ends(name: s
     import torch
 
     with torch.device("meta"):
-        model, plain = build(control), build(transformer)
+        kind = TranslationModel if isinstance(config, TranslationConfig) else EncoderForPreTraining
+        model, plain = kind(control), kind(transformer)
     stacks = [("encoder", "F")] + ([("decoder", "FH")] if hasattr(model, "decoder") else [])
     for part, attention in stacks:
         ours, theirs = (each if hasattr(each, part) else each.model for each in (model, plain))

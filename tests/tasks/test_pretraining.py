@@ -99,11 +99,11 @@ def test_packed_texts_are_those_texts_alone(name: str):
     texts = alone(batch)
     assert len(texts) == int((batch.ids == CLS).sum())
     for each in texts:
-        output = module.model(input_ids=each["input_ids"], token_type_ids=each["token_type_ids"])
-        logits, labels = output.prediction_logits[0], each["labels"][0]
+        words, second = module.model(each["input_ids"], segments=each["token_type_ids"])
+        logits, labels = words[0], each["labels"][0]
         mlm = mlm + F.cross_entropy(logits, labels, ignore_index=-100, reduction="sum") * word_weight
         if each["next"] >= 0:
-            follows = output.seq_relationship_logits[:, 0]
+            follows = second[:, 0]
             nsp = nsp + F.binary_cross_entropy_with_logits(follows, each["next"].double()) * pair_weight
     parts = [*([mlm] if settings.mlm else []), *([nsp] if settings.nsp else [])]
     torch.testing.assert_close(packed, torch.stack([sum(parts), *parts]), rtol=1e-9, atol=1e-9)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macaron.errors import MacaronError
-from macaron.text import Moses, Raw, Spaces, make_pipeline, read_lines
+from macaron.files import read_lines
+from macaron.text import Moses, Raw, Spaces, make_pipeline
 
 
 @given(st.text())

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.text import read_codes, read_dictionary, read_lines
+from macaron.files import read_lines
+from macaron.text import read_codes, read_dictionary
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -100,8 +100,8 @@ def test_a_full_disk_while_writing_the_model(recipe: Path, tmp_path: Path, monke
 
     settings = load_recipe(recipe, ["train.max_updates=2"])
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.models.TranslationModel.save_pretrained", full)
-        with pytest.raises(MacaronError, match=r"model could not be written \(No space left on device\)"):
+        patch.setattr("macaron.models.load.save_file", full)
+        with pytest.raises(MacaronError, match=r"model cannot be written: No space left on device. Free some space"):
             run(settings, tmp_path / "run", resume=False)
     assert not list((tmp_path / "run").glob(".model*"))
     run(settings, tmp_path / "run", resume=True)

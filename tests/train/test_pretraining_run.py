@@ -26,7 +26,7 @@ from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedText
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.pretraining import PretrainingTask
-from macaron.text.tokenizer import verify
+from macaron.text import verify
 
 RECIPE = """
 [data]

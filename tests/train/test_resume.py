@@ -84,7 +84,7 @@ CRASHES = [
     ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
     ("macaron.train.loop.Trainer._validate", 2),
     ("macaron.train.loop.candidates", 1),  # the end
-    ("macaron.tasks.saving.shutil.rmtree", 2),  # between writing the model and putting it in its place
+    ("macaron.models.load.write_model", 1),  # before the model is written
 ]
 
 

@@ -47,11 +47,8 @@ def fairseq(
 
     Without --bpe and --pipeline the folder's tokenizer splits at spaces and joins "@@ ".
     """
-    from transformers.utils import logging
-
     from macaron.convert import convert_fairseq
 
-    logging.disable_progress_bar()
     conversion = convert_fairseq(
         checkpoint,
         dictionary,

@@ -1,20 +1,19 @@
 """Checkpoints of the authors' code (two forks of fairseq 0.6) to model folders."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers.generation.configuration_utils import GenerationConfig
-from transformers.modeling_utils import PreTrainedModel
 
 from macaron.convert.checkpoint import Checkpoint, read_checkpoint
-from macaron.convert.folder import check_free, new_folder
 from macaron.convert.names import TABLES, Names, head_names, stack_names, translate, upgrade
 from macaron.convert.settings import Kind, encoder_config, kind_of, translation_config
 from macaron.errors import MacaronError
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
+from macaron.models.load import save_model
+from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import SPECIALS, read_dictionary
@@ -76,16 +75,28 @@ def convert_fairseq(
     for side in ("source_lang", "target_lang"):
         settings[side] = settings.get(side) or read.args.get(side)
     tokenizer = _tokenizer(read, dictionary, kind, settings)
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint()
-    with new_folder(out, force) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    check_free(out, force)  # again: reading may have taken long
+    config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
+    save_model(out, model, model.state_dict(), tokenizer, config)
     return _summary(kind, model, out, _notes(tokenizer))
 
 
-def build_model(checkpoint: Checkpoint, kind: Kind) -> PreTrainedModel:
+def check_free(path: Path, force: bool) -> None:
+    """Refuse a place that holds something else; with ``force`` an older model folder may be replaced."""
+    if path.is_dir():
+        if not any(path.iterdir()):
+            return
+        if not force:
+            raise MacaronError(f"{path}: the folder is not empty; choose another, or replace it with --force")
+        if not (path / "config.json").is_file():
+            raise MacaronError(f"{path}: not a model folder (it has no config.json), so it is not replaced either")
+    elif path.exists() or path.is_symlink():
+        raise MacaronError(f"{path}: not a folder; choose another place")
+
+
+def build_model(checkpoint: Checkpoint, kind: Kind) -> Network:
     """The model of a checkpoint, in evaluation mode."""
-    model: PreTrainedModel
+    model: TranslationModel | EncoderForPreTraining | EncoderForSequenceClassification
     config: TranslationConfig | EncoderConfig
     if kind == "translation":
         config = translation_config(checkpoint)
@@ -102,16 +113,10 @@ def build_model(checkpoint: Checkpoint, kind: Kind) -> PreTrainedModel:
     return model
 
 
-def _generation(config: TranslationConfig) -> GenerationConfig:
+def _generation(config: TranslationConfig) -> GenerationSettings:
     # As the authors' search: no padding inside, never empty, and as long at most (ours counts start and end).
-    return GenerationConfig(
-        decoder_start_token_id=config.decoder_start_token_id,
-        eos_token_id=config.eos_token_id,
-        pad_token_id=config.pad_token_id,
-        max_length=_LONGEST + 2,
-        min_new_tokens=1,
-        suppress_tokens=[config.pad_token_id],
-    )
+    assert config.pad_token_id is not None
+    return GenerationSettings(max_length=_LONGEST + 2, min_new_tokens=1, suppress_tokens=[config.pad_token_id])
 
 
 def weight_names(config: TranslationConfig | EncoderConfig, kind: Kind) -> Names:
@@ -163,13 +168,14 @@ def _notes(tokenizer: MacaronTokenizer) -> tuple[str, ...]:
     )
 
 
-def _summary(kind: Kind, model: PreTrainedModel, out: Path, notes: tuple[str, ...]) -> Conversion:
+def _summary(kind: Kind, model: Network, out: Path, notes: tuple[str, ...]) -> Conversion:
     config: Any = model.config
     title = _TITLES[kind]
-    layers = str(config.num_hidden_layers)
     if kind == "translation":
         layers = f"{config.encoder_layers}+{config.decoder_layers}"
-    elif kind == "classifier":
+    else:
+        layers = str(config.num_hidden_layers)
+    if kind == "classifier":
         title += {
             "single_label_classification": f" of {config.num_labels} classes",
             "multi_label_classification": " by one yes/no output",
@@ -183,7 +189,7 @@ def _summary(kind: Kind, model: PreTrainedModel, out: Path, notes: tuple[str, ..
         widths=f"hidden {config.hidden_size}, {config.num_attention_heads} heads, inner {inner}",
         norm=config.norm,
         vocabulary=config.vocab_size,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=model.num_parameters(),
         folder=out,
         notes=notes,
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from macaron.convert.checkpoint import Checkpoint
 from macaron.convert.names import TABLES
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, TranslationConfig, default_labels
 
 Kind = Literal["translation", "bert", "classifier"]
 
@@ -228,4 +228,4 @@ def _task(settings: Settings) -> dict[str, Any]:
         raise checkpoint.error(
             f"args.criterion is {criterion!r}, which has one output, but the classifier has {labels}"
         )
-    return {"num_labels": labels, "problem_type": problem}
+    return {"id2label": default_labels(labels), "problem_type": problem}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from macaron.errors import MacaronError
-from macaron.text.files import open_binary
+from macaron.files import open_binary
 from macaron.text.pipeline import State
 
 ENDINGS = ("", ".gz", ".xz")

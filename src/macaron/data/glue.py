@@ -8,7 +8,7 @@ from pathlib import Path
 
 from macaron.data.glue_tasks import GlueFile, GlueTask, Submission
 from macaron.errors import MacaronError
-from macaron.text.files import read_lines
+from macaron.files import read_lines
 
 #: A file may be compressed.
 SUFFIXES = ("", ".gz", ".xz")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from macaron.errors import MacaronError
+from macaron.files import read_lines
 from macaron.settings import nearest
-from macaron.text.files import read_lines
 
 Format = Literal["tsv", "csv"]
 

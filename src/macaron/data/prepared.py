@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
-from macaron.text.files import read_lines
+from macaron.files import read_lines
 from macaron.text.pipeline import State
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def load_tokenizer(folder: Path, fingerprint: str) -> "MacaronTokenizer":
     if not (place / "tokenizer.json").is_file():
         raise MacaronError(f"{place}: there is no tokenizer here. {REMEDY}")
     try:
-        tokenizer = cast("MacaronTokenizer", MacaronTokenizer.from_pretrained(place))
+        tokenizer = MacaronTokenizer.from_pretrained(place)
     except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
         raise MacaronError(f"{place}: the tokenizer cannot be read ({error}). {REMEDY}") from error
     if tokenizer.fingerprint() != fingerprint:

@@ -17,8 +17,8 @@ from xml.etree import ElementTree
 from macaron.data.progress import Progress
 from macaron.data.wikitext import DROPPED_NAMESPACES, paragraphs
 from macaron.errors import MacaronError
+from macaron.files import open_binary
 from macaron.processes import Workers
-from macaron.text.files import open_binary
 
 #: The numbers of the namespaces of articles, of files and of categories, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import torch
-from transformers.models.auto.modeling_auto import AutoModelForSeq2SeqLM
 
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig
-from macaron.models.folder import find_folder, load_weights
+from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
-from macaron.text.folder import model_tokenizer
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -18,7 +17,7 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch
 def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
     """The model and the tokenizer of a folder, checked to belong together. A run's folder stands for its model."""
     folder = find_folder(path, TranslationConfig.model_type)
-    model, _ = load_weights(folder, AutoModelForSeq2SeqLM)
+    model, _ = load_model(folder, TranslationModel)
     return model, model_tokenizer(folder, "translation", model.config)
 
 

@@ -27,7 +27,7 @@ class SpecialTokens:
     def of(cls, model: TranslationModel) -> "SpecialTokens":
         """Those of a model."""
         end = model.config.eos_token_id
-        if isinstance(end, list) and len(end) == 1:
+        if isinstance(end, list | tuple) and len(end) == 1:
             end = end[0]
         if not isinstance(end, int):
             raise MacaronError(f"eos_token_id in config.json must be one token, not {end!r}")

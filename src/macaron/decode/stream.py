@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from macaron.errors import MacaronError
-from macaron.text.files import read_lines
+from macaron.files import read_lines
 
 _BLOCK = 1 << 16
 _PATIENCE = 0.02  # seconds without input after which what is there is translated

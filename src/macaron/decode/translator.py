@@ -15,8 +15,9 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
+from macaron.text.load_tokenizer import verify
 from macaron.text.pipeline import State
-from macaron.text.tokenizer import MacaronTokenizer, verify
+from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
@@ -249,8 +250,7 @@ def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -
 
 def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
     """What the model's generation_config.json says about the search."""
-    generation = model.generation_config
-    said: dict[str, Any] = generation.to_diff_dict() if generation is not None else {}
+    said: dict[str, Any] = model.generation_config.to_diff_dict()
     defaults: dict[str, Any] = {}
     if said.get("num_beams"):
         defaults["beam"] = int(said["num_beams"])

@@ -12,8 +12,8 @@ from macaron.errors import MacaronError
 from macaron.evaluate.bleu import tokenised_bleu
 from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu, sacre_bleu
 from macaron.evaluate.statistics import Score
+from macaron.files import read_lines
 from macaron.models.translation import TranslationModel
-from macaron.text.files import read_lines
 from macaron.text.pipeline import Moses, Pipeline, State
 from macaron.text.tokenizer import MacaronTokenizer
 

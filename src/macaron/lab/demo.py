@@ -18,7 +18,7 @@ from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
-from macaron.files import write_json
+from macaron.files import read_lines, write_json
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.files import write as write_particles
 from macaron.lab.particles.follow import particles
@@ -27,7 +27,6 @@ from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
 from macaron.settings import read_toml
 from macaron.tasks.run import run as train_run
-from macaron.text.files import read_lines
 
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
 SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}

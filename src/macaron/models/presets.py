@@ -1,5 +1,6 @@
 """Named models. Each ``transformer-x`` and ``macaron-x`` are twins: equal size, other scheme."""
 
+import dataclasses
 import difflib
 from typing import Any
 
@@ -36,24 +37,23 @@ _ENCODER: dict[str, dict[str, Any]] = {
 _RELEASED_ENCODER = {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True}
 
 
-def _presets() -> dict[str, TranslationConfig | EncoderConfig]:
-    table: dict[str, TranslationConfig | EncoderConfig] = {}
+def _presets() -> dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]]:
+    """For each preset its kind of configuration and the fields that it sets."""
+    table: dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]] = {}
     schemes = {"transformer": "lie-fg", "macaron": "strang-gfg"}
     for size, settings in _TRANSLATION.items():
         for family, scheme in schemes.items():
-            table[f"{family}-{size}"] = TranslationConfig(
-                scheme=scheme, attention_dropout=0.1, activation_dropout=0.1, **settings
-            )
+            fields = {"scheme": scheme, "attention_dropout": 0.1, "activation_dropout": 0.1, **settings}
+            table[f"{family}-{size}"] = TranslationConfig, fields
     for size, settings in _ENCODER.items():
         for prefix, scheme in (("", "lie-fg"), ("macaron-", "strang-gfg")):
-            table[f"{prefix}bert-{size}"] = EncoderConfig(scheme=scheme, **settings)
+            table[f"{prefix}bert-{size}"] = EncoderConfig, {"scheme": scheme, **settings}
     # The authors' encoders: norms without gain, a frozen first segment, and (by oversight) relu in the first of the two
     # feed-forward networks of a Macaron layer.
-    base = _ENCODER["base"]
-    table["bert-base-released"] = EncoderConfig(scheme="lie-fg", **base, **_RELEASED_ENCODER)
-    table["macaron-bert-base-released"] = EncoderConfig(
-        scheme="strang-gfg", activation=["relu", "gelu"], **base, **_RELEASED_ENCODER
-    )
+    released = {**_ENCODER["base"], **_RELEASED_ENCODER}
+    table["bert-base-released"] = EncoderConfig, {"scheme": "lie-fg", **released}
+    activation = ["relu", "gelu"]
+    table["macaron-bert-base-released"] = EncoderConfig, {"scheme": "strang-gfg", "activation": activation, **released}
     return table
 
 
@@ -68,15 +68,14 @@ def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
     if name not in table:
         close = difflib.get_close_matches(name, table, n=3, cutoff=0.3)
         raise MacaronError(f"no preset {name!r}; nearest: {', '.join(close) or ', '.join(table)}")
-    config = table[name]
-    fields = config.to_dict()
-    unknown = [key for key in changes if key not in fields]
+    kind, settings = table[name]
+    known = [field.name for field in dataclasses.fields(kind)]
+    unknown = [key for key in changes if key not in known]
     if unknown:
-        close = difflib.get_close_matches(unknown[0], fields, n=1)
+        close = difflib.get_close_matches(unknown[0], known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{hint}")
-    fields.pop("model_type")
-    return type(config)(**{**fields, **changes})
+    return kind(**{**settings, **changes})
 
 
 def twin(name: str) -> str | None:

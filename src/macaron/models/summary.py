@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 
 import torch
-from transformers.modeling_utils import PreTrainedModel
 
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
@@ -36,17 +35,12 @@ class Summary:
         return asdict(self)
 
 
-def build(config: TranslationConfig | EncoderConfig) -> PreTrainedModel:
-    """The model of a configuration: translation, or an encoder with both pre-training heads."""
-    if isinstance(config, TranslationConfig):
-        return TranslationModel(config)
-    return EncoderForPreTraining(config)
-
-
 def count(config: TranslationConfig | EncoderConfig) -> int:
-    """Number of parameters; nothing is allocated."""
-    with torch.device("meta"):
-        return sum(parameter.numel() for parameter in build(config).parameters())
+    """Number of parameters of a translation model, or of an encoder with both pre-training heads."""
+    with torch.device("meta"):  # nothing is allocated
+        if isinstance(config, TranslationConfig):
+            return TranslationModel(config).num_parameters()
+        return EncoderForPreTraining(config).num_parameters()
 
 
 def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
@@ -55,7 +49,10 @@ def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
     scheme = config.encoder_scheme_value()
     widths = layer_widths(scheme, settings.shape, settings.tying != "none")
     translation = isinstance(config, TranslationConfig)
-    layers = f"{config.encoder_layers}+{config.decoder_layers}" if translation else str(config.num_hidden_layers)
+    if isinstance(config, TranslationConfig):
+        layers = f"{config.encoder_layers}+{config.decoder_layers}"
+    else:
+        layers = str(config.num_hidden_layers)
     parameters = count(config)
     return Summary(
         name=name,

@@ -1,13 +1,18 @@
 """Building blocks: attention, feed-forward, embeddings, cache, and the one layer that a scheme drives."""
 
-from macaron.nn.attention import Cache, Context, CrossAttention, SelfAttention
-from macaron.nn.budget import LayerShape, layer_parameters, layer_widths
-from macaron.nn.cache import KeyValueCache
-from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
-from macaron.nn.embedding import Embedding, sinusoids
-from macaron.nn.feedforward import FeedForward
-from macaron.nn.layer import LayerSettings, SchemeLayer, SubLayer, build_layer
-from macaron.nn.stack import Stack
+from typing import TYPE_CHECKING
+
+from macaron._lazy import lazy
+
+if TYPE_CHECKING:
+    from macaron.nn.attention import Cache, Context, CrossAttention, SelfAttention
+    from macaron.nn.budget import LayerSettings, LayerShape, layer_parameters, layer_widths
+    from macaron.nn.cache import KeyValueCache
+    from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
+    from macaron.nn.embedding import Embedding, sinusoids
+    from macaron.nn.feedforward import FeedForward
+    from macaron.nn.layer import SchemeLayer, SubLayer, build_layer
+    from macaron.nn.stack import Stack
 
 __all__ = [
     "Cache",
@@ -29,3 +34,18 @@ __all__ = [
     "layer_widths",
     "sinusoids",
 ]
+
+# Widths and settings are needed without torch, by configurations.
+__getattr__ = lazy(
+    __name__,
+    {
+        "attention": ["Cache", "Context", "CrossAttention", "SelfAttention"],
+        "budget": ["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
+        "cache": ["KeyValueCache"],
+        "compat": ["TransformerDecoderLayer", "TransformerEncoderLayer"],
+        "embedding": ["Embedding", "sinusoids"],
+        "feedforward": ["FeedForward"],
+        "layer": ["SchemeLayer", "SubLayer", "build_layer"],
+        "stack": ["Stack"],
+    },
+)

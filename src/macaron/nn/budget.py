@@ -8,12 +8,18 @@ What remains is small (norms, biases, rounding): 3 D a layer for Macaron against
 schemes of many sub-steps, the feed-forward networks give back what the rest took.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from macaron.errors import MacaronError
-from macaron.ode import Scheme
+from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
+ACTIVATION_NAMES = ("relu", "gelu")
+TYINGS = ("none", "layer", "depth")
+NORMS = ("pre", "post")
+INITS = ("xavier", "kaiming")
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,43 @@ class LayerShape:
     norm_affine: bool = True
     bias: bool = True
     inner_sizes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """Everything about a layer that is not its scheme."""
+
+    shape: LayerShape
+    norm: str = "pre"
+    norm_eps: float = 1e-5
+    activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    integrator: str = "euler"
+    tying: str = "none"
+    init: str = "xavier"
+
+    def __post_init__(self) -> None:
+        for name, known in (("norm", NORMS), ("tying", TYINGS), ("init", INITS)):
+            if getattr(self, name) not in known:
+                raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
+        if self.norm_eps <= 0:
+            raise MacaronError(f"the epsilon of a norm must be positive, not {self.norm_eps}")
+        given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
+        for activation in given:
+            if not callable(activation) and activation not in ACTIVATION_NAMES:
+                raise MacaronError(f"no activation {activation!r}; there is {', '.join(ACTIVATION_NAMES)}")
+        integrator(self.integrator)
+
+    def activation_of(self, application: int) -> str | Callable[[Any], Any]:
+        """The activation of the n-th feed-forward network of a layer: one for all, or one for each."""
+        if isinstance(self.activation, str) or callable(self.activation):
+            return self.activation
+        return self.activation[application]
 
 
 def sublayer_parameters(shape: LayerShape, operator: str, width: int) -> int:

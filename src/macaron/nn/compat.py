@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context
-from macaron.nn.budget import LayerShape
+from macaron.nn.budget import LayerSettings, LayerShape
 from macaron.nn.feedforward import Activation
-from macaron.nn.layer import LayerSettings, build_layer
+from macaron.nn.layer import build_layer
 from macaron.ode import Scheme, lift
 from macaron.ode import scheme as find_scheme
 

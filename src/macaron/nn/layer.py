@@ -18,50 +18,9 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
-from macaron.nn.budget import LayerShape, full_width, layer_widths
-from macaron.nn.feedforward import ACTIVATIONS, Activation, FeedForward
+from macaron.nn.budget import LayerSettings, full_width, layer_widths
+from macaron.nn.feedforward import FeedForward
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
-
-TYINGS = ("none", "layer", "depth")
-NORMS = ("pre", "post")
-INITS = ("xavier", "kaiming")
-
-
-@dataclass(frozen=True)
-class LayerSettings:
-    """Everything about a layer that is not its scheme."""
-
-    shape: LayerShape
-    norm: str = "pre"
-    norm_eps: float = 1e-5
-    activation: str | Activation | Sequence[str] = "relu"
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    integrator: str = "euler"
-    tying: str = "none"
-    init: str = "xavier"
-
-    def __post_init__(self) -> None:
-        for name, known in (("norm", NORMS), ("tying", TYINGS), ("init", INITS)):
-            if getattr(self, name) not in known:
-                raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if self.norm_eps <= 0:
-            raise MacaronError(f"the epsilon of a norm must be positive, not {self.norm_eps}")
-        given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
-        for activation in given:
-            if not callable(activation) and activation not in ACTIVATIONS:
-                raise MacaronError(f"no activation {activation!r}; there is {', '.join(ACTIVATIONS)}")
-        integrator(self.integrator)
-
-    def activation_of(self, application: int) -> str | Activation:
-        """The activation of the n-th feed-forward network of a layer: one for all, or one for each."""
-        if isinstance(self.activation, str) or callable(self.activation):
-            return self.activation
-        return self.activation[application]
 
 
 class SubLayer(nn.Module):

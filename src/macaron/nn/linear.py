@@ -39,6 +39,8 @@ class Linear(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Draw the weights."""
+        if self.weight.is_meta:
+            return  # to be loaded; torch imports its compiler to draw nothing
         if self.std is not None:
             nn.init.normal_(self.weight, std=self.std)
         else:
@@ -60,7 +62,7 @@ class Table(nn.Embedding):
 
     def reset_parameters(self) -> None:
         """Draw the rows."""
-        if getattr(self.weight, "_is_hf_initialized", False):
+        if self.weight.is_meta or getattr(self.weight, "_is_hf_initialized", False):
             return  # filled from a checkpoint: its padding row is trained (the output is tied) and must stay
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
         if self.zero_row is not None:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
-from macaron.nn.layer import LayerSettings, SchemeLayer, Visitor, build_ends, build_layer
+from macaron.nn.budget import LayerSettings
+from macaron.nn.layer import SchemeLayer, Visitor, build_ends, build_layer
 from macaron.ode import Scheme, Step
 
 

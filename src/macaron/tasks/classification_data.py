@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch
-from macaron.text.folder import load_tokenizer
+from macaron.text.load_tokenizer import load_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, PAD
 

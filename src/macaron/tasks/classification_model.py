@@ -1,20 +1,19 @@
 """Encoder folders: a pre-trained one to fine-tune, a classifier to predict with; and writing classifiers."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.models.auto.modeling_auto import AutoModelForSequenceClassification
 
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.folder import ENCODER_HEADS, find_folder, load_weights
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, save_model
 from macaron.tasks.classification import Objective
-from macaron.tasks.saving import save_model
-from macaron.text.folder import model_tokenizer
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
 #: Where a classifier's config.json says what it takes: number of texts, their columns, longest example.
@@ -35,15 +34,15 @@ def load_pretrained(
     """
     folder = model_folder(path)
     changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
-    options = {"num_labels": 2, "ignore_mismatched_sizes": True, **changes}
-    model, _ = load_weights(folder, AutoModelForSequenceClassification, torch.float32, ENCODER_HEADS, **options)
+    new_head = {"id2label": None, "problem_type": None, INPUT: None}
+    model, _ = load_model(folder, EncoderForSequenceClassification, torch.float32, ENCODER_HEADS, **new_head, **changes)
     return model, model_tokenizer(folder, "encoder", model.config)
 
 
 def load_classifier(path: Path) -> tuple[EncoderForSequenceClassification, MacaronTokenizer]:
     """A fine-tuned model and its tokenizer."""
     folder = model_folder(path)
-    model, missing = load_weights(folder, AutoModelForSequenceClassification, torch.float32, ENCODER_HEADS)
+    model, missing = load_model(folder, EncoderForSequenceClassification, torch.float32, ENCODER_HEADS)
     if missing:
         raise MacaronError(f"{folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`.")
     return model, model_tokenizer(folder, "encoder", model.config)
@@ -60,21 +59,16 @@ def save_classifier(
 
     :param takes: kept in config.json; ``texts``, ``max_length`` and what else may be wanted
     """
-    config = model.config
     state: dict[str, Tensor] = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
     head = objective.plain_head(state["classifier.weight"], state["classifier.bias"])
     state["classifier.weight"], state["classifier.bias"] = (part.contiguous() for part in head)
-    before = {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
-    config.id2label = dict(enumerate(objective.labels))
-    config.label2id = {label: index for index, label in enumerate(objective.labels)}
-    config.problem_type = "regression" if objective.kind == "score" else "single_label_classification"
-    setattr(config, INPUT, takes)
-    try:
-        save_model(folder, model, state, tokenizer)
-    finally:
-        for name, value in before.items():
-            setattr(config, name, value)
-        delattr(config, INPUT)
+    config = replace(
+        model.config,
+        id2label=dict(enumerate(objective.labels)),
+        problem_type="regression" if objective.kind == "score" else "single_label_classification",
+        classification=takes,
+    )
+    save_model(folder, model, state, tokenizer, config)
 
 
 def weights_fingerprint(folder: Path) -> str:

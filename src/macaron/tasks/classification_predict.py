@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from macaron.data.glue_tasks import GlueTask
 from macaron.device import choose_device
 from macaron.errors import MacaronError
+from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.tasks.classification import ClassificationLoss, Numbers, Objective
 from macaron.tasks.classification_data import Collator, Encoded, encode
-from macaron.tasks.classification_model import INPUT, load_classifier, model_folder
+from macaron.tasks.classification_model import load_classifier, model_folder
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train import step
 from macaron.train.failures import memory_explained
@@ -91,7 +92,7 @@ class Predictor(ClassifierOnDevice):
         folder = model_folder(path)
         loaded = load_classifier(folder)
         config = loaded[0].config
-        takes = getattr(config, INPUT, None) or {}
+        takes = config.classification or {}
         super().__init__(folder, loaded, device, precision, int(max_length or takes.get("max_length", MAX_LENGTH)))
         #: Texts of an example; None where the model does not say.
         self.texts: int | None = takes.get("texts")
@@ -139,9 +140,9 @@ def probabilities(objective: Objective, logits: Numbers) -> NDArray[np.float64]:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def stored_objective(config: Any) -> Objective:
+def stored_objective(config: EncoderConfig) -> Objective:
     """The objective in a classifier's configuration."""
-    labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+    labels = config.label_names
     if config.num_labels > 1:
         return Objective("classes", labels)
     if config.problem_type == "multi_label_classification":

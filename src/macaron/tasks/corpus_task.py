@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, TranslationModel
-from macaron.tasks.saving import save_model
+from macaron.models.load import save_model
 from macaron.text.tokenizer import MacaronTokenizer
 
 EpochPlan = TypeVar("EpochPlan")

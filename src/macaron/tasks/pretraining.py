@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -135,11 +136,11 @@ class PretrainingTask(CorpusTask[Plan]):
         """The task of a recipe; the model is drawn with the recipe's seed."""
         data = PreparedText.open(recipe.data)
         config = encoder_config(recipe, data.vocab_size)
-        config.max_position_embeddings = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
+        longest = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
+        fingerprint = data.tokenizer.with_segments(config.first_segment).fingerprint()
+        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(recipe.train.seed)
-        task = cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
-        config.tokenizer_fingerprint = task.tokenizer.fingerprint()
-        return task
+        return cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -161,8 +162,7 @@ class PretrainingTask(CorpusTask[Plan]):
     @cached_property
     def tokenizer(self) -> MacaronTokenizer:
         """The data's tokenizer, with the model's segment ids (the authors' code has others)."""
-        given, first = self.data.tokenizer, self.model.config.first_segment
-        return given if given.segments[0] == first else given.with_segments(first)
+        return self.data.tokenizer.with_segments(self.model.config.first_segment)
 
     def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """The micro-batches of an epoch; their targets are all real tokens."""

@@ -1,6 +1,7 @@
 """Training a translation model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,8 @@ class TranslationTask(CorpusTask[batching.Rows]):
         data = PreparedData.open(recipe.data)
         data.tokenizer.fingerprint()  # refuse a damaged one now, not when the trained model is saved
         config = model_config(recipe, data.vocab_size)
-        config.tokenizer_fingerprint = data.tokenizer_fingerprint
-        config.evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
+        evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
+        config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
         torch.manual_seed(recipe.train.seed)
         return cls(data, TranslationModel(config), recipe.train, recipe.decode)
 

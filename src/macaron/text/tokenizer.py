@@ -1,35 +1,41 @@
-"""The tokenizer that travels with a model: plain text in, plain text out.
+"""The tokenizer that is saved with a model: plain text in, plain text out.
 
-A model folder holds ``tokenizer.json`` (the subword model) and ``tokenizer_config.json`` (the text pipeline,
-the languages, the kind of model); `transformers.AutoTokenizer` reads it after ``import macaron``.
+A model folder holds ``tokenizer.json`` (the subword model) and ``tokenizer_config.json`` (the text pipeline, the
+languages, the kind of model). `transformers.AutoTokenizer` reads both after ``import macaron``, as
+`macaron.huggingface.HFTokenizer`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
 from macaron.errors import MacaronError
-from macaron.text.backend import PipelineBackend
-from macaron.text.files import read_lines
-from macaron.text.fingerprint import digest
+from macaron.files import write_text
+from macaron.text.backends import fairseq_backend, trained_backend
 from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, State, make_pipeline
-from macaron.text.subword import dictionary_bpe, dictionary_lookup, train_byte_bpe, train_word_bpe
-from macaron.text.vocabulary import CLS, COMPLETE_SIZE, CONTINUED, EOS, Kind, read_codes, read_dictionary, specials
+from macaron.text.subword import ghost_ids
+from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, specials
+
+#: The name under which tokenizer_config.json stores the class.
+CLASS_NAME = "MacaronTokenizer"
+_NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
 
-class MacaronTokenizer(PipelineBackend):
+class MacaronTokenizer:
     """Subword tokenizer with its text pipeline, for translation models and encoders.
 
     Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
 
-    Text is text: with ``kind="translation"`` (and in `encode_lines`) a literal ``</s>`` in the input is four
-    characters, not a special token. An encoder called as a function does recognise them, for ``<mask>``; a
-    dictionary without BPE codes looks up every word as it stands, as fairseq does, so these as well.
+    Text is text: a literal ``</s>`` in the input is four characters, not a special token, unless special tokens are to
+    be recognised. (A dictionary without BPE codes looks up every word unchanged, as fairseq does, special tokens too.)
 
+    :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
     :param kind: ``translation`` or ``encoder``
     :param pipeline: ``raw``, ``moses`` or ``spaces``, see `macaron.text.pipeline`
     :param source_lang: language code of the source side; ``moses`` needs it
@@ -39,10 +45,39 @@ class MacaronTokenizer(PipelineBackend):
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
     :param show_unknown: write ``<unk>`` for what has no id instead of nothing, also without special tokens
+    :param model_max_length: longest input of the model, for transformers
     """
 
+    def __init__(
+        self,
+        backend: Tokenizer,
+        *,
+        kind: Kind = "translation",
+        pipeline: PipelineName = "raw",
+        source_lang: str | None = None,
+        target_lang: str | None = None,
+        lower: bool = True,
+        normalize: bool = True,
+        segments: Sequence[int] = (0, 1),
+        dictionary_size: int | None = None,
+        show_unknown: bool = False,
+        model_max_length: int = _NO_LIMIT,
+    ) -> None:
+        self._tokenizer = backend
+        self.special_names = specials(kind)
+        self.kind, self.pipeline = kind, pipeline
+        self.source_lang, self.target_lang = source_lang, target_lang
+        self.lower, self.normalize = lower, normalize
+        self.segments = list(segments)
+        self.dictionary_size, self.show_unknown = dictionary_size, show_unknown
+        self.model_max_length = model_max_length
+        self.text_pipeline = make_pipeline(pipeline, source_lang, target_lang, lower, normalize)
+        self._ghosts = {} if dictionary_size is None else ghost_ids(backend, dictionary_size)
+
+    # Making, saving, loading
+
     @classmethod
-    def from_backend(cls, backend: Tokenizer, *, kind: Kind = "translation", **settings: Any) -> "MacaronTokenizer":
+    def from_backend(cls, backend: Tokenizer, *, kind: Kind = "translation", **settings: Any) -> Self:
         """Wrap a subword model of `macaron.text.subword`; `settings` are those of the class."""
         end, start = specials(kind)[EOS], ""
         names = [(end, EOS)]
@@ -54,89 +89,116 @@ class MacaronTokenizer(PipelineBackend):
         backend.post_processor = TemplateProcessing(
             single=single, pair=f"{single} $B:{second} {end}:{second}", special_tokens=names
         )
-        return cls(tokenizer_object=backend, kind=kind, **settings)
+        return cls(backend, kind=kind, **settings)
 
     @classmethod
-    def from_fairseq_dict(
-        cls,
-        dict_path: str | Path,
-        codes: str | Path | None = None,
-        *,
-        pipeline: PipelineName = "spaces",
-        kind: Kind = "translation",
-        pad_to_multiple: int = 1,
-        **settings: Any,
-    ) -> "MacaronTokenizer":
-        """Make the tokenizer of a fairseq model from its ``dict.txt`` and, for plain words, its BPE codes.
-
-        With codes, words are split exactly as subword-nmt does. Without, they are looked up as they stand
-        (``foo@@ bar``), and decoding joins at ``@@``. Encoders get the reference's segments: 1 for the first
-        sentence and for padding, 0 for the second.
-
-        :param settings: those of the class, but punctuation is normalised only if ``normalize`` says so: the usual
-            IWSLT14 data was not
-        """
-        settings.setdefault("normalize", False)
-        tokens = read_dictionary(dict_path, kind, pad_to_multiple)
-        if pipeline == "raw":
-            raise MacaronError(
-                f"{dict_path}: a fairseq dictionary holds words, not bytes. Choose pipeline 'moses' or 'spaces'."
-            )
-        if codes is not None:
-            backend = dictionary_bpe(tokens, read_codes(codes), kind)
-            settings["dictionary_size"] = len(tokens)
-        elif pipeline == "moses" and any(token.endswith(CONTINUED) for token in tokens):
-            raise MacaronError(
-                f"{dict_path} holds pieces of words ('{CONTINUED}'): plain text needs the BPE codes as well"
-            )
-        else:
-            backend = dictionary_lookup(tokens, kind)
-        if kind == "encoder":
-            settings.setdefault("segments", (1, 0))
-        return cls.from_backend(backend, kind=kind, pipeline=pipeline, **settings)
+    def from_fairseq_dict(cls, dict_path: str | Path, codes: str | Path | None = None, **settings: Any) -> Self:
+        """The tokenizer of a fairseq model, see `macaron.text.backends.fairseq_backend`."""
+        backend, settings = fairseq_backend(dict_path, codes, **settings)
+        return cls.from_backend(backend, **settings)
 
     @classmethod
-    def train(
-        cls,
-        lines: Iterable[str] | Sequence[Path],
-        vocab_size: int,
-        *,
-        target_lines: Iterable[str] | Sequence[Path] = (),
-        pipeline: PipelineName = "raw",
-        kind: Kind = "translation",
-        prepared: bool = False,
-        pad_to_multiple: int = 1,
-        **settings: Any,
-    ) -> "MacaronTokenizer":
-        """Train a joint subword vocabulary on lines of text, or on the files whose `Path` is given.
+    def train(cls, lines: Iterable[str] | Sequence[Path], vocab_size: int, **settings: Any) -> Self:
+        """Train a tokenizer, see `macaron.text.backends.trained_backend`."""
+        backend, settings = trained_backend(lines, vocab_size, **settings)
+        return cls.from_backend(backend, **settings)
 
-        The same lines give the same tokenizer. Counting and merging use all cores; the ``moses`` pipeline
-        runs in this process, so a big corpus is better prepared in several and given as `prepared`.
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self:
+        """Load the tokenizer of a folder."""
+        folder = Path(folder)
+        stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        if stored.get("tokenizer_class") != CLASS_NAME:
+            raise MacaronError(f"{folder}: a tokenizer of class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
+        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
 
-        No character of new text is lost: with ``raw`` all are bytes; otherwise letters that the training text lacks are
-        spelled in bytes, or, in a vocabulary of less than 1000 entries, which has no room for these, come back as
-        ``<unk>``. (``moses`` itself drops ASCII's control characters.)
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers reads, too."""
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        write_text(Path(folder) / "tokenizer.json", self._tokenizer.to_str(pretty=True))
+        stored = {**self.stored_settings(), "backend": "tokenizers", "tokenizer_class": CLASS_NAME}
+        text = json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False)
+        write_text(Path(folder) / "tokenizer_config.json", text + "\n")
 
-        :param lines: plain text of the source side, or of all there is
-        :param vocab_size: size of the vocabulary, special tokens included
-        :param target_lines: plain text of the target side, in its own language
-        :param prepared: the lines have been through the pipeline already
-        :param pad_to_multiple: pad the vocabulary to a multiple of this with entries no text reaches
-        :param settings: those of the class
+    def stored_settings(self) -> dict[str, Any]:
+        """The settings of ``tokenizer_config.json``: ours where they mean something, and what transformers needs."""
+        names = self.special_names
+        stored = {name: getattr(self, name) for name in ("kind", "pipeline", "source_lang", "target_lang")}
+        stored |= {"pad_token": names[PAD], "eos_token": names[EOS], "unk_token": names[UNK]}
+        stored |= {"extra_special_tokens": [names[0]], "split_special_tokens": self.kind == "translation"}
+        stored["model_max_length"] = self.model_max_length
+        if self.pipeline == "moses":
+            stored |= {"lower": self.lower, "normalize": self.normalize}
+        if self.kind == "encoder":
+            stored |= {"cls_token": names[CLS], "sep_token": names[EOS], "mask_token": names[MASK]}
+            stored["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+            stored["segments"] = self.segments
+        if self.dictionary_size is not None:
+            stored["dictionary_size"] = self.dictionary_size
+        if self.show_unknown:
+            stored["show_unknown"] = True
+        return stored
+
+    def with_segments(self, first: int) -> Self:
+        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other.
+
+        The fingerprint depends on the segments: a model and its tokenizer must agree in them.
         """
-        text = make_pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})
-        both: tuple[tuple[Side, Iterable[str] | Sequence[Path]], ...] = (
-            ("source", lines),
-            ("target", target_lines),
-        )
-        stream = chain.from_iterable(
-            (line if prepared else text.encode(line, side) for line in _lines_of(given)) for side, given in both
-        )
-        train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
-        if pipeline != "raw" and vocab_size < COMPLETE_SIZE:
-            settings.setdefault("show_unknown", True)
-        backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple)
-        return cls.from_backend(backend, kind=kind, pipeline=pipeline, **settings)
+        if self.segments == [first, 1 - first]:
+            return self
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        copy = Tokenizer.from_str(self._tokenizer.to_str())
+        return self.from_backend(copy, **{**settings, "segments": (first, 1 - first)})
+
+    # Sizes and identity
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer:
+        """The subword model."""
+        return self._tokenizer
+
+    def __len__(self) -> int:
+        return self.dictionary_size or self._tokenizer.get_vocab_size(with_added_tokens=True)
+
+    def get_vocab(self) -> dict[str, int]:
+        """The tokens and their ids."""
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        return {token: index for token, index in vocabulary.items() if index < len(self)}
+
+    def fingerprint(self) -> str:
+        """A SHA-256 over all that decides how text becomes ids and ids become text.
+
+        Only what decides the result goes in (entries, merges, splitting pattern), not the file: the file's form
+        changes with the version of `tokenizers` and with the padding of the last call.
+        """
+        settings = {name: getattr(self, name) for name in ("kind", "pipeline", "dictionary_size")}
+        settings["segments"] = self.segments if self.kind == "encoder" else None
+        if self.pipeline == "moses":
+            settings |= {name: getattr(self, name) for name in MOSES_SETTINGS}
+        if self.show_unknown:  # named only where it is set, so that older fingerprints stay valid
+            settings["show_unknown"] = True
+        content = json.loads(self._tokenizer.to_str())
+        model = content["model"]
+        identity = {
+            "format": 1,
+            "settings": settings,
+            "type": model["type"],
+            "vocabulary": sorted(model["vocab"].items(), key=lambda item: item[1]),
+            # Merges are lists of two in newer files, "a b" in older ones.
+            "merges": [pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", ())],
+            "unknown": model.get("unk_token"),
+            "word_end": model.get("end_of_word_suffix"),
+            "added": [(token["id"], token["content"]) for token in content["added_tokens"]],
+            "split": _patterns(content["pre_tokenizer"]),
+        }
+        if model.get("byte_fallback"):  # as show_unknown
+            identity["byte_fallback"] = True
+        text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+    # Text to ids
 
     def encode_lines(
         self,
@@ -145,68 +207,83 @@ class MacaronTokenizer(PipelineBackend):
         *,
         state: State = "raw",
         add_special_tokens: bool = True,
+        recognise_specials: bool = False,
     ) -> list[list[int]]:
-        """Encode the lines of a corpus, on all cores, without padding, truncation or warnings.
+        """Encode lines of text, on all cores, without padding, truncation or warnings.
 
         :param side: whose language the lines are in
         :param state: ``moses`` for lines that are tokenised already
         :param add_special_tokens: end with ``</s>`` (encoders: begin with ``<cls>`` too)
+        :param recognise_specials: take special tokens in the text, such as ``<mask>``, as such
         """
-        prepared = [self.text_pipeline.encode(line, side, state) for line in lines]
-        backend = self.backend_tokenizer
+        prepared = [self.prepare(line, side, state, recognise_specials) for line in lines]
+        backend = self._tokenizer
         backend.no_truncation()
         backend.no_padding()
-        backend.encode_special_tokens = True
+        backend.encode_special_tokens = not recognise_specials
         try:
             encodings = backend.encode_batch_fast(prepared, add_special_tokens=add_special_tokens)
-        except TypeError:  # its answer to lone surrogates, which are no Unicode text
+        except TypeError:  # raised for lone surrogates
             for line in lines:
                 _refuse_surrogates(line)
             raise
-        return [self._known(encoding.ids) for encoding in encodings]
+        return [self.known(encoding.ids) for encoding in encodings]
+
+    def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:
+        """Send text through the pipeline; special tokens to be recognised go as words that it leaves alone."""
+        stand_ins: dict[str, str] = {}
+        if recognise_specials and self.pipeline == "moses":
+            for index, token in enumerate(self.special_names):
+                if token in text:
+                    word = f"zqx{chr(ord('a') + index)}xqz"
+                    while word in text.lower():
+                        word += "z"
+                    text = text.replace(token, word)
+                    stand_ins[word] = token
+        prepared = self.text_pipeline.encode(text, side, state)
+        for word, token in stand_ins.items():
+            prepared = prepared.replace(word, token)
+        return prepared
+
+    def known(self, ids: list[int]) -> list[int]:
+        """Replace the subword model's own symbols by the dictionary's entries for them."""
+        if self._ghosts and max(ids, default=0) >= len(self):
+            return [self._ghosts.get(index, index) for index in ids]
+        return ids
+
+    # Ids to text
 
     def decode_lines(self, batch: Iterable[Sequence[int]], side: Side = "target", *, state: State = "raw") -> list[str]:
         """Turn sequences of ids into text without special tokens; state ``moses`` keeps it tokenised."""
-        return [self.text_pipeline.decode(self._join(ids, True), side, state) for ids in batch]
+        return [self.text_pipeline.decode(self.join(ids, True), side, state) for ids in batch]
 
-    def with_segments(self, first: int) -> "MacaronTokenizer":
-        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other.
-
-        The fingerprint of another segment rule is another: a model and its tokenizer must agree in it.
-        """
-        names = (*MOSES_SETTINGS, "pipeline", "dictionary_size", "show_unknown")
-        settings = {name: getattr(self, name) for name in names}
-        copy = Tokenizer.from_str(self.backend_tokenizer.to_str())
-        return self.from_backend(copy, kind=self.kind, segments=(first, 1 - first), **settings)
-
-    def fingerprint(self) -> str:
-        """Return a SHA-256 over all that decides how text becomes ids and ids become text."""
-        settings = {
-            "kind": self.kind,
-            "pipeline": self.pipeline,
-            "segments": self.segments if self.kind == "encoder" else None,
-            "dictionary_size": self.dictionary_size,
-        }
-        if self.pipeline == "moses":
-            settings |= {name: getattr(self, name) for name in MOSES_SETTINGS}
-        if self.show_unknown:  # named only where it is, so that older fingerprints stay
-            settings["show_unknown"] = True
-        return digest(self.backend_tokenizer, settings)
+    def join(self, ids: Iterable[int], skip_special_tokens: bool) -> str:
+        """Join the pieces to prepared text; ids that the model does not know (labels of -100) are left out."""
+        size = len(self)
+        known = [int(index) for index in ids if 0 <= index < size]
+        if skip_special_tokens and self.show_unknown:
+            ordinary = len(self.special_names)
+            known = [index for index in known if index >= ordinary or index == UNK]
+            skip_special_tokens = False
+        text = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
+        if isinstance(self._tokenizer.model, WordLevel):
+            text = (text + " ").replace(CONTINUED + " ", "").rstrip(" ")
+        return text
 
 
-def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
-    """Refuse a tokenizer that is not the one a model was trained with (``config`` is the model's)."""
-    if len(tokenizer) > config.vocab_size:
-        raise MacaronError(
-            f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}: they do not "
-            "belong together. Use the tokenizer files that were saved with the weights."
-        )
-    expected = getattr(config, "tokenizer_fingerprint", None)
-    if expected is not None and expected != tokenizer.fingerprint():
-        raise MacaronError(
-            f"the tokenizer (fingerprint {tokenizer.fingerprint()[:12]}) is not the one that this model was "
-            f"trained with ({expected[:12]}). Use the tokenizer files that were saved with the weights."
-        )
+#: The settings of the class that are stored.
+SETTINGS = (
+    *("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize"),
+    *("segments", "dictionary_size", "show_unknown", "model_max_length"),
+)
+
+
+def _patterns(step: Any) -> list[str]:
+    """The kinds of the splitting steps, with the pattern or character at which they split."""
+    if step["type"] == "Sequence":
+        return [pattern for inner in step["pretokenizers"] for pattern in _patterns(inner)]
+    where = step.get("pattern", step.get("delimiter", ""))
+    return [step["type"], where if isinstance(where, str) else json.dumps(where, sort_keys=True)]
 
 
 def _refuse_surrogates(line: str) -> None:
@@ -214,13 +291,3 @@ def _refuse_surrogates(line: str) -> None:
         line.encode("utf-8")
     except UnicodeEncodeError:
         raise MacaronError(f"{line[:80]!r} is not valid Unicode (it holds lone surrogates)") from None
-
-
-def _lines_of(given: Iterable[str] | Sequence[Path]) -> Iterator[str]:
-    if isinstance(given, str | Path):
-        raise MacaronError(f"expected lines of text or a list of Paths, not {given!r} alone")
-    for item in given:
-        if isinstance(item, Path):
-            yield from read_lines(item)
-        else:
-            yield item

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from macaron.errors import MacaronError
-from macaron.text.files import read_lines
+from macaron.files import read_lines
 
 Kind = Literal["translation", "encoder"]
 

@@ -169,7 +169,7 @@ def test_the_last_lens_is_the_models_own_answer(data: dict[str, Any], folders: d
     (source,) = specimen.tokenizer.encode_lines([SENTENCE])
     seen = torch.tensor([[2, *target[:-1]]])
     with torch.no_grad():
-        logits = specimen.model(torch.tensor([source]), decoder_input_ids=seen, use_cache=False).logits[0]
+        logits = specimen.model(torch.tensor([source]), seen)[0]
     best = logits.softmax(-1).max(-1)
     lens = parts(data)["decoder"]["frames"][-1]["lens"]
     assert [data["words"][row[0][0]] for row in lens] == [specimen.words(i) for i in best.indices.tolist()]
@@ -229,7 +229,8 @@ def test_an_encoder_fills_in_words_and_a_classifier_reads_none(folders: dict[str
     assert "[mask]" in part["tokens"]
     specimen = Specimen(folders["bert"])
     with torch.no_grad():
-        logits = specimen.model(torch.tensor([specimen.tokenizer("the <mask> sits")["input_ids"]])).logits[0]
+        ids = specimen.tokenizer.encode_lines(["the <mask> sits"], recognise_specials=True)
+        logits = specimen.model(torch.tensor(ids))[0]
     names = [specimen.words(i) for i in logits.argmax(-1).tolist()]
     assert [found["words"][row[0][0]] for row in part["frames"][-1]["lens"]] == names
     other = particles([folders["classifier"]], SENTENCE)

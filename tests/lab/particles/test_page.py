@@ -5,6 +5,7 @@ import copy
 import json
 import re
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,7 +182,7 @@ def test_thirty_words_and_twelve_layers_are_below_300_kb(tmp_path):
         for parameter in model.parameters():
             if parameter.dim() == 2:
                 parameter.mul_(3.0)
-    model.config.tokenizer_fingerprint = tokenizer.fingerprint()
+    model.config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     data = particles([tmp_path], sentence, target=sentence)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from macaron.huggingface import HFTranslationModel
 from macaron.lab.particles.states import Walk, walk
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderModel
@@ -57,11 +58,13 @@ def walks(model: TranslationModel) -> tuple[Walk, Walk]:
 def test_the_last_frame_is_what_the_model_computes(changes: dict[str, Any]):
     model = translation(**changes)
     encoder, decoder = walks(model)
+    hf = HFTranslationModel(model.config).eval()
+    hf.load_state_dict(model.state_dict())
     with torch.no_grad():
         memory = model.encode(SOURCE)
         assert torch.equal(encoder.frames[-1].state, memory[0])
         assert torch.equal(decoder.frames[-1].state, model.decode(TARGET, memory)[0])
-        own = model(SOURCE, decoder_input_ids=TARGET, use_cache=False, output_hidden_states=True)
+        own = hf(SOURCE, decoder_input_ids=TARGET, use_cache=False, output_hidden_states=True)
     # Every layer begins where the interface of transformers says so (with a mask, which may round in another way).
     for found, states in ((encoder, own.encoder_hidden_states), (decoder, own.decoder_hidden_states)):
         assert len(states) == len(found.stack.steps()) + 1
@@ -77,7 +80,7 @@ def test_an_encoder_of_masked_words():
     model = EncoderModel(EncoderConfig(**SMALL, num_hidden_layers=3)).eval()
     found = walk(model.encoder, lambda: model(SOURCE))
     with torch.no_grad():
-        assert torch.equal(found.frames[-1].state, model(SOURCE).last_hidden_state[0])
+        assert torch.equal(found.frames[-1].state, model(SOURCE)[0])
     assert [frame.operator for frame in found.frames] == ["start", *"GFG" * 3, "end"]
     assert [frame.layer for frame in found.frames] == [0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4]
     assert [frame.step for frame in found.frames] == [0, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1]

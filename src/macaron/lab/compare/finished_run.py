@@ -11,6 +11,7 @@ from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError
 from macaron.lab.run_folder import RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.recipe import Recipe, recipe_from
 from macaron.train import stopping
@@ -63,7 +64,7 @@ class FinishedRun(RunFolder):
         return cls(
             **vars(found),
             recipe=recipe_from(found.settings, str(path / "recipe.toml")),
-            model_config=_CONFIGS[model_type].from_pretrained(path / "model"),
+            model_config=load_config(path / "model", _CONFIGS[model_type]),
             progress=progress,
             identity=None if identity is None else {str(key): str(value) for key, value in identity.items()},
         )

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers.models.auto.modeling_auto import AutoModelForMaskedLM
 
 from macaron.decode.folder import load_folder
 from macaron.decode.settings import SearchSettings
@@ -17,10 +16,10 @@ from macaron.lab.particles.states import Walk, walk
 from macaron.lab.particles.words import START, Words
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
-from macaron.models.folder import ENCODER_HEADS, find_folder, load_weights, stored_type
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
-from macaron.text.folder import model_tokenizer
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
 #: More particles than a page can show, or a person see.
@@ -101,7 +100,7 @@ class Specimen:
 
     def _encoder(self, sentence: str) -> Subject:
         model: EncoderForMaskedLM = self.model
-        ids = list(self.tokenizer(sentence)["input_ids"])
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=True)
         self._check(ids, 2, "the sentence")
         tokens = [self.words(token) for token in ids]
         steps = walk(model.model.encoder, lambda: model.model(torch.tensor([ids])))
@@ -183,7 +182,7 @@ def _kind(path: Path, folder: Path) -> Kind:
 def _load_encoder(folder: Path) -> tuple[EncoderForMaskedLM, MacaronTokenizer, bool]:
     """An encoder, its tokenizer, and whether it can fill in words: a classifier has lost the head for that."""
     folder = find_folder(folder, EncoderConfig.model_type)
-    model, missing = load_weights(folder, AutoModelForMaskedLM, torch.float32, ENCODER_HEADS)
+    model, missing = load_model(folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
     return model, model_tokenizer(folder, "encoder", model.config), not missing
 
 

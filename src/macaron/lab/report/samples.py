@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.errors import MacaronError
@@ -84,12 +85,12 @@ def _load_encoder(run: Path) -> tuple[Any, "MacaronTokenizer"]:
     import torch
 
     from macaron.models import EncoderConfig, EncoderForPreTraining
-    from macaron.models.folder import find_folder, load_weights
-    from macaron.text.folder import model_tokenizer
+    from macaron.models.load import find_folder, load_model
+    from macaron.text.load_tokenizer import model_tokenizer
 
     folder = find_folder(run, EncoderConfig.model_type)
-    model, _ = load_weights(folder, EncoderForPreTraining, torch.float32)
-    return model.eval(), model_tokenizer(folder, "encoder", model.config)
+    model, _ = load_model(folder, EncoderForPreTraining, torch.float32)
+    return model, model_tokenizer(folder, "encoder", model.config)
 
 
 def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
@@ -97,7 +98,7 @@ def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: lis
 
     hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
     with torch.no_grad():
-        states = model.model(torch.tensor([[CLS, *hidden, EOS]])).last_hidden_state[0, 1:-1]
+        states = model.model.encode(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
         chances = model.mlm_logits(states).softmax(-1)
     parts: Filled = []
     for i, piece in enumerate(pieces):
@@ -125,7 +126,7 @@ def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
     return pieces
 
 
-def _chosen(lengths: Sequence[int], count: int) -> list[int]:
+def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
     """Evenly spaced indices of sentences of a readable length, or of all if there are none."""
     indices = [i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(lengths))
     count = min(count, len(indices))

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from transformers.models.auto.tokenization_auto import AutoTokenizer
-
 from macaron.errors import MacaronError
-from macaron.models.folder import first_line, quiet
-from macaron.text.tokenizer import MacaronTokenizer, verify
+from macaron.models.load import first_line
+from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import Kind
 
 _PURPOSE: dict[Kind, str] = {"translation": "translation", "encoder": "encoders"}
@@ -16,14 +14,15 @@ _PURPOSE: dict[Kind, str] = {"translation": "translation", "encoder": "encoders"
 def load_tokenizer(folder: Path, kind: Kind) -> MacaronTokenizer:
     """The tokenizer of a folder with a model of that kind."""
     try:
-        with quiet():
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = MacaronTokenizer.from_pretrained(folder)
+    except MacaronError as error:
+        raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
         raise MacaronError(
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"
         ) from error
-    if not isinstance(tokenizer, MacaronTokenizer) or tokenizer.kind != kind:
+    if tokenizer.kind != kind:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer
 
@@ -41,3 +40,18 @@ def model_tokenizer(folder: Path, kind: Kind, config: Any) -> MacaronTokenizer:
             f"{config.first_segment} (first_segment in config.json): make them agree"
         )
     return tokenizer
+
+
+def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
+    """Refuse a tokenizer that is not the one a model was trained with (``config`` is the model's)."""
+    if len(tokenizer) > config.vocab_size:
+        raise MacaronError(
+            f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}: they do not "
+            "belong together. Use the tokenizer files that were saved with the weights."
+        )
+    expected = getattr(config, "tokenizer_fingerprint", None)
+    if expected is not None and expected != (found := tokenizer.fingerprint()):
+        raise MacaronError(
+            f"the tokenizer (fingerprint {found[:12]}) is not the one that this model was trained with "
+            f"({expected[:12]}). Use the tokenizer files that were saved with the weights."
+        )

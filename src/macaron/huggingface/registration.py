@@ -15,34 +15,34 @@ from types import ModuleType
 def _configurations() -> None:
     from transformers.models.auto.configuration_auto import AutoConfig
 
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
+    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
 
-    for config in (TranslationConfig, EncoderConfig):
+    for config in (HFTranslationConfig, HFEncoderConfig):
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def _tokenizers() -> None:
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
-    from macaron.text.tokenizer import MacaronTokenizer
+    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
+    from macaron.huggingface.tokenizer import HFTokenizer
 
-    for config in (TranslationConfig, EncoderConfig):
-        AutoTokenizer.register(config, fast_tokenizer_class=MacaronTokenizer, exist_ok=True)
+    for config in (HFTranslationConfig, HFEncoderConfig):
+        AutoTokenizer.register(config, fast_tokenizer_class=HFTokenizer, exist_ok=True)
 
 
 def _models() -> None:
     from transformers.models.auto import modeling_auto as auto
 
-    from macaron.models import encoder, translation
+    from macaron.huggingface import encoder, translation
 
     for auto_class, model in (
-        (auto.AutoModel, translation.TranslationModel),
-        (auto.AutoModelForSeq2SeqLM, translation.TranslationModel),
-        (auto.AutoModel, encoder.EncoderModel),
-        (auto.AutoModelForMaskedLM, encoder.EncoderForMaskedLM),
-        (auto.AutoModelForPreTraining, encoder.EncoderForPreTraining),
-        (auto.AutoModelForSequenceClassification, encoder.EncoderForSequenceClassification),
+        (auto.AutoModel, translation.HFTranslationModel),
+        (auto.AutoModelForSeq2SeqLM, translation.HFTranslationModel),
+        (auto.AutoModel, encoder.HFEncoderModel),
+        (auto.AutoModelForMaskedLM, encoder.HFEncoderForMaskedLM),
+        (auto.AutoModelForPreTraining, encoder.HFEncoderForPreTraining),
+        (auto.AutoModelForSequenceClassification, encoder.HFEncoderForSequenceClassification),
     ):
         auto_class.register(model.config_class, model, exist_ok=True)
 

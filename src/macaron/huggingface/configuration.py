@@ -1,0 +1,67 @@
+"""Transformers' configuration classes: each wraps one of our dataclasses and has its fields as attributes."""
+
+from typing import Any, ClassVar, Self
+
+from transformers.configuration_utils import PreTrainedConfig
+
+from macaron.models.configuration import EncoderConfig, ModelConfig, TranslationConfig
+from macaron.nn.budget import LayerSettings
+from macaron.ode import Scheme
+
+#: The fields of classifiers that transformers has itself.
+_THEIRS = ("id2label", "label2id", "problem_type")
+
+
+class HFModelConfig(PreTrainedConfig):
+    """Base of both: checks and computes by a dataclass of ours, which is made anew from the attributes."""
+
+    core_class: ClassVar[Any]
+
+    def __post_init__(self, **given: Any) -> None:
+        # Transformers has set its own fields; `given` are the others, ours among them.
+        ours = self.core_class.from_dict(given).to_dict()
+        super().__post_init__(**given)
+        for name, value in ours.items():
+            if name not in (*_THEIRS, "model_type"):
+                setattr(self, name, value)
+
+    @classmethod
+    def wrap(cls, config: ModelConfig) -> Self:
+        """The configuration with the fields of one of ours."""
+        return cls(**config.to_dict())
+
+    @property
+    def core(self) -> Any:
+        """The values of now as our dataclass."""
+        return self.core_class.from_dict(self.to_dict())
+
+    def layer_settings(self) -> LayerSettings:
+        """The settings of every layer of the model."""
+        settings: LayerSettings = self.core.layer_settings()
+        return settings
+
+    def encoder_scheme_value(self) -> Scheme:
+        """The encoder's scheme."""
+        scheme: Scheme = self.core.encoder_scheme_value()
+        return scheme
+
+
+class HFTranslationConfig(HFModelConfig):
+    """`macaron.models.TranslationConfig` for transformers."""
+
+    core_class: ClassVar[Any] = TranslationConfig
+    model_type = TranslationConfig.model_type
+    attribute_map: ClassVar[dict[str, str]] = {"num_hidden_layers": "encoder_layers"}
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+
+    def decoder_scheme_value(self) -> Scheme:
+        """The decoder's scheme: given, or the encoder's lifted."""
+        scheme: Scheme = self.core.decoder_scheme_value()
+        return scheme
+
+
+class HFEncoderConfig(HFModelConfig):
+    """`macaron.models.EncoderConfig` for transformers."""
+
+    core_class: ClassVar[Any] = EncoderConfig
+    model_type = EncoderConfig.model_type

@@ -1,0 +1,102 @@
+"""What the classes of all networks share in transformers: construction, masks, the loss over tokens."""
+
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.modeling_utils import PreTrainedModel
+
+from macaron.models.configuration import ModelConfig
+
+IGNORED = -100  # transformers' label for "no target here"
+
+
+class PreTrainedMixin:
+    """Makes a class of transformers from one of our networks: `class HFx(PreTrainedMixin, x, PreTrainedModel)`.
+
+    The network brings its parts and its mathematics; all other methods are transformers' own.
+    """
+
+    config_class: ClassVar[Any]
+    main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+
+    device = PreTrainedModel.device
+    num_parameters = PreTrainedModel.num_parameters
+    from_pretrained = PreTrainedModel.__dict__["from_pretrained"]  # a class method, not yet bound to a class
+    save_pretrained = PreTrainedModel.save_pretrained
+
+    def __init__(self, config: Any) -> None:
+        model: Any = self
+        if isinstance(config, ModelConfig):
+            config = self.config_class.wrap(config)
+        PreTrainedModel.__init__(model, config)
+        model.build(config)
+        model.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        # Each leaf draws its own weights, through functions of torch.nn.init, which leave alone what was loaded.
+        reset = getattr(module, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+    @property
+    def kernel(self) -> str:
+        """The attention kernel of ``attn_implementation``: sdpa unless eager is asked for."""
+        model: Any = self
+        return "eager" if model.config._attn_implementation == "eager" else "sdpa"
+
+    @kernel.setter
+    def kernel(self, name: str) -> None:
+        model: Any = self
+        model.config._attn_implementation = name
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embedding."""
+        tokens: nn.Module = _network(self).embedding.tokens
+        return tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the token embedding."""
+        _network(self).embedding.tokens = value
+
+
+def _network(model: Any) -> Any:
+    """The part of a model that has the embedding."""
+    return model if hasattr(model, "embedding") else model.model
+
+
+def real_tokens(ids: Tensor | None, mask: Tensor | None, pad_token_id: int) -> Tensor | None:
+    """A boolean (B, T) mask of real tokens: the given one, otherwise all that is not padding."""
+    if mask is not None:
+        return mask.bool()
+    return None if ids is None else ids != pad_token_id
+
+
+def as_asked(output: Any, return_dict: bool | None) -> Any:
+    """The output, as a tuple where ``return_dict`` is False."""
+    return output if return_dict in (None, True) else output.to_tuple()
+
+
+def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: Any = None) -> Tensor | None:
+    """Cross-entropy over the labelled positions, in float32 at least; None without labels.
+
+    Labels of -100 and padding are no targets. The mean is over targets, or over ``count`` where a trainer that
+    accumulates gradients gives the number for the whole batch (``num_items_in_batch``).
+
+    :param logits: (..., V)
+    :param labels: (...)
+    """
+    if labels is None:
+        return None
+    targets = labels.masked_fill(labels == pad_token_id, IGNORED).reshape(-1)
+    precise = torch.promote_types(logits.dtype, torch.float32)
+    total = F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]).to(precise), targets, ignore_index=IGNORED, reduction="sum"
+    )
+    if count is None:
+        count = (targets != IGNORED).sum().clamp(min=1)
+    return total / count

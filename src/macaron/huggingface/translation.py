@@ -1,0 +1,218 @@
+"""The translation model in transformers' interface: ``AutoModelForSeq2SeqLM``, ``generate``."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_utils import PreTrainedModel
+
+from macaron.huggingface.configuration import HFTranslationConfig
+from macaron.huggingface.model import IGNORED, PreTrainedMixin, as_asked, real_tokens, token_loss
+from macaron.models.network import key_mask
+from macaron.models.translation import TranslationModel
+from macaron.nn.attention import Context
+from macaron.nn.embedding import FIRST_POSITION, token_positions
+
+
+class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, PreTrainedModel):
+    """`macaron.models.TranslationModel` for transformers."""
+
+    config_class: ClassVar[Any] = HFTranslationConfig
+    generation_config: Any
+
+    def build(self, config: Any) -> None:
+        """Make embedding and stacks."""
+        super().build(config)
+        self.encoder.main_input_name = self.main_input_name  # type: ignore[assignment]  # generate asks
+
+    def get_encoder(self, modality: str | None = None) -> "EncoderCall":
+        """The encoder as a module of its own, as ``generate`` wants it."""
+        return EncoderCall(self)
+
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput | tuple[Any, ...]:
+        """As any ``AutoModelForSeq2SeqLM``: logits, and a loss when ``labels`` are given.
+
+        Without ``attention_mask`` the padding is recognised by its token. ``labels`` are the target tokens with their
+        end; the decoder's input is made from them.
+        """
+        if encoder_outputs is None:
+            encoder_outputs = self.get_encoder()(
+                input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states
+            )
+        encoded: Any = BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            if labels is None:
+                raise ValueError("give decoder_input_ids, or labels to make them from")
+            decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        if use_cache is None:
+            use_cache = self.config.use_cache and labels is None and not self.training
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+
+        cache = TransformersCache(past_key_values) if past_key_values is not None else None
+        context = Context(
+            causal=True,
+            memory=encoded.last_hidden_state,
+            memory_mask=key_mask(real_tokens(input_ids, attention_mask, self.pad)),
+            cache=cache,
+            kernel=self.kernel,
+            weights=[] if output_attentions else None,
+        )
+        x = self._embed_target(decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask, cache)
+        if decoder_attention_mask is not None:
+            context.mask = key_mask(decoder_attention_mask.bool())
+        states: list[Tensor] | None = [] if output_hidden_states else None
+        x = self.decoder(x, context, states)
+        logits = self.logits(x)
+        output = Seq2SeqLMOutput(
+            loss=token_loss(logits, labels, self.pad, kwargs.get("num_items_in_batch")),
+            logits=logits,
+            past_key_values=past_key_values,
+            decoder_hidden_states=None if states is None else (*states, x),
+            decoder_attentions=_weights(context, "F"),
+            cross_attentions=_weights(context, "H"),
+            encoder_last_hidden_state=encoded.last_hidden_state,
+            encoder_hidden_states=encoded.hidden_states,
+            encoder_attentions=encoded.attentions,
+        )
+        return as_asked(output, return_dict)
+
+    def _embed_target(
+        self,
+        ids: Tensor | None,
+        vectors: Tensor | None,
+        mask: Tensor | None,
+        cache: "TransformersCache | None",
+    ) -> Tensor:
+        if vectors is None:
+            assert ids is not None
+            vectors = self.embedding.tokens(ids)
+        steps, past = vectors.shape[1], cache.length if cache is not None else 0
+        if mask is not None:
+            positions = token_positions(mask.bool())[:, -steps:]
+        else:
+            start = FIRST_POSITION + past
+            positions = torch.arange(start, start + steps, device=vectors.device)
+        return self.embedding.from_vectors(vectors, positions)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """Labels (B, T) shifted right behind the start token; ignored labels become padding."""
+        start = self.config.decoder_start_token_id
+        first = labels.new_full((labels.shape[0], 1), 2 if start is None else start)
+        shifted = torch.cat([first, labels[:, :-1]], dim=1)
+        return shifted.masked_fill(shifted == IGNORED, self.pad)
+
+    def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; without ``attention_mask`` the padding is recognised by its token, as in ``forward``.
+
+        On the way to the decoder the source tokens are dropped, so the mask has to be made before.
+        """
+        source = kwargs.get("input_ids") if inputs is None else inputs
+        if source is not None and kwargs.get("attention_mask") is None and not source.is_floating_point():
+            kwargs["attention_mask"] = (source != self.pad).long()
+        return super().generate(inputs, *args, **kwargs)
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
+        # over caches that grow by themselves.
+        dynamic = generation_config.cache_implementation in (None, "dynamic")
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            if not dynamic:
+                raise ValueError(
+                    f"cache_implementation={generation_config.cache_implementation!r} is not supported; use 'dynamic'"
+                )
+            model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
+            return
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+
+class TransformersCache:
+    """transformers' cache behind the interface of ours."""
+
+    def __init__(self, cache: EncoderDecoderCache) -> None:
+        self.cache = cache
+
+    @property
+    def length(self) -> int:
+        """Number of positions held."""
+        return int(self.cache.self_attention_cache.get_seq_length())
+
+    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append to a slot; all of it comes back."""
+        both: tuple[Tensor, Tensor] = self.cache.self_attention_cache.update(key, value, slot)
+        return both
+
+    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the encoder's output, if stored."""
+        if not self.cache.is_updated.get(slot):
+            return None
+        layer = self.cache.cross_attention_cache.layers[slot]
+        return layer.keys, layer.values
+
+    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
+        """Keep keys and values of the encoder's output."""
+        self.cache.cross_attention_cache.update(key, value, slot)
+        self.cache.is_updated[slot] = True
+
+
+class EncoderCall(nn.Module):
+    """The model's encoder as ``generate`` calls it. It borrows the model: nothing is registered twice."""
+
+    main_input_name = "input_ids"
+
+    def __init__(self, model: HFTranslationModel) -> None:
+        super().__init__()
+        object.__setattr__(self, "model", model)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> BaseModelOutput:
+        """Encode (B, S) tokens, or token vectors (B, S, D)."""
+        model: Any = self.model
+        real = real_tokens(input_ids, attention_mask, model.pad)
+        if inputs_embeds is None:
+            if input_ids is None:
+                raise ValueError("give input_ids or inputs_embeds")
+            inputs_embeds = model.embedding.tokens(input_ids)
+        x = model.embedding.from_vectors(inputs_embeds, None if real is None else token_positions(real))
+        context = Context(mask=key_mask(real), kernel=model.kernel, weights=[] if output_attentions else None)
+        states: list[Tensor] | None = [] if output_hidden_states else None
+        x = model.encoder(x, context, states)
+        return BaseModelOutput(
+            last_hidden_state=x,
+            hidden_states=None if states is None else (*states, x),
+            attentions=_weights(context, "F"),
+        )
+
+
+def _weights(context: Context, operator: str) -> tuple[Tensor, ...] | None:
+    if context.weights is None:
+        return None
+    return tuple(weights for name, weights in context.weights if name == operator)

@@ -1,0 +1,194 @@
+"""Model folders, of translation models and encoders alike: found, checked, read and written."""
+
+import errno
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from macaron.errors import MacaronError
+from macaron.files import atomic_folder, write_json
+from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+
+#: What a model of the wrong type cannot do, and the one that is needed.
+_NEEDED = {
+    TranslationConfig.model_type: "which cannot translate; needed is",
+    EncoderConfig.model_type: "which is no encoder of text; needed is an encoder,",
+}
+#: What encoders have besides the encoder itself: each kind of model has some of it.
+ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
+_CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+)
+
+
+def find_folder(path: str | Path, model_type: str) -> Path:
+    """The model folder of that type at a path: the folder itself, or that of a run. Its files exist, if unread."""
+    folder = Path(path)
+    if not (folder / _CONFIG).is_file() and (folder / "model" / _CONFIG).is_file():
+        folder /= "model"
+    if not folder.exists():
+        raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
+    if not folder.is_dir():
+        raise MacaronError(f"{folder}: a file. Give the model folder that it lies in.")
+    kind = stored_type(folder)
+    if kind != model_type:
+        raise MacaronError(f"{folder}: a model of type {kind!r}, {_NEEDED[model_type]} {model_type!r}")
+    if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX)):
+        raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
+    if not (folder / "tokenizer.json").is_file():
+        raise MacaronError(
+            f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json). It is saved with the "
+            "weights: copy the folder again."
+        )
+    return folder
+
+
+def stored_type(folder: Path) -> Any:
+    """The type of model that a folder's config.json names."""
+    if not (folder / _CONFIG).is_file():
+        raise MacaronError(
+            f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
+            "`macaron convert` makes one from a foreign checkpoint."
+        )
+    return _read_json(folder / _CONFIG).get("model_type")
+
+
+def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
+    """The configuration of a folder.
+
+    :param config_class: `TranslationConfig` or `EncoderConfig`
+    :param changes: fields to set to other values
+    """
+    try:
+        return config_class.from_dict({**_read_json(folder / _CONFIG), **changes})
+    except MacaronError as error:
+        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
+
+
+def load_model(
+    folder: Path,
+    model_class: Any,
+    dtype: torch.dtype | None = None,
+    heads: Sequence[str] = (),
+    **changes: Any,
+) -> tuple[Any, list[str]]:
+    """A model in evaluation mode, checked to be complete, and the names of the weights that its heads lack.
+
+    :param model_class: one of the networks of `macaron.models`
+    :param dtype: of the weights; by default the one that they were saved in
+    :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
+    :param changes: fields of the configuration to set to other values
+    """
+    config = load_config(folder, model_class.config_class, **changes)
+    try:
+        with torch.device("meta"):  # nothing is allocated or drawn
+            model = model_class(config)
+    except MacaronError as error:
+        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
+    if hasattr(model, "generation_config") and (folder / _GENERATION).is_file():
+        model.generation_config = GenerationSettings.from_dict(_read_json(folder / _GENERATION))
+    stored = _read_weights(folder)
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
+        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
+    other_shape = {name for name, tensor in stored.items() if name in shapes and tensor.shape != shapes[name]}
+    lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
+    missing = [name for name in lacking if not name.startswith(tuple(heads))]
+    unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
+    if missing or unknown:
+        what = f"hold {unknown[0]!r}, which the model has no place for" if unknown else f"lack {missing[0]!r}"
+        if missing and missing[0] in other_shape:
+            what = f"have {missing[0]!r} in another shape"
+        raise MacaronError(
+            f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
+        )
+    for name in lacking:
+        leaf: Any = model.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
+        leaf.reset_parameters()
+    saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
+    # Copies: the file is only mapped into memory, and may be replaced while the model lives.
+    weights = {
+        name: tensor.to(dtype or saved_in, copy=True)
+        for name, tensor in stored.items()
+        if name in shapes and name not in lacking
+    }
+    for name, tensor in weights.items():
+        # A sum is quicker; where it overflows, the values themselves decide.
+        if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
+            raise MacaronError(f"{folder}: the weights hold values that are no finite numbers, in {name!r}")
+    model.load_state_dict(weights, strict=False, assign=True)
+    return model.to(dtype or saved_in).eval(), lacking
+
+
+def save_model(folder: Path, model: Any, weights: Mapping[str, Tensor], tokenizer: Any, config: Any = None) -> None:
+    """Write a model folder with its tokenizer: completely, or not at all.
+
+    :param weights: by their names in the model
+    :param config: other than the model's own
+    """
+    with atomic_folder(folder) as partial:
+        write_model(partial, model, weights, config)
+        tokenizer.save_pretrained(partial)
+
+
+def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None = None, config: Any = None) -> None:
+    """Write config.json, generation_config.json and model.safetensors into a folder, as transformers reads them.
+
+    :param weights: other than the model's own, by their names in the model
+    :param config: other than the model's own
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    given = model.state_dict() if weights is None else weights
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in given.items()}
+    dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
+    config = config or model.config
+    added = {"architectures": [type(model).__name__], "dtype": str(dtype).removeprefix("torch.")}
+    write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
+    if hasattr(model, "generation_config"):
+        tokens = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+        special = {name: config.to_dict()[name] for name in tokens}
+        write_json(folder / _GENERATION, {**special, **model.generation_config.to_diff_dict()})
+    try:
+        save_file(tensors, folder / _WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))
+        number = int(code[1]) if code else errno.EIO
+        raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error of a library says, in short."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise MacaronError(f"{path}: not valid JSON ({error}). Copy the folder again.") from None
+    return content if isinstance(content, dict) else {}
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """All weights of a folder: one file, or several that an index names."""
+    try:
+        files = {_WEIGHTS}
+        if not (folder / _WEIGHTS).is_file():
+            files = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        return {name: tensor for file in sorted(files) for name, tensor in load_file(folder / file).items()}
+    except Exception as error:  # safetensors raises nearly anything for a damaged file
+        raise MacaronError(
+            f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. Copy the "
+            f"folder again. ({first_line(error)})"
+        ) from error

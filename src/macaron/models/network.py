@@ -1,0 +1,61 @@
+"""What all networks share: a configuration, parts that are made from it, saving and loading, masks."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from macaron.models.configuration import ModelConfig
+from macaron.models.load import load_model, write_model
+
+
+class Network(nn.Module):
+    """Base of all networks: plain PyTorch. Every leaf draws its own weights when it is made.
+
+    `macaron.huggingface` makes transformers' classes of them, with the same names of weights.
+    """
+
+    config_class: ClassVar[Any]
+    config: Any
+    #: Kernel of attention; "eager" gives access to its weights.
+    kernel: str = "sdpa"
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.build(config)
+
+    def build(self, config: Any) -> None:
+        """Make the parts of the network, for a configuration of ours or of transformers'."""
+        raise NotImplementedError
+
+    @property
+    def pad(self) -> int:
+        """The padding token."""
+        pad: int | None = self.config.pad_token_id
+        return 1 if pad is None else pad
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.parameters()).device
+
+    def num_parameters(self) -> int:
+        """The number of parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self:
+        """The network of a model folder, in evaluation mode; all weights must be there."""
+        model: Self = load_model(Path(folder), cls)[0]
+        return model
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write configuration and weights into a folder; the tokenizer has to be saved there, too."""
+        write_model(Path(folder), self)
+
+
+def key_mask(real: Tensor | None) -> Tensor | None:
+    """A mask of real tokens, (B, S), as a mask over keys, (B, 1, 1, S)."""
+    return None if real is None else real[:, None, None, :]
