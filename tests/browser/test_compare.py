@@ -163,7 +163,7 @@ def test_an_unfair_comparison_says_so_and_shows_no_p(open_page, unfair_file):
     box = page.locator(".no").inner_text()
     assert "train.learning_rate" in box
     assert "--vary" in box
-    assert "withheld" in page.locator("#scores").inner_text()
+    assert "are not shown: the comparison is not fair" in page.locator("#scores").inner_text()
     # One row of differences and of tests: that of the fair pair, over three metrics.
     assert page.locator("#scores table").nth(1).locator("tbody tr").count() == 3
     # The kind of two seeds has a dot for each.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.lab.charts import Bar, Series, bar_chart, line_chart
+from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.page import html_table, render_page, section, write_page
 from macaron.lab.scales import number
 
@@ -19,10 +19,10 @@ def page_file(tmp_path: Path) -> Path:
     train = [(50.0 * i, 8 * math.exp(-i / 40) + 2) for i in range(1, 101)]
     valid = [(1000.0 * i, 8 * math.exp(-i / 2) + 2.1) for i in range(1, 6)]
     curves = [Series("training", train), Series("validation", valid)]
-    bars = [Bar("Transformer", 27.0, 26, 28), Bar("Macaron", 28.0, 27, 29)]
+    dots = [Dots("Transformer", 27.0, 26, 28), Dots("Macaron", 28.0, 27, 29, colour=1)]
     charts = [
         line_chart(curves, title="Loss", x_label="update", y_label="nll", log_y=True),
-        bar_chart([("test", bars)], title="BLEU", y_label="BLEU"),
+        dot_chart(dots, title="BLEU", x_label="BLEU"),
     ]
     wide = html_table([f"column {i}" for i in range(30)], [["value"] * 30], caption="A wide table")
     narrow = html_table(["name", "value"], [["x", 1]], caption="A small table", numeric=[1])
@@ -70,7 +70,7 @@ def test_values_are_read_by_keyboard(open_page, page_file):
     page = open_page(page_file)
     plot, said = page.locator(".plot[tabindex]"), page.locator("output")
     at, values = page.locator(".at"), page.locator(".legend b")
-    assert plot.count() == 1  # the bars say their values themselves
+    assert plot.count() == 1  # the values of a dot chart are text already
     usual = [at.inner_text(), *values.all_inner_texts()]
     assert usual == ["update 5,000", "2.657", "2.757"]
     page.locator("button.theme").focus()

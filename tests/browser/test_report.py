@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.lab.report.page import write_report
+from macaron.lab.report.report_page import write_report
 from macaron.lab.scales import number
 from macaron.recipe import data_recipe, recipe_from
 from macaron.tasks.run import run

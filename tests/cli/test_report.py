@@ -53,7 +53,7 @@ def test_mistakes_get_one_clear_line(run, young, tmp_path):
     assert (code, err) == (2, "macaron: page.pdf: a page is FILE.html\n")
     code, _, err = run(young, "--out", young / "metrics.jsonl" / "a.html")
     assert code == 1
-    assert "Choose another place" in err
+    assert "Choose another path" in err
     (young / "recipe.toml").write_text("not toml")
     code, _, err = run(young)
     assert code == 1

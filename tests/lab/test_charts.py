@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.lab.charts import Bar, Series, bar_chart, line_chart
+from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.scales import Scale, number, thin, tick_texts
 
 
@@ -108,7 +108,7 @@ def test_a_screen_reader_gets_a_name_a_description_and_the_data():
     assert ("50", "50", "7") in rows
     assert ("99", "1", "5") in rows
     assert rows == sorted(rows, key=lambda row: int(row[0]))
-    assert "Loss: 30 of 100 places" in text
+    assert "Loss: 30 of 100 points" in text
 
 
 def test_text_from_outside_cannot_break_out():
@@ -119,15 +119,26 @@ def test_text_from_outside_cannot_break_out():
     assert readings(text)["series"][0]["name"] == evil
 
 
-def test_bars_with_intervals():
-    groups = [("test", [Bar("Lie", 20.0, 18.0, 22.0), Bar("Strang", 40.0)])]
-    text = bar_chart(groups, title="BLEU", y_label="BLEU")
-    widths = [float(width) for width in re.findall(r'width="([\d.]+)%" y=', text)]
-    assert widths[1] == pytest.approx(2 * widths[0], abs=0.02)
-    assert "20 (18 to 22)" in text
-    assert text.count('class="interval"') == 3
-    assert "Bars of BLEU. test, Lie 20 (18 to 22); test, Strang 40." in text
-    assert "No values yet." in bar_chart([("a", [Bar("x", math.nan)])], title="T", y_label="y")
+def test_dots_with_intervals():
+    rows = [Dots("Lie & co", 20.0, 18.0, 22.0), Dots("Strang", 40.0, colour=1), Dots("mean", 30.0, points=(29.0, 31.0))]
+    text = dot_chart(rows, title="BLEU", x_label="BLEU", note="One seed.")
+    xs = [float(x) for x in re.findall(r'<circle class="one whole" cx="([\d.]+)%"', text)]
+    low, high = (float(x) for x in re.search(r'class="span" x1="([\d.]+)%" x2="([\d.]+)%"', text).groups())
+    assert low < xs[0] < high < xs[1]
+    assert xs[0] == pytest.approx((low + high) / 2, abs=0.02)
+    # The values are text of the page; the drawing is hidden from screen readers.
+    assert "<span>Lie &amp; co</span>" in text
+    assert "20.00 (18.00 to 22.00)" in text
+    assert text.count("<svg") == text.count('aria-hidden="true"') == 4
+    assert text.count('<circle class="one"') == 2
+    assert text.count('class="mean"') == 1
+
+
+def test_differences_have_signs_and_a_line_at_zero():
+    text = dot_chart([Dots("a", -0.5, -1.0, 0.25, sign=True)], title="D", x_label="d", zero=True)
+    assert "−0.50 (−1.00 to +0.25)" in text
+    assert text.count('class="zero"') == 1
+    assert 'class="zero"' not in dot_chart([Dots("a", 1.0)], title="D", x_label="d")
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-9, 1e9), st.integers(3, 8))

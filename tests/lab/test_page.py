@@ -133,7 +133,7 @@ def test_what_cannot_be_a_page_is_refused_and_what_is_there_stays(tmp_path):
     with pytest.raises(UsageError, match="is a folder: name a file in it"):
         check_page_path(tmp_path / "folder.html")
     (tmp_path / "file").write_text("kept")
-    with pytest.raises(MacaronError, match=r"cannot be written: .*Choose another place"):
+    with pytest.raises(MacaronError, match=r"cannot be written: .*Choose another path"):
         write_page(tmp_path / "file" / "page.html", "x")
     assert (tmp_path / "file").read_text() == "kept"
 

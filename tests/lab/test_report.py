@@ -15,9 +15,9 @@ from transformers import AutoTokenizer
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.report.page import write_report
-from macaron.lab.report.run_folder import RunFolder
+from macaron.lab.report.report_page import write_report
 from macaron.lab.report.samples import Guess, _pieces, filled_masks, translations
+from macaron.lab.run_folder import RunFolder
 from macaron.models import EncoderForPreTraining
 from macaron.recipe import data_recipe, recipe_from
 from macaron.tasks.run import run as train
@@ -135,7 +135,7 @@ def test_a_pretraining_run(pretraining: Path):
         "Masked words",
         "Next sentence",
         "Loss",
-        "Predicted right in validation",
+        "Accuracy in validation",
         "Learning rate",
         "Speed",
     ]
@@ -149,8 +149,8 @@ def test_masks_are_filled_with_what_the_model_finds_likeliest(pretraining: Path)
     model = EncoderForPreTraining.from_pretrained(pretraining / "model").eval()
     tokenizer = AutoTokenizer.from_pretrained(pretraining / "model")
     for each in found:
-        tokens = [part for part in each.parts if part != " "]  # a space before a mask stands alone
-        text = "".join(part.real if isinstance(part, Guess) else part for part in each.parts)
+        tokens = [part for part in each if part != " "]  # a space before a mask stands alone
+        text = "".join(part.real if isinstance(part, Guess) else part for part in each)
         [ids] = tokenizer.encode_lines([text], add_special_tokens=False)
         assert len(ids) == len(tokens)
         guesses = {place: part for place, part in enumerate(tokens) if isinstance(part, Guess)}
@@ -191,8 +191,8 @@ def test_a_run_that_still_trains(translation: Path, copy):
     young = [line for line in lines if json.loads(line)["update"] <= 8]
     (run / "metrics.jsonl").write_text("\n".join(young) + '\n{"update": 9, "lo')
     text = write_report(run).read_text()
-    assert "Not finished: this is update 8 of 12" in text
-    assert "macaron train --resume goes on" in text
+    assert "Not finished: update 8 of 12" in text
+    assert "macaron train --resume continues it" in text
     assert "damaged" not in text
     assert "No model yet: it is written at the end of the run." in text
     assert "parameters" in text  # counted in the last checkpoint
@@ -201,7 +201,7 @@ def test_a_run_that_still_trains(translation: Path, copy):
 def test_a_run_that_has_only_begun(translation: Path, tmp_path: Path):
     shutil.copy(translation / "recipe.toml", tmp_path / "recipe.toml")
     text = write_report(tmp_path).read_text()
-    assert "Nothing is written about its training yet" in text
+    assert "No metrics yet" in text
     assert sections(text) == ["Curves", "Scores", "Samples", "Recipe", "Environment"]
 
 
@@ -209,7 +209,7 @@ def test_a_run_that_goes_on_after_its_end(translation: Path, copy):
     run = copy(translation)
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"update": 40, "nll": 1.0, "loss": 1.0}\n')
-    assert "It had ended before and was resumed." in write_report(run).read_text()
+    assert "It had finished before and was resumed." in write_report(run).read_text()
 
 
 def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
@@ -238,7 +238,7 @@ def test_data_that_are_elsewhere(translation: Path, copy):
     run = copy(translation)
     recipe = (run / "recipe.toml").read_text()
     (run / "recipe.toml").write_text(recipe.replace(str(translation.parent / "prepared"), "gone/away"))
-    assert "The data are not at hand (gone/away): --data DIR says where they are." in write_report(run).read_text()
+    assert "The data were not found (gone/away): give their folder with --data DIR." in write_report(run).read_text()
     assert '<dd lang="src">' in write_report(run, data=translation.parent / "prepared").read_text()
     with pytest.raises(MacaronError, match=r"nowhere: no prepared\.json"):
         write_report(run, data=Path("nowhere"))
@@ -306,7 +306,7 @@ def test_a_glue_folder(tmp_path: Path):
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     text = write_report(tmp_path).read_text()
     assert "Not finished: 4 runs are done." in text
-    assert "64 (58 to 70)" in text  # the median of the better setting, and its seeds
+    assert "64.0 (58.0 to 70.0)" in text  # the median of the better setting, and its seeds
     assert "52.7" in text
     assert "RTE accuracy <b>70</b>" in text
     assert "model = &quot;m&quot;" in text
@@ -316,7 +316,7 @@ def test_a_glue_folder(tmp_path: Path):
     ("files", "words"),
     [
         ((), "is not the folder of a run"),
-        (("config.json",), "is a model folder; a report is of a run"),
+        (("config.json",), "is a model folder: give the folder of its run"),
     ],
 )
 def test_other_folders_are_refused(tmp_path: Path, files: tuple[str, ...], words: str):

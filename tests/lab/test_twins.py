@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from macaron.data.prepare import prepare
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
-from macaron.models import preset
-from macaron.models.summary import build, count
+from macaron.models import EncoderForPreTraining, TranslationConfig, TranslationModel, preset
+from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
 from macaron.recipe import Recipe, data_recipe, load_recipe
@@ -80,8 +80,9 @@ def test_a_set_is_trained_compared_and_kept(recipe: Path, tmp_path: Path):
     names = ["transformer", "strang-gfg", "control"]
     twins = make_twins(load_recipe(recipe, []), names, 1, tmp_path / "set", say=said.append)
     assert said[0].startswith("lie-fg: ")
-    found = twins.run()
-    assert found is not None
+    result = twins.run()
+    assert result is not None
+    found = result.to_dict()
     assert [kind["label"] for kind in found["kinds"]] == ["lie-fg", "strang-gfg", "control"]
     assert all(each["fairness"]["fair"] for each in found["comparisons"])
     assert json.loads((tmp_path / "set" / NUMBERS).read_text()) == found
@@ -94,7 +95,7 @@ def test_a_set_is_trained_compared_and_kept(recipe: Path, tmp_path: Path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").glob("*-seed1/model/*")}
     more = make_twins(load_recipe(recipe, []), names[:2], 2, tmp_path / "set", say=said.append).run()
     assert more is not None
-    assert [len(kind["runs"]) for kind in more["kinds"]] == [2, 2]
+    assert [len(kind.runs) for kind in more.kinds] == [2, 2]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     seeds = [weights(tmp_path / "set" / f"lie-fg-seed{seed}") for seed in (1, 2)]
     assert not all(tensor.equal(seeds[1][key]) for key, tensor in seeds[0].items())
@@ -117,12 +118,15 @@ def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Pa
 
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_second)
-        with pytest.raises(Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command goes on"):
+        with pytest.raises(
+            Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command continues"
+        ):
             twins.run()
     assert not (tmp_path / "set" / PAGE).exists()
     assert not (tmp_path / "set" / "strang-gfg-seed1" / "model").exists()
-    found = twins.run()
-    assert found is not None
+    result = twins.run()
+    assert result is not None
+    found = result.to_dict()
     assert [len(kind["runs"]) for kind in found["kinds"]] == [1, 1]
     for name in ("lie-fg-seed1", "strang-gfg-seed1"):
         assert same(tmp_path / "whole" / name, tmp_path / "set" / name)
@@ -153,7 +157,7 @@ def test_killed_and_started_again_through_the_command(recipe: Path, tmp_path: Pa
         text = process.stderr.read()
         assert process.wait() == code
         if code == 130:
-            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; the same command goes on", text)
+            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; the same command continues", text)
             assert "Traceback" not in text
         assert not (out / run / "model").exists()
     text = done(out)
@@ -177,7 +181,7 @@ def test_in_several_processes(recipe: Path, tmp_path: Path):
     ).run()
     assert alone is not None
     both = json.loads((tmp_path / "set" / NUMBERS).read_text())
-    for ours, theirs in zip(both["kinds"], alone["kinds"], strict=True):
+    for ours, theirs in zip(both["kinds"], alone.to_dict()["kinds"], strict=True):
         for one, other in zip(ours["runs"], theirs["runs"], strict=True):
             assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-4)
 
@@ -213,7 +217,8 @@ def test_the_control_is_the_transformer_with_half_a_network_at_both_ends(name: s
     import torch
 
     with torch.device("meta"):
-        model, plain = build(control), build(transformer)
+        kind = TranslationModel if isinstance(config, TranslationConfig) else EncoderForPreTraining
+        model, plain = kind(control), kind(transformer)
     stacks = [("encoder", "F")] + ([("decoder", "FH")] if hasattr(model, "decoder") else [])
     for part, attention in stacks:
         ours, theirs = (each if hasattr(each, part) else each.model for each in (model, plain))

@@ -9,7 +9,7 @@ from macaron.errors import UsageError
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; the first is what others are compared with.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; the others are compared with the first.")],
     out: Annotated[Path, typer.Option("--out", help="The page (HTML).", show_default=False)],
     data: Annotated[
         Path | None, typer.Option("--data", help="A folder that macaron prepare wrote (default: the first run's).")
@@ -18,7 +18,7 @@ def compare(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option("--vary", help="A setting that is compared on purpose, as train.learning_rate (repeatable)."),
+        typer.Option("--vary", help="A setting that differs on purpose, such as train.learning_rate (repeatable)."),
     ] = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the models' own.")] = None,
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the models' own.")] = None,
@@ -26,7 +26,7 @@ def compare(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
 ) -> None:
-    """Compare runs: is it fair, what do they score, can a difference be shown. Runs of several seeds go together."""
+    """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
     if split not in ("valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if len(runs) < 2:
@@ -45,5 +45,5 @@ def compare(
         vary=vary or [],
         say=lambda text: typer.echo(text, err=True),
     )
-    typer.echo(found["verdict"])
+    typer.echo(found.sentence)
     typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

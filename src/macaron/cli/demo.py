@@ -10,10 +10,10 @@ def demo(
     recipe: Annotated[
         Path | None, typer.Option("--recipe", help="A recipe like recipes/demo.toml, which is the default.")
     ] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="Where its runs go.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option("--runs", help="The folder for its runs.")] = Path("runs"),
     minutes: Annotated[
-        float, typer.Option("--minutes", min=1, help="What it may take; a slow or busy machine needs more.")
-    ] = 5.5,
+        float, typer.Option("--minutes", min=1, help="Time for everything; a slow machine trains fewer updates.")
+    ] = 6.0,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
     from macaron.data.demo_corpus import DEMO_RECIPE

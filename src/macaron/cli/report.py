@@ -19,6 +19,6 @@ def report(
     ] = True,
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
-    from macaron.lab.report.page import write_report
+    from macaron.lab.report.report_page import write_report
 
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

@@ -33,7 +33,7 @@ def train(
 
 def _report(out: Path) -> None:
     from macaron.errors import MacaronError
-    from macaron.lab.report.page import write_report
+    from macaron.lab.report.report_page import write_report
 
     try:
         typer.echo(f"report: {write_report(out)}", err=True)

@@ -25,10 +25,10 @@ def twins(
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
     ] = None,
     allow_unequal: Annotated[
-        bool, typer.Option("--allow-unequal", help="Train networks that differ by more than 0.5 % in size, too.")
+        bool, typer.Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
     ] = False,
 ) -> None:
-    """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command goes on where it was."""
+    """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
     from macaron.recipe import load_recipe
 
@@ -44,5 +44,5 @@ def twins(
     )
     found = planned.run()
     if found is not None:
-        typer.echo(found["verdict"])
+        typer.echo(found.sentence)
         typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")

@@ -1,29 +1,29 @@
-"""Charts as inline SVG: drawn here, so that they stand in a page without any script; base.js adds a read-out.
+"""Charts as inline SVG, which need no script; base.js adds a read-out of the values at the pointer.
 
-The drawing stretches with the page while its texts keep their size: positions are shares of the plot's area (per cent,
-or thousandths inside the nested SVG that holds the lines), and the axes' texts stand in the plot's padding.
+The drawing stretches with the page while its texts keep their size: positions are fractions of the plot's area (per
+cent, or thousandths inside the nested SVG that holds the lines), and the texts of the axes are in the plot's padding.
 """
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from macaron.lab.bars import COLOURS, Bar, bar_chart, details, nothing
 from macaron.lab.page import escape, html_table
 from macaron.lab.scales import Scale, number, thin, tick_texts
 
-__all__ = ["Bar", "Series", "bar_chart", "line_chart"]
-
 Points: TypeAlias = Sequence[tuple[float, float]]
-#: At most so many points of a series are drawn: more than a screen can show.
+#: The number of colours: --series-0 to --series-7 in base.css.
+COLOURS = 8
+#: The maximum number of points drawn for a series; more cannot be seen.
 DRAWN = 500
-#: A series of at most so many points shows each as a dot.
+#: A series of at most this many points shows each as a dot.
 DOTTED = 30
-#: A logarithmic axis of at most so many places marks all of them.
+#: A logarithmic axis marks every x value if there are at most this many.
 DOUBLINGS = 8
-#: Rows of the table below a chart.
+#: The maximum number of rows in the table below a chart.
 ROWS = 30
 
 
@@ -38,6 +38,43 @@ class Series:
     dashed: bool = False
 
 
+@dataclass(frozen=True)
+class Dots:
+    """A row of a dot chart: a value with its interval, and the single values it is the mean of."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    points: tuple[float, ...] = ()
+    colour: int = 0
+    digits: int = 2
+    sign: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value and its interval."""
+        form = f"{'+' if self.sign else ''}.{self.digits}f"
+        interval = "" if self.low is None or self.high is None else f" ({self.low:{form}} to {self.high:{form}})"
+        return f"{self.value:{form}}{interval}".replace("-", "−")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is drawn of a series: finite points and, on a logarithmic axis, positive ones."""
+
+    name: str
+    points: list[tuple[float, float]]
+    band: list[tuple[float, float, float]]
+    colour: int
+    dashed: bool
+
+    @property
+    def drawn(self) -> list[tuple[float, float]]:
+        """At most ``DRAWN`` of the points."""
+        return thin(self.points, DRAWN)
+
+
 def line_chart(
     series: Sequence[Series],
     *,
@@ -49,70 +86,46 @@ def line_chart(
     height: int = 300,
     from_zero: bool = False,
 ) -> str:
-    """Lines against a common axis, with a legend that reads the values and the data as a table."""
-    lines = [_drawable(each, log_x, log_y) for each in series]
-    if not any(points for points in lines):
-        return nothing(title)
-    bands = [_band(each, log_x, log_y) for each in series]
-    across = Scale.around([x for points in lines for x, _ in points], log=log_x, tight=True)
-    heights = [y for points in lines for _, y in points] + [y for band in bands for _, *ends in band for y in ends]
-    up = Scale.around(heights, log=log_y, from_zero=from_zero)
-    colours = [(i if each.colour is None else each.colour) % COLOURS for i, each in enumerate(series)]
+    """Lines on common axes, a legend that shows values, and the data as a collapsed table, for screen readers."""
 
-    places = sorted({x for points in lines for x, _ in points})
-    drawing = [_axes(across, up, height, x_label, y_label, places)]
-    strokes, dots = [], []
-    for each, points, band, colour in zip(series, lines, bands, colours, strict=True):
-        style = f'style="--colour:var(--series-{colour})"'
-        kind = " dashed" if each.dashed else " thin" if len(points) > 200 else ""
-        if band:
-            edge = [(x, high) for x, _, high in band] + [(x, low) for x, low, _ in reversed(band)]
-            strokes.append(f'<path class="band" {style} d="{_path(edge, across, up)}Z"/>')
-        drawn = thin(points, DRAWN)
-        if len(drawn) > 1:
-            strokes.append(f'<path class="line{kind}" {style} d="{_path(drawn, across, up)}"/>')
-        if len(drawn) == 1 or (len(drawn) <= DOTTED and not each.dashed):
-            spots = (f'<circle cx="{across.percent(x)}%" cy="{up.percent(y, down=True)}%" r="2.5"/>' for x, y in drawn)
-            dots.append(f'<g class="dot" {style}>{"".join(spots)}</g>')
-    last = max(points[-1][0] for points in lines if points)
-    inner = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
-    drawing.append(f"<svg {inner}>{''.join(strokes)}</svg>")
-    drawing += dots
+    def drawable(x: float, *ys: float) -> bool:
+        return all(math.isfinite(v) and (v > 0 or not log) for v, log in ((x, log_x), *((y, log_y) for y in ys)))
+
+    lines = [
+        _Line(
+            name=each.name,
+            points=[point for point in each.points if drawable(*point)],
+            band=[edge for edge in each.band or () if drawable(*edge)],
+            colour=(i if each.colour is None else each.colour) % COLOURS,
+            dashed=each.dashed,
+        )
+        for i, each in enumerate(series)
+    ]
+    xs = sorted({x for line in lines for x, _ in line.points})
+    if not xs:
+        caption = f"<figcaption>{escape(title)}</figcaption>"
+        return f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>'
+    ys = [y for line in lines for _, y in line.points] + [y for line in lines for _, *ends in line.band for y in ends]
+    across, up = Scale.around(xs, log=log_x, tight=True), Scale.around(ys, log=log_y, from_zero=from_zero)
     return "\n".join(
         [
             '<figure class="chart" data-read>',
             f'<figcaption><span class="name">{escape(title)}</span>',
-            f'<span class="at" aria-hidden="true">{escape(x_label)} {number(last)}</span></figcaption>',
-            _legend(series, lines, colours),
+            f'<span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>',
+            _legend(lines),
             f'<div class="plot"><svg height="{height}" role="img"><title>{escape(title)}</title>',
-            f"<desc>{escape(_describe(series, lines, x_label, y_label, log_x, log_y))}</desc>",
-            *drawing,
+            f"<desc>{escape(_describe(lines, x_label, y_label, log_x, log_y))}</desc>",
+            _axes(across, up, height, x_label, y_label, xs),
+            *_drawing(lines, across, up),
             '</svg></div><output class="visually-hidden"></output>',
-            f'<script type="application/json">{_readings(series, lines, colours, across, up, x_label)}</script>',
-            _table(series, lines, title, x_label),
+            f'<script type="application/json">{_readings(lines, across, up, x_label)}</script>',
+            _table(lines, title, x_label),
             "</figure>",
         ]
     )
 
 
-def _drawable(series: Series, log_x: bool, log_y: bool) -> list[tuple[float, float]]:
-    """The points that have a place on the axes."""
-    return [(x, y) for x, y in series.points if _has_place(x, log_x) and _has_place(y, log_y)]
-
-
-def _band(series: Series, log_x: bool, log_y: bool) -> list[tuple[float, float, float]]:
-    return [
-        (x, low, high)
-        for x, low, high in series.band or ()
-        if _has_place(x, log_x) and _has_place(low, log_y) and _has_place(high, log_y)
-    ]
-
-
-def _has_place(value: float, log: bool) -> bool:
-    return math.isfinite(value) and (value > 0 or not log)
-
-
-def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, places: list[float]) -> str:
+def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
     parts = []
     ticks = up.ticks(5)
     texts, unit = tick_texts(ticks, up.log)
@@ -123,10 +136,10 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, pla
     parts.append(f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>')
     parts.append('<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>')
     ticks = across.ticks(5)
-    if across.log and len(places) <= DOUBLINGS:
-        ticks = places  # steps of 1, 2, 4, 8 are to be seen as such
-    elif all(x == int(x) for x in places):
-        ticks = [tick for tick in ticks if tick == int(tick)]  # between two epochs there is nothing to mark
+    if across.log and len(xs) <= DOUBLINGS:
+        ticks = xs  # doublings (1, 2, 4, 8) are all marked
+    elif all(x == int(x) for x in xs):
+        ticks = [tick for tick in ticks if tick == int(tick)]  # nothing lies between two epochs
     texts, unit = tick_texts(ticks, across.log)
     for tick, text in zip(ticks, texts, strict=True):
         x = across.percent(tick)
@@ -140,59 +153,64 @@ def _axis_name(label: str, unit: str) -> str:
     return escape(f"{label} ({unit})" if unit else label)
 
 
-def _path(points: Points, across: Scale, up: Scale) -> str:
-    return "M" + "L".join(f"{across.thousandth(x)} {up.thousandth(y, down=True)}" for x, y in points)
+def _drawing(lines: Sequence[_Line], across: Scale, up: Scale) -> list[str]:
+    """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
+
+    def path(points: Points) -> str:
+        places = ((across.percent(x, whole=1000), up.percent(y, down=True, whole=1000)) for x, y in points)
+        return "M" + "L".join(f"{x} {y}" for x, y in places)
+
+    strokes, dots = [], []
+    for line in lines:
+        style, drawn = f'style="--colour:var(--series-{line.colour})"', line.drawn
+        if line.band:
+            edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
+            strokes.append(f'<path class="band" {style} d="{path(edge)}Z"/>')
+        if len(drawn) > 1:
+            kind = " dashed" if line.dashed else " thin" if len(line.points) > 200 else ""
+            strokes.append(f'<path class="line{kind}" {style} d="{path(drawn)}"/>')
+        if len(drawn) == 1 or (len(drawn) <= DOTTED and not line.dashed):
+            spots = (f'<circle cx="{across.percent(x)}%" cy="{up.percent(y, down=True)}%" r="2.5"/>' for x, y in drawn)
+            dots.append(f'<g class="dot" {style}>{"".join(spots)}</g>')
+    inner = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
+    return [f"<svg {inner}>{''.join(strokes)}</svg>", *dots]
 
 
-def _legend(series: Sequence[Series], lines: Sequence[Points], colours: Sequence[int]) -> str:
-    """Names with their last values: base.js exchanges these for the values under the pointer."""
+def _legend(lines: Sequence[_Line]) -> str:
+    """Names with their last values; base.js replaces these by the values at the pointer."""
     entries = []
-    for each, points, colour in zip(series, lines, colours, strict=True):
-        kind = "swatch dashed" if each.dashed else "swatch"
-        swatch = f'<span class="{kind}" style="--colour:var(--series-{colour})"></span>'
-        value = number(points[-1][1]) if points else "–"
-        entries.append(f"<li>{swatch}{escape(each.name)} <b>{value}</b></li>")
+    for line in lines:
+        kind = "swatch dashed" if line.dashed else "swatch"
+        swatch = f'<span class="{kind}" style="--colour:var(--series-{line.colour})"></span>'
+        value = number(line.points[-1][1]) if line.points else "–"
+        entries.append(f"<li>{swatch}{escape(line.name)} <b>{value}</b></li>")
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
-def _describe(
-    series: Sequence[Series],
-    lines: Sequence[Points],
-    x_label: str,
-    y_label: str,
-    log_x: bool,
-    log_y: bool,
-) -> str:
+def _describe(lines: Sequence[_Line], x_label: str, y_label: str, log_x: bool, log_y: bool) -> str:
     up, across = (" (logarithmic)" if log else "" for log in (log_y, log_x))
     parts = [f"{y_label}{up} against {x_label}{across}."]
-    for each, points in zip(series, lines, strict=True):
-        if not points:
-            parts.append(f"{each.name}: no values.")
+    for line in lines:
+        if not line.points:
+            parts.append(f"{line.name}: no values.")
             continue
-        (first_x, first), (last_x, last) = points[0], points[-1]
-        low_x, low = min(points, key=lambda point: point[1])
-        high_x, high = max(points, key=lambda point: point[1])
+        (first_x, first), (last_x, last) = line.points[0], line.points[-1]
+        low_x, low = min(line.points, key=lambda point: point[1])
+        high_x, high = max(line.points, key=lambda point: point[1])
         parts.append(
-            f"{each.name}: {number(first)} at {number(first_x)}, {number(last)} at {number(last_x)}, "
+            f"{line.name}: {number(first)} at {number(first_x)}, {number(last)} at {number(last_x)}, "
             f"lowest {number(low)} at {number(low_x)}, highest {number(high)} at {number(high_x)}."
         )
     return " ".join(parts)
 
 
-def _readings(
-    series: Sequence[Series],
-    lines: Sequence[Points],
-    colours: Sequence[int],
-    across: Scale,
-    up: Scale,
-    x_label: str,
-) -> str:
-    """What base.js needs to read values off the chart: those that are drawn, to six digits."""
+def _readings(lines: Sequence[_Line], across: Scale, up: Scale, x_label: str) -> str:
+    """The drawn values to six digits, for the read-out of base.js."""
     entries = []
-    for each, points, colour in zip(series, lines, colours, strict=True):
-        drawn = sorted(thin(points, DRAWN))
+    for line in lines:
+        drawn = sorted(line.drawn)
         xs, ys = [_six(x) for x, _ in drawn], [_six(y) for _, y in drawn]
-        entries.append({"name": each.name, "colour": colour, "x": xs, "y": ys})
+        entries.append({"name": line.name, "colour": line.colour, "x": xs, "y": ys})
     read = {
         "x": [across.low, across.high],
         "y": [up.low, up.high],
@@ -209,26 +227,71 @@ def _six(value: float) -> float | int:
     return int(short) if short == int(short) else short
 
 
-def _table(series: Sequence[Series], lines: Sequence[Points], title: str, x_label: str) -> str:
-    found = [dict(points) for points in lines]
-    shared: dict[float, int] = {}
-    for points in found:
-        for x in points:
-            shared[x] = shared.get(x, 0) + 1
+def _table(lines: Sequence[_Line], title: str, x_label: str) -> str:
+    values = [dict(line.points) for line in lines]
+    shared = Counter(x for points in values for x in points)
     # Rows where most series have a value come first: others would be mostly gaps.
     chosen: list[float] = []
     for count in sorted(set(shared.values()), reverse=True):
-        places = [x for x in sorted(shared) if shared[x] == count]
-        room = ROWS - len(chosen)
+        xs, room = sorted(x for x in shared if shared[x] == count), ROWS - len(chosen)
         if room > 1:
-            chosen += _evenly(places, room)
-    rows = [[number(x), *(number(each[x]) if x in each else "–" for each in found)] for x in sorted(chosen)]
-    headers = [x_label, *(each.name for each in series)]
-    caption = title if len(rows) == len(shared) else f"{title}: {len(rows)} of {len(shared):,} places"
-    return details(html_table(headers, rows, caption=caption, numeric=range(len(headers))))
+            chosen += xs if len(xs) <= room else [xs[round(i * (len(xs) - 1) / (room - 1))] for i in range(room)]
+    rows = [[number(x), *(number(each[x]) if x in each else "–" for each in values)] for x in sorted(chosen)]
+    headers = [x_label, *(line.name for line in lines)]
+    caption = title if len(rows) == len(shared) else f"{title}: {len(rows)} of {len(shared):,} points"
+    table = html_table(headers, rows, caption=caption, numeric=range(len(headers)))
+    return f"<details><summary>Data as a table</summary>{table}</details>"
 
 
-def _evenly(values: Sequence[float], most: int) -> list[float]:
-    if len(values) <= most:
-        return list(values)
-    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> str:
+    """Values with their intervals on a common axis, which need not begin at zero.
+
+    The names and numbers are text of the page; the drawing repeats them and is hidden from screen readers.
+
+    :param zero: include 0 and mark it, for differences
+    """
+    ends = [end for row in rows for end in (row.value, row.low, row.high, *row.points) if end is not None]
+    along = Scale.around([*ends, 0.0] if zero else ends)
+    ticks = along.ticks(5)
+    lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
+    grid = "".join(
+        f'<line class="{kind}" x1="{along.percent(tick)}%" x2="{along.percent(tick)}%" y1="0" y2="100%"/>'
+        for tick, kind in lines
+    )
+    names, unit = tick_texts(ticks)
+    texts = "".join(
+        f'<text x="{along.percent(tick)}%" y="14" text-anchor="middle">{text.replace("-", "−")}</text>'
+        for tick, text in zip(ticks, names, strict=True)
+    )
+    entries = [
+        f'<li><span>{escape(row.name)}</span> <span class="number">{escape(row.text)}</span>'
+        f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
+        for row in rows
+    ]
+    axis = _axis_name(x_label, unit)
+    return "\n".join(
+        [
+            '<figure class="chart">',
+            f"<figcaption>{escape(title)}</figcaption>",
+            *([f'<p class="note">{escape(note)}</p>'] if note else []),
+            f'<ul class="dots">{"".join(entries)}</ul>',
+            f'<div class="dots-axis" aria-hidden="true"><svg height="18">{texts}</svg>{axis}</div>',
+            "</figure>",
+        ]
+    )
+
+
+def _marks(row: Dots, along: Scale) -> str:
+    style = f'style="--colour:var(--series-{row.colour % COLOURS})"'
+    parts = []
+    if row.low is not None and row.high is not None:
+        low, high = along.percent(row.low), along.percent(row.high)
+        parts.append(f'<line class="span" x1="{low}%" x2="{high}%" y1="13" y2="13"/>')
+        parts += [f'<line class="span" x1="{x}%" x2="{x}%" y1="9" y2="17"/>' for x in (low, high)]
+    x = along.percent(row.value)
+    if len(row.points) > 1:
+        parts += [f'<circle class="one" cx="{along.percent(point)}%" cy="13" r="4"/>' for point in row.points]
+        parts.append(f'<line class="mean" x1="{x}%" x2="{x}%" y1="4" y2="22"/>')
+    else:
+        parts.append(f'<circle class="one whole" cx="{x}%" cy="13" r="5"/>')
+    return f"<g {style}>{''.join(parts)}</g>"

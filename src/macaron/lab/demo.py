@@ -1,41 +1,48 @@
-"""The demo: a corpus from a grammar, a Transformer and a Macaron of equal size, both scored on held-out sentences."""
+"""The demo: twins trained on a generated corpus, a Transformer and a Macaron of equal size, scored and compared.
 
-import json
+Both get the same number of updates: the recipe's, or fewer on a slow machine. The number is chosen before the first
+twin is trained, from the measured time of an update, and the learning-rate schedule ends with it.
+"""
+
+import io
+import tempfile
 import time
-import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import redirect_stderr
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from macaron.data.demo_corpus import FILES, WordByWord, write_demo_corpus
+from macaron.data.demo_corpus import WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.evaluate import Score, bootstrap_interval, paired_bootstrap, sacre_bleu
-from macaron.files import read_lines
-from macaron.lab.compare.comparison import write_comparison
-from macaron.lab.curves import plot_curves
-from macaron.lab.particles.build_data import build_data
+from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
+from macaron.files import read_lines, write_json
+from macaron.lab.compare.result import Result
 from macaron.lab.particles.page import write as write_particles
-from macaron.recipe import load_data_recipe, load_recipe, write_toml
+from macaron.lab.run_folder import RunFolder
+from macaron.lab.twins import Twins, make_twins, with_budget
+from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
 from macaron.settings import read_toml
 from macaron.tasks.run import run as train_run
 
-TWINS = {"Transformer": "transformer-tiny", "Macaron": "macaron-tiny"}
-SETS = {
-    "test": "held-out sentences",
-    "novel": "words and constructions never seen together",
-}
-#: Minutes that all of it may take; of these so many seconds are kept for scores and pages, and the least a twin gets.
-BUDGET = 5.5
-SCORING, LEAST = 80.0, 30.0
+TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
+SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
+#: Minutes for everything, and the share of them that is planned: the speed of a machine varies.
+BUDGET, PLANNED = 6.0, 0.85
+#: Translating, scoring and the pages take as long as this many updates of one twin.
+SCORING = 400
+#: Updates of a trial run, and those at its start that are too slow to count.
+TRIAL, WARM_UP = 24, 8
+#: The minimum number of updates of a twin, however slow the machine is.
+LEAST = 20
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Where the demo keeps its things, whom it tells what it does, and how many minutes it may take."""
+    """The demo in a folder; ``say`` is told the progress, ``budget`` is in minutes."""
 
     recipe: Path
     runs: Path
@@ -43,148 +50,147 @@ class Demo:
     budget: float = BUDGET
 
     def run(self) -> dict[str, Any]:
-        """Do all of it, reusing what an earlier demo has finished."""
+        """Run the demo, reusing what an earlier one has finished."""
         started = time.monotonic()
-        load_recipe(self.recipe, [])  # a mistake in it shows before anything is made
-        corpus = self._corpus()
-        self._prepare()
-        minutes = self._minutes(time.monotonic() - started)
-        runs = {name: self._train(name, preset, minutes) for name, preset in TWINS.items()}
-        report = self._score(corpus, runs)
-        figure = self.runs / "demo-curves.png"
-        plot_curves(runs, figure, "The demo's twins")
-        pages = self._pages(runs)
-        report |= {"figure": str(figure), "pages": pages, "seconds": round(time.monotonic() - started, 1)}
-        text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
-        (self.runs / "demo-report.json").write_text(text, encoding="utf-8")
-        self._close(figure, pages, runs["Macaron"])
+        corpus, data = self.runs / "demo-corpus", self.runs / "demo-data"
+        recipe = load_recipe(self.recipe, [f"data.out={data}"])
+        new = write_demo_corpus(corpus)
+        self.say(f"1. Corpus: {'100,000 German-English pairs from a grammar, in' if new else 'reusing'} {corpus}")
+        outcome = prepare(load_data_recipe(self.recipe, [f"data.out={data}", f"data.root={corpus}"]))
+        done = "reusing" if outcome.reason is None else f"{outcome.data.vocab_size:,} subwords, in"
+        self.say(f"2. Prepare: {done} {data}")
+        twins = self._twins(recipe, started)
+        self._check(twins)
+        self.say("4. Training (runs that are finished are reused)")
+        twins.train()
+        self.say("5. Scores (sacreBLEU with 95 % confidence interval)")
+        pages = {name: str(self.runs / f"demo-{name}.html") for name in ("comparison", "particles")}
+        result = twins.compare(Path(pages["comparison"]))
+        report = self._score(corpus, result)
+        self.say(f"\n6. Pages\n   {result.sentence}")
+        write_particles(Path(pages["particles"]), particles([folder for _, _, folder in twins.plan()], EXAMPLE))
+        report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
+        write_json(self.runs / "demo-report.json", report)
+        self._close(pages)
         return report
-
-    def _corpus(self) -> dict[str, list[str]]:
-        folder = self.runs / "demo-corpus"
-        written = write_demo_corpus(folder)
-        done = f"100,000 German-English pairs, in {folder}" if written else f"reusing {folder}"
-        self.say(f"1. Corpus: {done}")
-        return {name: list(read_lines(folder / name)) for name in FILES}
-
-    def _prepare(self) -> None:
-        settings = [f"data.out={self.runs / 'demo-data'}", f"data.root={self.runs / 'demo-corpus'}"]
-        outcome = prepare(load_data_recipe(self.recipe, settings))
-        data = outcome.data
-        done = f"reusing {data.folder}" if outcome.reason is None else f"{data.vocab_size:,} subwords, in {data.folder}"
-        self.say(f"2. Prepare: {done}")
-
-    def _minutes(self, elapsed: float) -> float:
-        """The cap of both twins: that of one which an earlier demo has begun, otherwise what is left for each."""
-        for name in TWINS:
-            stored = self._folder(name) / "recipe.toml"
-            if stored.is_file() and "max_minutes" in (begun := read_toml(stored).get("train", {})):
-                return float(begun["max_minutes"])
-        return twin_minutes(self.budget, elapsed, load_recipe(self.recipe, []).train.max_minutes)
 
     def _folder(self, name: str) -> Path:
         return self.runs / f"demo-{name.lower()}"
 
-    def _train(self, name: str, preset: str, minutes: float) -> Path:
-        out = self._folder(name)
-        number = list(TWINS).index(name) + 3
-        settings = [f"data.out={self.runs / 'demo-data'}", f"model.preset={preset}", f"train.max_minutes={minutes}"]
-        recipe = load_recipe(self.recipe, settings)
-        wanted = tomllib.loads(write_toml(recipe.to_data()))
-        if (out / "recipe.toml").is_file() and _capless(read_toml(out / "recipe.toml")) != _capless(wanted):
-            raise MacaronError(f"{out} was made with another recipe: remove it (and its twin), or give another --runs")
-        if (out / "summary.json").is_file() and (out / "model" / "config.json").is_file():
-            self.say(f"{number}. {name}: reusing {out} (remove it to train again)")
-            return out
-        resume = out.exists()
-        self.say(f"{number}. {name} ({preset}): {'going on with' if resume else 'training'} {out}")
-        try:
-            train_run(recipe, out, resume, started=time.monotonic())
-        except Interrupted as stop:
-            raise Interrupted(f"{str(stop).partition(';')[0]}; start the demo again to go on from there") from None
-        return out
+    # The number of updates.
 
-    def _score(self, corpus: dict[str, list[str]], runs: dict[str, Path]) -> dict[str, Any]:
-        self.say("5. Scores (sacreBLEU with 95 % confidence interval)")
-        baseline = WordByWord.load()
-        translators = {name: Translator(path) for name, path in runs.items()}
-        sizes = {name: each.model.num_parameters() for name, each in translators.items()}
-        updates = {name: _summary(path)["update"] for name, path in runs.items()}
+    def _twins(self, recipe: Recipe, started: float) -> Twins:
+        """The twins with a number of updates that fits the time, or that an earlier demo has chosen."""
+        whole = make_twins(recipe, TWINS, 1, self.runs, say=lambda text: self.say(f"   {text}"))
+        most = whole.kinds[0].recipe.train.max_updates
+        assert most is not None
+        updates = self._chosen_before()
+        if updates is not None:
+            self.say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
+        else:
+            paces = [measure(kind.recipe) for kind in whole.kinds]
+            updates = fitting_updates(paces, 60 * self.budget * PLANNED - (time.monotonic() - started), most)
+            each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
+            self.say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
+        kinds = tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in whole.kinds)
+        return replace(whole, kinds=kinds, pattern="demo-{name}")
+
+    def _chosen_before(self) -> int | None:
+        for name in TWINS:
+            stored = self._folder(name) / "recipe.toml"
+            updates = read_toml(stored).get("train", {}).get("max_updates") if stored.is_file() else None
+            if isinstance(updates, int):
+                return updates
+        return None
+
+    def _check(self, twins: Twins) -> None:
+        """Refuse folders of a demo with another recipe, before anything is trained."""
+        for kind, seed, folder in twins.plan():
+            if (folder / "recipe.toml").is_file():
+                found = recipe_from(read_toml(folder / "recipe.toml"), str(folder / "recipe.toml"))
+                if replace(found, data=kind.recipe.data) != kind.seeded(seed):
+                    both = " and ".join(str(self._folder(name)) for name in TWINS)
+                    raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")
+
+    # Scores.
+
+    def _score(self, corpus: Path, result: Result) -> dict[str, Any]:
+        baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
+        sizes = {kind.label: kind.parameters for kind in result.kinds}
+        updates = {kind.label: kind.runs[0].updates for kind in result.kinds}
         for name, size in sizes.items():
             self.say(f"   {name}: {size:,} parameters, {updates[name]:,} updates")
-        fair = self._is_fair(updates)
-        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "fair": fair, "sets": {}}
+        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "fair": not reasons, "sets": {}}
+        if reasons:
+            report["unfair"] = list(reasons)
+            self.say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
         for part, what in SETS.items():
-            source, reference = corpus[f"{part}.de"], corpus[f"{part}.en"]
+            source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
             outputs = {"word by word": [baseline.translate(line) for line in source]}
-            outputs |= {name: each.translate(source) for name, each in translators.items()}
+            for name in TWINS:
+                # The comparison has translated the test sentences.
+                made = result.translated[name].translations if part == "test" else None
+                outputs[name] = made or Translator(self._folder(name)).translate(source)
             scores = {name: sacre_bleu(lines, reference) for name, lines in outputs.items()}
             self.say(f"\n   {len(source):,} {what}")
-            found = {name: self._line(name, score) for name, score in scores.items()}
-            twins = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
-            difference = twins.to_dict()
-            if not fair:
-                del difference["p_value"]  # it would speak of the clock, not of the models
-            self.say(f"   Macaron - Transformer: {twins if fair else f'{twins.difference:+.2f} {twins.interval}'}")
-            report["sets"][part] = {"scores": found, "macaron_minus_transformer": difference}
-            self._examples(source, reference, outputs)
+            found: dict[str, Any] = {"scores": {}}
+            report["sets"][part] = found
+            for name, score in scores.items():
+                interval = bootstrap_interval(score.statistics)
+                self.say(f"   {name:14s} {score.score:6.2f}  {interval}")
+                found["scores"][name] = {**score.to_dict(), "interval": interval.to_dict()}
+            if not reasons:
+                difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
+                found["macaron_minus_transformer"] = difference.to_dict()
+                self.say(f"   Macaron - Transformer: {difference}")
+            for i in range(2):
+                lines = {name: output[i] for name, output in outputs.items()} | {"reference": reference[i]}
+                self.say(
+                    "\n".join([f"     {source[i]}", *(f"       {name:14s} {line}" for name, line in lines.items())])
+                )
         self.say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
         return report
 
-    def _is_fair(self, updates: dict[str, int]) -> bool:
-        """Whether both twins came to the end of their schedule; if not, say so."""
-        whole = max(load_recipe(self.recipe, []).train.max_updates or 0, *updates.values())
-        early = [f"{name} after {made:,}" for name, made in updates.items() if made < whole]
-        if early:
-            self.say(
-                f"   No fair comparison: {' and '.join(early)} of {whole:,} updates had to stop, before the learning\n"
-                f"   rate had come down: this machine is too slow, or busy, for the demo's {self.budget:g} minutes.\n"
-                f"   Remove {self._folder('Transformer')} and {self._folder('Macaron')}; --minutes gives it more."
-            )
-        return not early
-
-    def _line(self, name: str, score: Score) -> dict[str, Any]:
-        interval = bootstrap_interval(score.statistics)
-        self.say(f"   {name:14s} {score.score:6.2f}  {interval}")
-        return {**score.to_dict(), "interval": interval.to_dict()}
-
-    def _examples(self, source: list[str], reference: list[str], outputs: dict[str, list[str]], count: int = 2) -> None:
-        for i in range(count):
-            self.say(f"     {source[i]}")
-            for name, lines in outputs.items():
-                self.say(f"       {name:14s} {lines[i]}")
-            self.say(f"       {'reference':14s} {reference[i]}")
-
-    def _pages(self, runs: dict[str, Path]) -> dict[str, str]:
-        """The comparison of the twins, and a sentence on its way through both."""
-        self.say("\n6. Pages")
-        comparison, particle_page = self.runs / "demo-comparison.html", self.runs / "demo-particles.html"
-        found = write_comparison(runs, self.runs / "demo-data", "test", comparison)
-        self.say(f"   {found['verdict']}")
-        write_particles(particle_page, build_data(list(runs.values()), EXAMPLE))
-        return {"comparison": str(comparison), "particles": str(particle_page)}
-
-    def _close(self, figure: Path, pages: dict[str, str], macaron: Path) -> None:
-        self.say(f"\nCurves: {figure}    Numbers: {self.runs / 'demo-report.json'}")
+    def _close(self, pages: dict[str, str]) -> None:
+        self.say(f"\nNumbers: {self.runs / 'demo-report.json'}")
         self.say("Open in a browser, no network needed:")
-        self.say(f"  {pages['comparison']}   the twins compared, with tests")
+        self.say(f"  {pages['comparison']}   the twins compared: tests, training curves, sentences")
         self.say(f"  {pages['particles']}    the words of a sentence as particles in both")
-        self.say("Translate a sentence of your own with what was trained:")
-        self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {macaron}')
+        self.say("Translate a sentence of your own with a trained model:")
+        self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {self._folder("Macaron")}')
 
 
-def twin_minutes(budget: float, elapsed: float, limit: float | None) -> float:
-    """Minutes for each twin when so many seconds are over: half of what scoring leaves, at most the recipe's limit."""
-    minutes = round(max(60 * budget - SCORING - elapsed, 2 * LEAST) / 2 / 60, 3)
-    return minutes if limit is None else min(minutes, limit)
+def measure(recipe: Recipe) -> tuple[float, float]:
+    """Seconds of an update, and of the rest of a run (start, validation, saving): a trial run, which is discarded."""
+    train = replace(recipe.train, max_updates=TRIAL, log_every=1, validate_every=0, checkpoint_every=0)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="macaron-demo-") as folder:
+        try:
+            with redirect_stderr(io.StringIO()):
+                train_run(replace(recipe, train=train), Path(folder) / "run", resume=False, started=started)
+        except (Interrupted, KeyboardInterrupt):
+            raise Interrupted("stopped while the pace was measured; the same command starts again") from None
+        # The last update shares its number with the final validation.
+        seconds = [x for _, x in RunFolder.open(Path(folder) / "run").values("seconds")][WARM_UP:-1]
+    pace = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
+    return pace, max(time.monotonic() - started - TRIAL * pace, 0.0)
 
 
-def _capless(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe but for the cap, which the demo sets itself: it changes no run that it does not stop."""
-    train = {key: value for key, value in recipe["train"].items() if key != "max_minutes"}
-    return {**recipe, "train": train}
+def fitting_updates(paces: list[tuple[float, float]], seconds: float, most: int) -> int:
+    """The number of updates of each twin such that training and scoring take at most ``seconds``.
+
+    :param paces: for each twin, seconds of an update and of the rest of a run
+    :param most: the recipe's number of updates
+    """
+    update = sum(pace for pace, _ in paces)
+    # A full run validates and saves more often than a trial.
+    rest = 2 * sum(other for _, other in paces) + SCORING * update / len(paces)
+    fitting = int((seconds - rest) / update)
+    return most if fitting >= most else min(max(fitting // 10 * 10, LEAST), most)
 
 
-def _summary(run: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "summary.json").read_text())
-    return found
+def shortened(recipe: Recipe, updates: int) -> Recipe:
+    """A recipe of fewer updates; the warm-up is shortened alike, and the schedule ends at the last update."""
+    most = recipe.train.max_updates or updates
+    train = replace(recipe.train, warmup=round(recipe.train.warmup * min(updates / most, 1)))
+    return with_budget(replace(recipe, train=train), updates)

@@ -1,30 +1,29 @@
-"""One self-contained HTML page: opens offline, asks nobody for anything, is the same bytes every time."""
+"""One self-contained HTML page: it opens offline, loads nothing, and is the same bytes for the same input."""
 
 import html
 import json
 import math
-import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from macaron import __version__
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import UsageError
+from macaron.files import write_text
 
-#: The page may run what is written in it and nothing else: no script, font, image or request from anywhere.
+#: The page may run its own scripts only: no script, font, image or request from anywhere else.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 class Raw(str):
-    """HTML of our own making, which `escape` lets through."""
+    """HTML that is safe already: `escape` leaves it unchanged."""
 
     __slots__ = ()
 
 
 def escape(text: object) -> str:
-    """Text made safe to stand in HTML, between tags or inside quotes."""
+    """Text escaped for HTML, between tags or inside quotes."""
     return text if isinstance(text, Raw) else html.escape(str(text))
 
 
@@ -39,13 +38,14 @@ def render_page(
 ) -> str:
     """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (or `Raw`).
 
-    Styles and scripts are names of files in lab/assets, put into the page after base.css and base.js.
-    ``data[NAME]`` stands in the page as JSON, for a script to read with ``macaron.data("NAME")``.
+    ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
+    as JSON; a script reads it with ``macaron.data("NAME")``.
     """
     style = "\n".join(_asset(name, "style") for name in ("base.css", *styles))
-    # base.js stands in the head: it sets the theme before anything is painted.
+    # base.js is in the head: it sets the theme before the first paint.
     base, *others = (_asset(name, "script") for name in ("base.js", *scripts))
-    stored = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in _items(data)]
+    entries = (data or {}).items()
+    stored = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in entries]
     run = [f"<script>\n{script}</script>" for script in others]
     return "\n".join(
         [
@@ -80,7 +80,7 @@ def render_page(
 
 
 def section(heading: str, *parts: str, id: str | None = None) -> str:
-    """A section with a heading of the second level, which names it; ``parts`` are HTML."""
+    """A section with an h2 heading that labels it; ``parts`` are HTML."""
     name = id or re.sub(r"[^a-z0-9]+", "-", _plain(heading).lower()).strip("-") or "section"
     return "\n".join(
         [
@@ -95,9 +95,9 @@ def section(heading: str, *parts: str, id: str | None = None) -> str:
 def html_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str, numeric: Collection[int] = ()
 ) -> str:
-    """A table whose first column names its rows; columns in ``numeric`` stand to the right. Cells are escaped.
+    """A table whose first column names its rows; columns in ``numeric`` are right-aligned. Cells are escaped.
 
-    It scrolls by itself where it is wider than the page.
+    A table wider than the page scrolls horizontally.
     """
 
     def cell(tag: str, column: int, content: object, scope: str = "") -> str:
@@ -123,7 +123,7 @@ def html_table(
 
 
 def check_page_path(path: Path) -> None:
-    """Refuse what is no page before any work is done for it."""
+    """Refuse a path that cannot be a page, before any work is done for it."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{path}: a page is FILE.html")
     if path.is_dir():
@@ -131,18 +131,9 @@ def check_page_path(path: Path) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page beside its place and rename it: a reader sees the old one or the new one, never half of one."""
+    """Write a page atomically."""
     check_page_path(path)
-    aside = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, path)
-    except OSError as error:
-        raise MacaronError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
-    finally:
-        with suppress(OSError):  # it has been renamed, or never was
-            aside.unlink()
+    write_text(path, text)
 
 
 def _asset(name: str, tag: str) -> str:
@@ -152,12 +143,8 @@ def _asset(name: str, tag: str) -> str:
     return text
 
 
-def _items(data: Mapping[str, object] | None) -> Iterable[tuple[str, object]]:
-    return (data or {}).items()
-
-
 def _json(value: object) -> str:
-    # "<" is escaped so that no text in it can end the script; JSON has no NaN, a page reads null.
+    # "<" is escaped so that no text can end the script; JSON has no NaN, a page reads null.
     return json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
         "<", "\\u003c"
     )
@@ -174,5 +161,5 @@ def _finite(value: object) -> object:
 
 
 def _plain(text: str) -> str:
-    """The text of a heading without our own tags: a document's title has none."""
+    """The text of a heading without tags: a document's title has none."""
     return html.unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Raw) else text

@@ -1,4 +1,4 @@
-"""What axes need: ranges, ticks, numbers that people can read, lines thinned to what a screen shows."""
+"""Axes: ranges, ticks, readable numbers, and long lines thinned for the screen."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -20,41 +20,37 @@ class Scale:
     def around(
         cls, values: Iterable[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
     ) -> Self:
-        """A scale that holds the values: with some air, or (``tight``) from the first to the last."""
+        """A scale that contains the values: with a margin, or (``tight``) from the smallest to the largest."""
         values = list(values)
         low, high = min(values), max(values)
         if log:
             if low == high:
                 low, high = low / 2, high * 2
-            air = 1.0 if tight else (high / low) ** 0.04
-            return cls(low / air, high * air, log=True)
+            margin = 1.0 if tight else (high / low) ** 0.04
+            return cls(low / margin, high * margin, log=True)
         if from_zero:
             low, high = min(low, 0.0), max(high, 0.0)
         if high - low <= 1e-9 * max(abs(low), abs(high)):  # rounding, not a difference
             half = abs(low) / 10 or 1.0
             low, high = low - half, high + half
-        air = 0.0 if tight else (high - low) * 0.05
-        # Air below zero would only suggest that values could be there.
-        return cls(0.0 if 0 <= low < air or (from_zero and low == 0) else low - air, high + air)
+        margin = 0.0 if tight else (high - low) * 0.05
+        # A margin below zero would suggest that values could be negative.
+        return cls(0.0 if 0 <= low < margin or (from_zero and low == 0) else low - margin, high + margin)
 
     def share(self, value: float) -> float:
-        """Where a value lies: 0 at the low end, 1 at the high end."""
+        """The position of a value: 0 at the low end, 1 at the high end."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
-    def percent(self, value: float, *, down: bool = False) -> str:
-        """`share` in per cent; ``down`` counts from the other end, as the y of an SVG does."""
+    def percent(self, value: float, *, down: bool = False, whole: int = 100) -> str:
+        """`share` of ``whole``; ``down`` counts from the other end, as the y of an SVG does."""
         share = self.share(value)
-        return _short(100 * (1 - share if down else share))
-
-    def thousandth(self, value: float, *, down: bool = False) -> str:
-        """`share` in thousandths, for the inside of a chart."""
-        share = self.share(value)
-        return _short(1000 * (1 - share if down else share))
+        text = f"{whole * (1 - share if down else share):.2f}".rstrip("0").rstrip(".")
+        return "0" if text == "-0" else text
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values to mark, at most ``most`` of them."""
+        """Round values to mark, about ``most`` of them."""
         if self.log:
             for digits in ((1, 2, 5), (1, 3), (1,)):
                 found = self._decades(digits)
@@ -67,13 +63,13 @@ class Scale:
 
     def _decades(self, digits: Sequence[int]) -> list[float]:
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        # Made from text: 10.0 ** -5 is not the float that reads 1e-05.
+        # Parsed from text: 10.0 ** -5 is not the float 1e-05.
         marks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
         return [mark for mark in marks if self.low * (1 - 1e-9) <= mark <= self.high * (1 + 1e-9)]
 
 
 def number(value: float) -> str:
-    """A value to four digits, as a person would write it."""
+    """A value to four significant digits, for reading."""
     if not math.isfinite(value):
         return "–"
     if value == 0:
@@ -87,10 +83,10 @@ def number(value: float) -> str:
 
 
 def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], str]:
-    """The ticks' texts and the unit they share ("10⁻⁴", or nothing), to stand with the name of the axis."""
+    """The texts of ticks, and their common power of ten ("10⁻⁴", or nothing) for the axis label."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if log:
-        return [_log_text(tick) for tick in ticks], ""
+        return [f"{tick:.6g}" if 1e-3 <= tick < 1e4 else _power(tick, 3) for tick in ticks], ""
     for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if largest >= least:
             return ["0" if tick == 0 else f"{tick / unit:.6g}{letter}" for tick in ticks], ""
@@ -100,14 +96,8 @@ def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], st
     return [f"{tick:.6g}" for tick in ticks], ""
 
 
-def _log_text(value: float) -> str:
-    if 1e-3 <= value < 1e4:
-        return f"{value:.6g}"
-    return _power(value, 3)
-
-
 def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most so many of the points: the ends, and the lowest and highest of each stretch, so that no spike is lost."""
+    """At most ``most`` points: both ends, and the lowest and highest of each segment, so that no spike is lost."""
     if len(points) <= most:
         return list(points)
     stretches = max(1, (most - 2) // 2)
@@ -138,8 +128,3 @@ def _power(value: float, digits: int) -> str:
     mantissa = mantissa.rstrip("0").rstrip(".")
     ten = f"10{str(int(power)).translate(SUPERSCRIPT)}"
     return ten if mantissa == "1" else f"-{ten}" if mantissa == "-1" else f"{mantissa}×{ten}"
-
-
-def _short(value: float) -> str:
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text

@@ -1,17 +1,25 @@
-"""Twins: one recipe, several schemes, several seeds; trained one after the other, then compared."""
+"""Twins: one recipe trained with several schemes and seeds, then compared.
 
+Under torchrun all processes train one run after the other. Every run joins a process group of its own. torchrun's store
+keeps the keys of the last group, which an early process would take for those of the next; so each run gets a new store,
+whose port the first process announces over the common one.
+"""
+
+import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.compare.comparison import write_comparison
-from macaron.lab.compare.runs import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
-from macaron.lab.twins_processes import Meetings, first_process
+from macaron.lab.compare.kinds import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
+from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
@@ -21,8 +29,10 @@ from macaron.recipe import ModelSettings, Recipe, configuration
 from macaron.tasks.run import run as train_run
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"
-#: What a twin's scheme decides: a recipe that says it itself would make all twins alike in it.
+#: Settings that follow from a twin's scheme: a recipe must not set them.
 _DECIDED = ("decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decoder_epilogue", "inner_sizes")
+#: How long the other processes wait for the first to prepare a run.
+_PATIENCE = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -42,48 +52,52 @@ class Twin:
 class Twins:
     """A set of runs in a folder: every kind with every seed.
 
-    :param say: told what is going on
+    :param say: is told the progress
+    :param pattern: the name of a run's folder
     """
 
     kinds: tuple[Twin, ...]
     seeds: int
     out: Path
     say: Callable[[str], None]
+    pattern: str = "{name}-seed{seed}"
 
     def plan(self) -> list[tuple[Twin, int, Path]]:
-        """All runs in the order in which they are trained: seed by seed, so that a set cut short is balanced."""
+        """All runs in order of training: seed by seed, so that an interrupted set is balanced."""
         return [
-            (kind, seed, self.out / f"{kind.name.replace('/', '+')}-seed{seed}")
+            (kind, seed, self.out / self.pattern.format(name=kind.name.lower().replace("/", "+"), seed=seed))
             for seed in range(1, self.seeds + 1)
             for kind in self.kinds
         ]
 
-    def run(self) -> dict[str, Any] | None:
+    def run(self) -> Result | None:
         """Train what is not yet trained, then write the comparison; only the first process of several returns one."""
-        plan, meetings = self.plan(), Meetings()
+        self.train()
+        return self.compare(self.out / PAGE, self.out / NUMBERS) if first_process() else None
+
+    def train(self) -> None:
+        """Train what is not yet trained."""
+        plan, store = self.plan(), _common_store()
         for number, (kind, seed, folder) in enumerate(plan, start=1):
             self._say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
             try:
-                meetings.next()
+                if store is not None:
+                    _open_new_store(store, f"macaron-twins-{number}")
                 train_run(kind.seeded(seed), folder, resume=True, started=time.monotonic())
             except (Interrupted, KeyboardInterrupt) as stop:
                 where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
                 raise Interrupted(
-                    f"stopped in run {number} of {len(plan)}{where}; the same command goes on from there, and keeps "
-                    "what is finished"
+                    f"stopped in run {number} of {len(plan)}{where}; the same command continues from there, and keeps "
+                    "finished runs"
                 ) from None
-        if not first_process():
-            return None
-        data = self.kinds[0].recipe.data
+
+    def compare(self, page: Path, numbers: Path | None = None) -> Result:
+        """Write the comparison of all runs."""
+        data, plan = self.kinds[0].recipe.data, self.plan()
+        # A single seed needs no name: the kinds are the runs.
+        runs = {kind.name: path for kind, _, path in plan} if self.seeds == 1 else [path for _, _, path in plan]
         try:
-            return write_comparison(
-                [folder for _, _, folder in plan],
-                data,
-                self._split(data),
-                self.out / PAGE,
-                json_file=self.out / NUMBERS,
-                say=self._say,
-            )
+            return write_comparison(runs, data, self._split(data), page, json_file=numbers, say=self._say)
         except KeyboardInterrupt:
             raise Interrupted(
                 "stopped while comparing: all runs are finished; the same command compares them"
@@ -103,7 +117,7 @@ class Twins:
 
 def make_twins(
     recipe: Recipe,
-    schemes: Sequence[str],
+    schemes: Sequence[str] | Mapping[str, str],
     seeds: int,
     out: Path,
     *,
@@ -113,47 +127,46 @@ def make_twins(
 ) -> Twins:
     """A set of twins, checked before anything is trained.
 
-    :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``
+    :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
+        gives the twins other names
     :param seeds: seeds 1 to this are trained
     :param budget: updates of every run; by default the recipe's ``train.max_updates``
-    :param allow_unequal: train also networks whose sizes differ by more than 0.5 %
+    :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: give a folder for the runs")
-    names = [resolve(name) for name in schemes]
-    repeated = [name for name in names if names.count(name) > 1]
+    given = list(schemes.values()) if isinstance(schemes, Mapping) else list(schemes)
+    resolved = [resolve(name) for name in given]
+    repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
-    if len(names) < 2:
+    if len(resolved) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     if seeds < 1:
         raise UsageError(f"--seeds must be at least 1, not {seeds}")
     recipe = with_budget(recipe, budget)
     said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
     if said:
-        raise MacaronError(f"the recipe sets model.{said[0]}, which the schemes of twins decide: leave it out there")
+        raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
     vocabulary = int(read_manifest(recipe.data, recipe.kind)["vocab_size"])
-    kinds = []
-    for name in names:
-        own = twin_recipe(recipe, name, vocabulary)
-        kinds.append(Twin(name, own, count(configuration(own, vocabulary))))
+    recipes = [twin_recipe(recipe, name, vocabulary) for name in resolved]
+    names = schemes if isinstance(schemes, Mapping) else resolved
+    kinds = [Twin(name, own, count(configuration(own, vocabulary))) for name, own in zip(names, recipes, strict=True)]
     first = kinds[0]
-    for kind in kinds:
-        share = kind.parameters / first.parameters - 1
+    shares = [kind.parameters / first.parameters - 1 for kind in kinds]
+    for kind, share in zip(kinds, shares, strict=True):
         if first_process():
             say(f"{kind.name}: {kind.parameters:,} parameters" + ("" if kind is first else f" ({100 * share:+.2f} %)"))
-    unequal = [kind for kind in kinds if abs(kind.parameters / first.parameters - 1) > TOLERANCE]
-    if unequal and not allow_unequal:
-        share = 100 * (unequal[0].parameters / first.parameters - 1)
-        raise MacaronError(
-            f"{unequal[0].name} and {first.name} differ in size by {share:+.2f} %, and twins by at most "
-            f"{100 * TOLERANCE:g} %: choose other schemes, a larger model.hidden_size, or --allow-unequal"
-        )
+        if abs(share) > TOLERANCE and not allow_unequal:
+            raise MacaronError(
+                f"{kind.name} and {first.name} differ in size by {100 * share:+.2f} %, and twins by at most "
+                f"{100 * TOLERANCE:g} %: choose other schemes, a larger model.hidden_size, or --allow-unequal"
+            )
     return Twins(tuple(kinds), seeds, out, say)
 
 
 def resolve(name: str) -> str:
-    """The name of a scheme (ENCODER or ENCODER/DECODER) without aliases; a mistake offers what is near."""
+    """The name of a scheme (ENCODER or ENCODER/DECODER) without aliases; an unknown one is refused with near names."""
     if name == CONTROL:
         return name
     encoder, slash, decoder = name.partition("/")
@@ -168,7 +181,7 @@ def resolve(name: str) -> str:
 
 
 def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
-    """A recipe for another scheme; everything else stays as it is."""
+    """The recipe with another scheme; everything else is unchanged."""
     changes = dict(recipe.model.changes)
     if name == CONTROL:
         changes |= control_changes(configuration(recipe, vocabulary))
@@ -183,8 +196,8 @@ def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
 def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]:
     """The control of L layers: G/2 (F G)^(L-1) F G/2, which is ``lie-fg`` with half a G at both ends.
 
-    Between its halves it is the Transformer; taken as a whole it is L steps of Strang's scheme whose neighbouring
-    halves of G are one. What it does not gain over ``lie-fg``, Macaron cannot owe to the order of its scheme alone.
+    Between its ends it is the Transformer; as a whole it is L steps of Strang's scheme in which neighbouring halves of
+    G are merged. A gain of Macaron that the control does not have cannot be due to the order of the scheme alone.
     """
     prologue, epilogue = CONTROL_ENDS
     changes: dict[str, Any] = {"scheme": "lie-fg", "prologue": prologue, "epilogue": epilogue}
@@ -200,7 +213,7 @@ def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]
 
 
 def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
-    """A recipe whose length is a number of updates: the one budget that does not depend on the machine."""
+    """A recipe with a budget of updates, the only budget that does not depend on the machine."""
     if updates is not None:
         if updates < 1:
             raise UsageError(f"--budget must be at least 1 update, not {updates}")
@@ -208,6 +221,33 @@ def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
         return replace(recipe, train=train)
     if recipe.train.max_updates is None:
         raise MacaronError(
-            "twins get equally many updates, but the recipe has no train.max_updates: give --budget UPDATES"
+            "twins get the same number of updates, but the recipe has no train.max_updates: give --budget UPDATES"
         )
     return recipe
+
+
+def first_process() -> bool:
+    """Whether this process prints and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _common_store() -> Any:
+    """The store that all processes of torchrun know; None for a single process."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if "RANK" not in os.environ or world == 1:
+        return None
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    # torchrun has opened its store; without torchrun the first process opens one.
+    opens = first_process() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, opens, timeout=_PATIENCE)
+
+
+def _open_new_store(common: Any, key: str) -> None:
+    """Let all processes use a new store: the first one chooses its port."""
+    if first_process():
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            common.set(key, str(probe.getsockname()[1]))
+    os.environ["MASTER_PORT"] = common.get(key).decode()
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"

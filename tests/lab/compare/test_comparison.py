@@ -18,11 +18,11 @@ from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
 from macaron.lab.compare import comparison as module
+from macaron.lab.compare.breakdowns import Words
 from macaron.lab.compare.fairness import Fairness, Question, fairness
-from macaron.lab.compare.runs import Kind, Run, open_runs
-from macaron.lab.compare.training_data import _digests, training_digest
+from macaron.lab.compare.finished_run import FinishedRun, folder_digests
+from macaron.lab.compare.kinds import Kind, open_runs
 from macaron.lab.compare.translations import Search
-from macaron.lab.compare.words import Words
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
@@ -56,7 +56,10 @@ max_length = 12
 Train = Callable[..., Path]
 # Enough for what is tested here, which is not how precise a p-value is.
 compare = partial(module.compare, trials=300)
-write_comparison = partial(module.write_comparison, trials=300)
+
+
+def write_comparison(*arguments: Any, **options: Any) -> dict[str, Any]:
+    return module.write_comparison(*arguments, trials=300, **options).to_dict()
 
 
 def prepared(
@@ -249,7 +252,7 @@ def test_an_unfair_comparison_is_found_and_ranks_nothing(
     assert pair["deciding_p_value"] is None
     assert pair["tests_over_sentences"] == {}
     text = (tmp_path / "page.html").read_text()
-    assert "Tests of strang-gfg are withheld" in text
+    assert "Differences and tests of strang-gfg are not shown: the comparison is not fair." in text
     assert "makes it unfair" in text
     assert "Difference in sacreBLEU" not in text
 
@@ -312,32 +315,55 @@ def test_other_training_data_are_unfair(twins: tuple[Path, Path], train: Train, 
     assert "cannot be verified for bare" in pair.fairness.cautions[0]
 
 
+def recorded_as_before(source: Path, place: Path) -> Path:
+    """A copy of a run whose checkpoints record the lengths of its training data alone, as those of version 0.1.0."""
+    run_ = copy(source, place)
+    (folder,) = {each.recipe.data for each in open_runs([source, run_])}
+    legacy = PreparedData.open(folder).legacy_lengths_digest()
+    for path in run_.glob("checkpoints/*/state.json"):
+        state = json.loads(path.read_text())
+        assert state["identity"]["training data"] == PreparedData.open(folder).digest()
+        state["identity"]["training data"] = legacy
+        path.write_text(json.dumps(state))
+    return run_
+
+
 def test_the_same_lengths_are_not_the_same_data(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path):
-    """Checkpoints know lengths alone; words in another order have them, too."""
     mixed = copy(data, tmp_path / "mixed")
     store = PreparedData.open(data).pairs("train").target
     sentences = [store[i] for i in range(len(store))]
     ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
     np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
-    other = train("mixed", f"data.out={mixed}", "model.scheme=strang-gfg", "train.max_updates=80")
-    (pair,) = compare([twins[0], other], data).pairs
-    assert pair.verdict.outcome == "unfair"
-    assert [reason.split(" is ")[0] for reason in pair.fairness.unfair] == ["data.training data"]
-    # The same words elsewhere are the same data. Of a folder that is gone, lengths are all there is, and that is said.
     moved = copy(data, tmp_path / "moved")
-    same = train("moved", f"data.out={moved}", "model.scheme=strang-gfg", "train.max_updates=80")
-    found = compare([twins[0], same], data).pairs[0].fairness
-    assert (found.unfair, found.cautions) == ((), ())
+    settings = ("model.scheme=strang-gfg", "train.max_updates=80")
+    other, same = (train(each.name, f"data.out={each}", *settings) for each in (mixed, moved))
+    # Old checkpoints know lengths alone; the words are in the data folders.
+    old, old_other, old_same = (
+        recorded_as_before(each, tmp_path / f"old-{each.name}") for each in (twins[0], other, same)
+    )
+    for first in (twins[0], old):
+        for second in (other, old_other):
+            (pair,) = compare([first, second], data).pairs
+            assert pair.verdict.outcome == "unfair"
+            assert [reason.split(" is ")[0] for reason in pair.fairness.unfair] == ["data.training data"]
+        for second in (same, old_same):
+            found = compare([first, second], data).pairs[0].fairness
+            assert (found.unfair, found.cautions) == ((), ())
+    # Where a folder is gone, new checkpoints still know the tokens. Old ones know lengths only, which is a caution.
     shutil.rmtree(mixed)
-    _digests.cache_clear()
-    found = compare([twins[0], other], data).pairs[0].fairness
-    assert found.unfair == ()
-    assert "only the tokenizer and the lengths of all sentences could be compared for mixed" in found.cautions[0]
+    folder_digests.cache_clear()
+    assert compare([twins[0], other], data).pairs[0].verdict.outcome == "unfair"
+    for first in (twins[0], old):
+        found = compare([first, old_other], data).pairs[0].fairness
+        assert found.unfair == ()
+        assert (
+            "only the tokenizer and the lengths of all sentences could be compared for old-mixed" in found.cautions[0]
+        )
 
 
 def test_the_digest_of_the_data_is_the_runs_own(twins: tuple[Path, Path], data: Path):
     state = max((twins[0] / "checkpoints").glob("update-*")) / "state.json"
-    assert training_digest(PreparedData.open(data)) == json.loads(state.read_text())["identity"]["training data"]
+    assert json.loads(state.read_text())["identity"]["training data"] in folder_digests(data)
 
 
 def test_networks_of_unequal_size_are_remarked_upon(twins: tuple[Path, Path], train: Train, data: Path):
@@ -371,7 +397,7 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
     """Every way a run can end, from a real one whose records are changed."""
     first, second = open_runs(list(twins))
 
-    def ended(run_: Run, updates: int, seconds: float = 5.0, **limits: Any) -> Run:
+    def ended(run_: FinishedRun, updates: int, seconds: float = 5.0, **limits: Any) -> FinishedRun:
         none = {"max_updates": None, "max_epochs": None, "max_minutes": None}
         settings = replace(run_.recipe.train, **{**none, **limits})
         progress = replace(run_.progress, update=updates, seconds=seconds)
@@ -380,7 +406,7 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
         recipe = replace(run_.recipe, train=settings)
         return replace(run_, recipe=recipe, progress=progress, summary=summary)
 
-    def judged(one: Run, other: Run) -> Fairness:
+    def judged(one: FinishedRun, other: FinishedRun) -> Fairness:
         return fairness(Kind("one", (one,)), Kind("other", (other,)), Question())
 
     # Both came to the end of their schedule.
@@ -467,10 +493,10 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
             write_comparison(runs, folder, split, out)
         assert not page.exists()
 
-    refused("no such folder. Give the folders of runs", [twins[0], tmp_path / "nowhere"])
+    refused("no such folder. Give the folder of a run", [twins[0], tmp_path / "nowhere"])
     refused("is given twice", [twins[0], twins[0]])
     refused("at least two runs", [twins[0]])
-    refused("a model folder: there is no recipe.toml", [twins[0], twins[1] / "model"])
+    refused("is a model folder: give the folder of its run", [twins[0], twins[1] / "model"])
     refused("not the folder of a run", [twins[0], data])
     refused("split is valid or test, not 'train'", [*twins], split="train")
     refused("a page is FILE.html", [*twins], out=tmp_path / "page.pdf")
@@ -495,7 +521,7 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
     disguised = copy(twins[0], tmp_path / "disguised")
     recipe = disguised / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("seed = 1", "seed = 2"))
-    refused(r"hold the very same model, though their seeds differ \(1 and 2\)", [twins[0], disguised, twins[1]])
+    refused(r"hold the same model, though their seeds differ \(1 and 2\)", [twins[0], disguised, twins[1]])
     # Sides of the test set that have come apart.
     torn = copy(data, tmp_path / "torn")
     (torn / "test.tgt").write_text("a b\n")
@@ -536,7 +562,7 @@ def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path
     losses = [json.loads((each / "summary.json").read_text())["candidates"] for each in runs]
     assert single["kinds"][0]["scores"]["validation loss"]["scores"] == [min(losses[0].values())]
     page = (tmp_path / "page.html").read_text()
-    assert "no sentences that could be drawn again" in page
+    assert "no sentences to resample" in page
     assert "Loss against updates" in page
     several = compare(runs, folder)
     (pair,) = several.pairs

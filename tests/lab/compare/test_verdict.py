@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.lab.compare.comparison import corrected
 from macaron.lab.compare.verdict import (
     ALPHA,
     LEAST_SEEDS,
     Evidence,
     Evidenced,
+    corrected,
     holm,
     overall,
     p_text,

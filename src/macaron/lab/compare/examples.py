@@ -1,4 +1,4 @@
-"""Sentences to read: those where two translations differ most, on both sides alike, and some drawn by lot."""
+"""Example sentences: those where two translations differ most, equally many for either model, and a random sample."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.evaluate.statistics import chrf_statistics
+from macaron.lab.page import escape
 
-#: How many sentences of each sort, and what the lot is drawn with.
+#: The number of sentences where one model is better, the size of the random sample, and its seed.
 MOST, DRAWN, SEED = 12, 10, 1
 
 Sort = Literal["first", "second", "drawn"]
-#: A word, and what is said of it: both translations have it; only this one has it, and so has the reference, or not.
+#: A word of a translation: the other one has it, too; or only this one has it, and the reference has it or not.
 Mark = Literal["same", "right", "other"]
 
 
@@ -22,7 +23,7 @@ Mark = Literal["same", "right", "other"]
 class Example:
     """A sentence, its reference and two translations of it.
 
-    :param sort: the first or the second translation scores higher, or the sentence was drawn by lot
+    :param sort: the first or the second translation scores higher, or the sentence was drawn at random
     :param scores: chrF of both
     """
 
@@ -49,23 +50,22 @@ class Example:
 class Reading:
     """Sentences of one comparison.
 
-    :param counts: sentences where the first scores higher, where the second does, where both score the same
+    :param counts: sentences where the first scores higher, where the second does, where both score the same; None if
+        the comparison is unfair
     :param same: sentences that both translate in the same words
-    :param caseless: case was not looked at
+    :param caseless: case was ignored
     """
 
     examples: tuple[Example, ...]
-    counts: tuple[int, int, int]
+    counts: tuple[int, int, int] | None
     same: int
     caseless: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        first, second, equal = self.counts
+        counts = self.counts or (None, None, None)
         return {
-            "first_higher": first,
-            "second_higher": second,
-            "equal": equal,
+            **dict(zip(("first_higher", "second_higher", "equal"), counts, strict=True)),
             "same_words": self.same,
             "examples": [each.to_dict() for each in self.examples],
         }
@@ -87,16 +87,22 @@ def choose(
     first: Sequence[str],
     second: Sequence[str],
     caseless: bool = False,
+    *,
+    ranked: bool = True,
 ) -> Reading:
-    """As many sentences where the first is better as where the second is, and some that nobody chose."""
+    """Choose sentences: as many where the first is better as where the second is, and a random sample.
+
+    :param ranked: False for an unfair comparison: the random sample alone, and no counts
+    """
     scores = np.stack([sentence_scores(lines, references, caseless) for lines in (first, second)])
     difference = scores[1] - scores[0]
     order = np.argsort(difference, kind="stable")
-    most = min(MOST, int((difference < 0).sum()), int((difference > 0).sum()))
+    counts = (int((difference < 0).sum()), int((difference > 0).sum()), int((difference == 0).sum()))
+    most = min(MOST, *counts[:2]) if ranked else 0
     chosen: list[tuple[int, Sort]] = [(int(i), "first") for i in order[:most]]
     chosen += [(int(i), "second") for i in order[::-1][:most]]
-    lot = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN]
-    chosen += [(int(i), "drawn") for i in sorted(lot.tolist())]
+    sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN]
+    chosen += [(int(i), "drawn") for i in sorted(sample.tolist())]
     examples = [
         Example(
             number=i + 1,
@@ -108,22 +114,72 @@ def choose(
         )
         for i, sort in chosen
     ]
-    counts = (int((difference < 0).sum()), int((difference > 0).sum()), int((difference == 0).sum()))
     same = sum(one == other for one, other in zip(first, second, strict=True))
-    return Reading(tuple(examples), counts, same, caseless)
+    return Reading(tuple(examples), counts if ranked else None, same, caseless)
 
 
 def marked(line: str, other: str, reference: str, caseless: bool = False) -> list[tuple[str, Mark]]:
-    """The words of a translation, and what is said of each beside another translation and the reference."""
+    """The words of a translation, each compared with another translation and the reference."""
     ours, theirs, wanted = ((each.lower() if caseless else each).split() for each in (line, other, reference))
-    in_other, in_reference = _places(ours, theirs), _places(ours, wanted)
+    in_other, in_reference = _matching(ours, theirs), _matching(ours, wanted)
     return [
         (word, "same" if i in in_other else "right" if i in in_reference else "other")
         for i, word in enumerate(line.split())
     ]
 
 
-def _places(ours: list[str], theirs: list[str]) -> set[int]:
-    """Which of our words stand in theirs, in the same order."""
+def _matching(ours: list[str], theirs: list[str]) -> set[int]:
+    """Indices of our words that are in theirs, in the same order."""
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
     return {block.a + i for block in blocks for i in range(block.size)}
+
+
+_MARKS: dict[Mark, str] = {
+    "same": "{}",
+    "right": '<mark class="right">{}</mark>',
+    "other": '<mark class="other">{}</mark>',
+}
+LEGEND = (
+    'Words that only one of the two translations has: <mark class="right">underlined</mark> if the reference has them '
+    'too, <mark class="other">with a wavy line</mark> if not. Sentences are ordered by chrF, which judges a single '
+    "sentence better than BLEU does. Extremes are not typical: the random sample shows what the models usually do."
+)
+
+
+def show_examples(reading: Reading, names: tuple[str, str]) -> str:
+    """The sentences with buttons to choose among them, which need compare.js."""
+    labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}
+    sorts = [sort for sort in labels if any(example.sort == sort for example in reading.examples)]
+    buttons = "".join(
+        f'<button type="button" data-sort="{sort}" aria-pressed="{"true" if sort == sorts[0] else "false"}">'
+        f"{escape(labels[sort])}</button>"
+        for sort in sorts
+    )
+    orders = {"difference": "largest difference", "line": "line number", "length": "length"}
+    if reading.counts is None:
+        del orders["difference"]
+    options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
+    controls = (
+        f'<div class="choose" hidden><div role="group" aria-label="Which sentences">{buttons}</div>'
+        f'<label>Order <select>{options}</select></label><output class="muted"></output></div>'
+    )
+    cards = "\n".join(_card(example, names, reading.caseless) for example in reading.examples)
+    return f'<div class="examples">{controls}\n<ol class="sentences">\n{cards}\n</ol></div>'
+
+
+def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
+    rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
+    for name, score, line, other in zip(
+        names, example.scores, example.translations, reversed(example.translations), strict=True
+    ):
+        words = marked(line, other, example.reference, caseless)
+        text = " ".join(_MARKS[mark].format(escape(word)) for word, mark in words)
+        chrf = f'{escape(name)} <span class="muted">chrF {score:.1f}</span>'
+        rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
+    lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
+    difference = abs(example.scores[1] - example.scores[0])
+    return (
+        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.number}" '
+        f'data-length="{len(example.source.split())}" data-difference="{difference:.4f}">'
+        f'<span class="muted">Sentence {example.number:,}</span><dl>{lines}</dl></li>'
+    )

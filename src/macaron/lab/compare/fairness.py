@@ -1,17 +1,18 @@
-"""Whether runs may be compared: every difference of their recipes, data and ends, and what it means."""
+"""Whether a comparison of runs is fair: the differences of their recipes, data and ends, and what each means."""
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
-from macaron.lab.compare.runs import Kind, Run, scheme_text
-from macaron.lab.compare.training_data import tokens_differ, unseen
+from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun
+from macaron.lab.compare.kinds import Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
 from macaron.nn.budget import TOLERANCE
 
-#: What a difference means: it is what is compared; it makes the comparison unfair; it changes nothing.
+#: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
 
 #: The shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
@@ -20,15 +21,15 @@ _SHAPE = (
     *("tying", "inner_sizes", "intermediate_size", "encoder_layers", "decoder_layers", "num_hidden_layers"),
 )
 COMPARED = frozenset({"train.seed", *(f"model.{name}" for name in _SHAPE)})
-#: What transformers adds, and what is asked elsewhere: of the data, of the search.
+#: Fields that transformers adds, and those that are compared with the data and the search.
 _NO_SETTINGS = (
     *("architectures", "dtype", "transformers_version", "tokenizer_fingerprint", "evaluation", "model_type"),
     *("use_cache", "_name_or_path", "return_dict"),
 )
-#: They change what is watched and where it runs, at most the rounding.
+#: They change the logs and the machine, at most the rounding.
 _WATCHING = ("log_every", "keep", "tensorboard", "bleu_sentences", "device", "compile", "distributed")
 _HARMLESS = frozenset({"pretrain.attention", *(f"train.{name}" for name in _WATCHING)})
-#: They define a score; all runs are scored by one definition, the first one's.
+#: They define a score; all runs are scored by the definition of the first.
 _DEFINITION = frozenset({"decode.lower", "decode.compound_split"})
 #: Final models that do not depend on when the run was validated.
 _OF_THE_END = ("last", "running mean")
@@ -45,17 +46,13 @@ class Difference:
     second: str
     effect: Effect
 
-    def to_dict(self) -> dict[str, str]:
-        """For JSON."""
-        return {"key": self.key, "first": self.first, "second": self.second, "effect": self.effect}
-
 
 @dataclass(frozen=True)
 class Fairness:
     """Whether two kinds may be compared.
 
-    :param unfair: sentences that say why not
-    :param cautions: what a reader should know though it forbids nothing
+    :param unfair: why not
+    :param cautions: what a reader should know though the comparison is fair
     """
 
     differences: tuple[Difference, ...] = ()
@@ -68,18 +65,18 @@ class Fairness:
             "fair": not self.unfair,
             "unfair": list(self.unfair),
             "cautions": list(self.cautions),
-            "differences": [each.to_dict() for each in self.differences],
+            "differences": [asdict(each) for each in self.differences],
         }
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: which settings are compared on purpose, which the search was given for all runs."""
+    """What is compared: settings that differ on purpose, and those of the search that are set for all runs."""
 
     vary: frozenset[str] = frozenset()
     searched: frozenset[str] = field(default_factory=frozenset)
 
-    def effect(self, key: str, runs: Sequence[Run]) -> Effect:
+    def effect(self, key: str, runs: Sequence[FinishedRun]) -> Effect:
         """What a difference in this setting means for these runs."""
         if key in COMPARED or key in self.vary:
             return "compared"
@@ -88,8 +85,8 @@ class Question:
         return "harmless" if all(_without_influence(run, key) for run in runs) else "unfair"
 
 
-def check_vary(vary: Collection[str], runs: Sequence[Run]) -> frozenset[str]:
-    """The settings that are to be compared, which must be settings."""
+def check_vary(vary: Collection[str], runs: Sequence[FinishedRun]) -> frozenset[str]:
+    """The settings that differ on purpose; unknown names are refused."""
     known = sorted({key for run in runs for key in settings_of(run)})
     for key in vary:
         if key not in known:
@@ -97,16 +94,16 @@ def check_vary(vary: Collection[str], runs: Sequence[Run]) -> frozenset[str]:
     return frozenset(vary)
 
 
-def settings_of(run: Run) -> dict[str, Any]:
-    """All settings that were in force, defaults and presets resolved, as ``section.key``."""
-    recipe, config = run.recipe.to_data(), run.config
+def settings_of(run: FinishedRun) -> dict[str, Any]:
+    """All settings of a run as ``section.key``, defaults and presets resolved."""
+    recipe, config = run.recipe.to_data(), run.model_config
     found: dict[str, Any] = {}
     for name, value in config.to_dict().items():
         if name not in _NO_SETTINGS:
             found[f"model.{name}"] = value
     found["model.scheme"] = scheme_text(config.scheme)
     if isinstance(config, TranslationConfig):
-        # Unless it is given, it follows from the encoder's, and its name says enough.
+        # A decoder's scheme that is not given follows from the encoder's: its name is enough.
         found["model.decoder_scheme"] = scheme_text(config.decoder_scheme_value(), short=config.decoder_scheme is None)
     for section in ("train", "decode", "pretrain"):
         found |= {f"{section}.{key}": value for key, value in recipe.get(section, {}).items()}
@@ -121,24 +118,46 @@ def settings_of(run: Run) -> dict[str, Any]:
     return found
 
 
-def differences(first: Run, second: Run, question: Question) -> list[Difference]:
+def differences(first: FinishedRun, second: FinishedRun, question: Question) -> list[Difference]:
     """Every setting in which two runs differ."""
     ours, theirs = settings_of(first), settings_of(second)
     found = []
-    for key in sorted(set(ours) | set(theirs)):
+    for key in sorted((set(ours) | set(theirs)) - {_TRAINING_DATA}):
         one, other = ours.get(key), theirs.get(key)
         if one != other and UNKNOWN not in (one, other):
             found.append(Difference(key, _shown(one), _shown(other), question.effect(key, (first, second))))
-    same = ours[_TRAINING_DATA] == theirs[_TRAINING_DATA] != UNKNOWN
-    # Sentences of the same lengths may have other words, or the same words in another order.
-    if same and (tokens := tokens_differ(first, second)) is not None:
-        found.append(Difference(_TRAINING_DATA, *tokens, question.effect(_TRAINING_DATA, (first, second))))
+    if (digests := _different_data(first, second)) is not None:
+        found.append(Difference(_TRAINING_DATA, *digests, question.effect(_TRAINING_DATA, (first, second))))
     return found
 
 
-def group(runs: Sequence[Run], question: Question) -> list[list[Run]]:
-    """Runs of one kind together: those that differ in nothing that matters but the seed."""
-    kinds: list[list[Run]] = []
+def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] | None:
+    """Digests of the training data of two runs, where they are known and differ."""
+    ours, theirs = ((run.identity or {}).get("training data") for run in (first, second))
+    if ours is None or theirs is None:
+        return None
+    if ours == theirs and (len(ours) == TOKEN_DIGITS or _folder(first) == _folder(second)):
+        return None
+    one, other = first.token_digest, second.token_digest
+    if one is not None and other is not None:
+        return None if one == other else (one, other)
+    return None if first.data_digests & second.data_digests else (ours, theirs)
+
+
+def only_lengths_known(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
+    """Runs of which only the lengths of the training sentences are known, where others used another folder."""
+    if len({_folder(run) for run in runs}) == 1:
+        return []
+    return [run for run in runs if run.identity is not None and run.token_digest is None]
+
+
+def _folder(run: FinishedRun) -> Path:
+    return run.recipe.data.resolve()
+
+
+def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
+    """Group runs into kinds: those that differ in nothing that matters but the seed."""
+    kinds: list[list[FinishedRun]] = []
     for run in runs:
         for kind in kinds:
             matter = [each for each in differences(kind[0], run, question) if each.effect != "harmless"]
@@ -170,21 +189,23 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     unfair += stopped
     unverified = [run.name for run in runs if run.identity is None]
     if unverified:
-        cautions.append(f"that the training data are the same cannot be verified for {_list(unverified)} ({UNKNOWN})")
-    if hidden := [run.name for run in unseen(runs)]:
+        cautions.append(
+            f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
+        )
+    if hidden := [run.name for run in only_lengths_known(runs)]:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
-            f"{_list(hidden)}: the folder that the recipe names is gone, or has other data by now"
+            f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
         )
     cautions += _environments(runs)
     if len({run.summary.get("final_model") for run in runs}) > 1:
-        chosen = _list([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
+        chosen = ", ".join([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
         cautions.append(f"the final models were chosen differently, each by its validation loss ({chosen})")
     return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions))
 
 
 def unequal(first: Kind, second: Kind) -> str | None:
-    """What to say where the second kind is of another size than the first."""
+    """A remark if the second kind has another size than the first."""
     share = second.parameters / first.parameters - 1
     if abs(share) <= TOLERANCE:
         return None
@@ -193,8 +214,8 @@ def unequal(first: Kind, second: Kind) -> str | None:
     )
 
 
-def _without_influence(run: Run, key: str) -> bool:
-    """Whether a setting left this run as it would have been with any other value."""
+def _without_influence(run: FinishedRun, key: str) -> bool:
+    """Whether this run would have been the same with any other value of a setting."""
     train, at_end = run.recipe.train, run.summary.get("final_model") in _OF_THE_END
     match key:
         case "train.max_epochs" | "train.max_minutes" | "train.patience":
@@ -205,12 +226,12 @@ def _without_influence(run: Run, key: str) -> bool:
         case "train.validate_every":
             return at_end and run.ended_by != "patience"
         case "train.row_tokens":
-            return run.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
+            return run.recipe.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
     return False
 
 
-def _ends(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
-    """What the ends of the runs say against a comparison, and what they only remark."""
+def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
+    """How the runs ended: what makes a comparison unfair, and what is only a caution."""
     unfair: list[str] = []
     cautions: list[str] = []
     same = len({run.updates for run in runs}) == 1
@@ -223,7 +244,7 @@ def _ends(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
         (cautions if same or reason == "patience" else unfair).append(said)
     timed = [run for run in runs if run.governing == "max_minutes"]
     if timed and not same:
-        made = _list([f"{run.name} {run.updates:,}" for run in runs])
+        made = ", ".join([f"{run.name} {run.updates:,}" for run in runs])
         machines = {
             (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
         }
@@ -236,7 +257,7 @@ def _ends(runs: Sequence[Run]) -> tuple[list[str], list[str]]:
     return unfair, cautions
 
 
-def _environments(runs: Sequence[Run]) -> list[str]:
+def _environments(runs: Sequence[FinishedRun]) -> list[str]:
     versions: dict[str, set[str]] = {}
     for run in runs:
         for start in run.starts:
@@ -246,16 +267,16 @@ def _environments(runs: Sequence[Run]) -> list[str]:
     return [f"the runs were made with different versions: {', '.join(differing)}"] if differing else []
 
 
-def _refuse_repeated(kind: Sequence[Run], run: Run) -> None:
+def _refuse_repeated(kind: Sequence[FinishedRun], run: FinishedRun) -> None:
     for other in kind:
         if other.seed == run.seed:
             raise MacaronError(
-                f"{other.path} and {run.path} have the same recipe and the same seed ({run.seed}): a second one would "
-                "count what is known already. Leave one out."
+                f"{other.path} and {run.path} have the same recipe and the same seed ({run.seed}): they would count "
+                "as two results. Leave one out."
             )
         if other.fingerprint == run.fingerprint:
             raise MacaronError(
-                f"{other.path} and {run.path} hold the very same model, though their seeds differ ({other.seed} and "
+                f"{other.path} and {run.path} hold the same model, though their seeds differ ({other.seed} and "
                 f"{run.seed}): one of them is a copy. Leave it out."
             )
 
@@ -266,7 +287,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         return value[:12] if len(value) == 64 else value
     return json.dumps(value)
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names)

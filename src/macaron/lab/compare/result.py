@@ -1,23 +1,24 @@
-"""What a comparison found, as values: for the page, and for JSON."""
+"""The result of a comparison, for the page and for JSON."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from statistics import mean, stdev
 from typing import Any
 
 from macaron.data.prepared import DataKind
-from macaron.errors import MacaronError
 from macaron.evaluate.significance import Interval
+from macaron.lab.compare.breakdowns import Part
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
-from macaron.lab.compare.runs import Kind, Run
-from macaron.lab.compare.significance import SeedTest, SentenceTests, spread
+from macaron.lab.compare.finished_run import FinishedRun
+from macaron.lab.compare.kind_tests import SeedTest, SentenceTests
+from macaron.lab.compare.kinds import Kind
 from macaron.lab.compare.translations import Translated
 from macaron.lab.compare.verdict import Evidence, Verdict, overall
-from macaron.lab.compare.words import Part
 
 
 @dataclass(frozen=True)
 class KindScore:
-    """What a kind scores in a metric: each run, and for all together an interval over sentences."""
+    """The scores of a kind in a metric: of each run, with an interval over sentences of their mean."""
 
     scores: tuple[float, ...]
     interval: Interval | None = None
@@ -25,30 +26,30 @@ class KindScore:
     @property
     def mean(self) -> float:
         """The mean over its runs."""
-        return sum(self.scores) / len(self.scores)
+        return mean(self.scores)
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation over its runs, of more than one."""
-        return spread(self.scores)
+        """The standard deviation over its runs, if there are several."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        interval = None if self.interval is None else self.interval.to_dict()
         return {
             "mean": self.mean,
             "standard_deviation": self.deviation,
             "scores": list(self.scores),
-            "interval_over_sentences": interval,
+            "interval_over_sentences": None if self.interval is None else self.interval.to_dict(),
         }
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A kind compared with the first one. Where that is not fair, nothing is tested.
+    """A kind compared with the first one. An unfair pair is not tested.
 
-    :param sentences: by metric, the tests over sentences
-    :param seeds: by metric, the test over seeds
+    :param sentences: the tests over sentences by metric
+    :param seeds: the tests over seeds by metric
+    :param read_runs: the runs whose translations are in ``reading``
     """
 
     first: Kind
@@ -69,7 +70,7 @@ class Pair:
             "verdict": self.verdict.to_dict(),
             "deciding_p_value": None if self.fairness.unfair else self.evidence.p_value,
             "fairness": self.fairness.to_dict(),
-            "tests_over_sentences": {metric: tests.to_dict() for metric, tests in self.sentences.items()},
+            "tests_over_sentences": {metric: asdict(tests) for metric, tests in self.sentences.items()},
             "tests_over_seeds": {metric: test.to_dict() for metric, test in self.seeds.items()},
             "sentences": None if self.reading is None else {"runs": list(self.read_runs), **self.reading.to_dict()},
         }
@@ -77,11 +78,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Result:
-    """All that a comparison found.
+    """The result of a comparison.
 
-    :param metric: the one that decides; it is chosen before anything is scored
-    :param metrics: all of them, with their definitions
-    :param scores: by metric, those of each kind
+    :param metric: the metric that decides; it is chosen before anything is scored
+    :param metrics: the definitions of all metrics
+    :param scores: the scores of each kind by metric
     """
 
     task: DataKind
@@ -134,10 +135,9 @@ class Result:
             "by_frequency": [part.to_dict() for part in self.frequencies],
         }
 
-    def _run(self, run: Run) -> dict[str, Any]:
+    def _run(self, run: FinishedRun) -> dict[str, Any]:
         made = self.translated.get(run.name)
         kept = None if made is None or made.kept is None else str(made.kept)
-        own = {"search": made.search, "translations": kept, "reused": made.reused} if made else {}
         return {
             "name": run.name,
             "folder": str(run.path),
@@ -145,15 +145,7 @@ class Result:
             "updates": run.updates,
             "seconds": run.summary["seconds"],
             "final_model": run.summary["final_model"],
-            "validation_loss": final_loss(run),
+            "validation_loss": run.final_loss,
             "model": run.fingerprint,
-            **own,
+            **({"search": made.search, "translations": kept, "reused": made.reused} if made else {}),
         }
-
-
-def final_loss(run: Run) -> float:
-    """The validation loss of the model that a run chose."""
-    try:
-        return float(run.summary["candidates"][run.summary["final_model"]])
-    except (KeyError, TypeError, ValueError):
-        raise MacaronError(f"{run.path / 'summary.json'}: damaged; train the run again") from None

@@ -1,8 +1,8 @@
-"""What a comparison may say: one sentence, and never more than its tests support.
+"""The verdict of a comparison: one sentence that claims no more than the tests support.
 
-Two things are random. The sentences of the test set: tests over sentences say whether other sentences like these would
-show the same, for the very models that were trained. And the seeds: a test over seeds says whether other trainings
-would, on these sentences. Only where both say so is one kind of model called better than another.
+There are two sources of randomness. Tests over sentences say whether other sentences would show the same difference
+between these trained models; a test over seeds says whether other trainings would, on these sentences. One kind of
+model is called better than another only if all tests agree.
 """
 
 import re
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 ALPHA = 0.05
-#: Runs of each kind that a test over seeds needs.
+#: The number of runs of each kind that a test over seeds needs.
 LEAST_SEEDS = 3
 
-#: ``unfair``: nothing may be said; ``untested``: there is no test; ``none``: none could be shown; or who is better.
+#: ``unfair``: nothing is concluded; ``untested``: there is no test; ``none``: no difference shown; or the better one.
 Outcome = Literal["unfair", "untested", "none", "first", "second"]
-#: How far the conclusion reaches: nowhere, these trained models, other seeds too.
+#: What the conclusion holds for: nothing, these trained models, other seeds too.
 Reach = Literal["nothing", "models", "seeds"]
 
 
@@ -36,12 +36,12 @@ class Evidenced:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a verdict on two kinds of model is made from.
+    """The input of a verdict on two kinds of model.
 
     :param difference: second minus first
-    :param runs: how many trained models there are of each
+    :param runs: the number of trained models of each
     :param adjusted: the largest p-value, corrected for several comparisons
-    :param comparisons: how many comparisons it was corrected for
+    :param comparisons: the number of comparisons it was corrected for
     :param unfair: what makes the comparison unfair
     :param remarks: what a reader must know besides, such as unequal sizes
     """
@@ -62,7 +62,7 @@ class Evidence:
 
     @property
     def tests(self) -> dict[str, Evidenced]:
-        """The tests there are, by what they are over. One over seeds needs enough of them, whoever made it."""
+        """The tests by what they are over. One over seeds counts only with enough of them."""
         seeds = self.seeds if min(self.runs) >= LEAST_SEEDS else None
         found = {"sentences": self.sentences, "seeds": seeds}
         return {over: test for over, test in found.items() if test is not None}
@@ -78,10 +78,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, how far it reaches, and both in words.
+    """The outcome, what it holds for, and both in words.
 
-    :param where: for whom the clause holds
-    :param clause: the sentence without that and without what is the same for all comparisons
+    :param where: which models and sentences the clause holds for
+    :param clause: the sentence without ``where`` and without what is common to all comparisons
     """
 
     outcome: Outcome
@@ -133,7 +133,7 @@ def overall(verdicts: Sequence[Verdict], first: str) -> str:
     if len(verdicts) == 1:
         return verdicts[0].sentence
     ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
-    # "These two trained models" are others in each of the comparisons.
+    # "These two trained models" are different ones in each comparison.
     ordered = [replace(each, where=_ANY_MODELS.sub("for these trained models", each.where)) for each in ordered]
     places = {each.where for each in ordered if each.where}
     where = places.pop() if len(places) == 1 else ""
@@ -148,7 +148,7 @@ def overall(verdicts: Sequence[Verdict], first: str) -> str:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: p-values that may be read as if each were the only one."""
+    """P-values corrected by Holm's step-down method."""
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, least = [0.0] * len(p_values), 0.0
     for rank, i in enumerate(order):
@@ -157,8 +157,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """The same with p-values that are corrected for all comparisons that were tested."""
+    decide = {i: each.p_value for i, each in enumerate(evidence) if not each.unfair and each.p_value is not None}
+    adjusted = dict(zip(decide, holm([p for p in decide.values() if p is not None]), strict=True))
+    count = max(len(decide), 1)
+    return [replace(each, adjusted=adjusted.get(i), comparisons=count) for i, each in enumerate(evidence)]
+
+
 def p_text(p_value: float) -> str:
-    """A p-value that never rounds across the limit."""
+    """A p-value that is never rounded across the significance level."""
     if p_value <= 0.0001:
         return "≤ 0.0001"
     for digits in range(3, 12):
@@ -169,13 +177,13 @@ def p_text(p_value: float) -> str:
 
 
 def p_equation(p_value: float) -> str:
-    """A p-value as it stands in a sentence."""
+    """A p-value for a sentence."""
     text = p_text(p_value)
     return f"p {text}" if text.startswith("≤") else f"p = {text}"
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign, which is never rounded away."""
+    """A difference with its sign, with more decimals if it would be rounded to zero."""
     for places in range(digits, digits + 4):
         text = f"{value:+.{places}f}"
         if float(text) != 0 or value == 0:

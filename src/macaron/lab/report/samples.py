@@ -1,29 +1,33 @@
-"""What a trained model makes of a few validation sentences: translations, or the words behind masks."""
+"""Samples of a trained model on a few validation sentences: translations, or predictions of masked words."""
 
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.errors import MacaronError
+from macaron.lab.page import escape
 from macaron.text.vocabulary import CLS, EOS, MASK, SPECIALS
 
 if TYPE_CHECKING:
     from macaron.text.tokenizer import MacaronTokenizer
 
 SAMPLES = 6
-#: Tokens of a sentence that is worth looking at.
+#: Sentences of 6 to 40 tokens are preferred.
 _SHORT, _LONG = 6, 40
+#: Characters of a sentence that are shown.
+_LONGEST = 400
 _MASK_SHARE, _GUESSES = 0.15, 3
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A sentence, what the model made of it, and what a person did."""
+    """A sentence, the model's translation, and the reference."""
 
     source: str
     output: str
@@ -32,54 +36,48 @@ class Translation:
 
 @dataclass(frozen=True)
 class Guess:
-    """A masked piece of a sentence, the likeliest in its place with their probabilities, whether the first is it."""
+    """A masked token, the most probable predictions with their probabilities, and whether the first is right."""
 
     real: str
     likely: list[tuple[str, float]]
     right: bool
 
 
-@dataclass(frozen=True)
-class Filled:
-    """A sentence in parts: plain text, or what was masked."""
-
-    parts: list[str | Guess]
+#: A sentence in parts: plain text, and the masked tokens.
+Filled: TypeAlias = list[str | Guess]
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[Translation]:
-    """Translate some validation sentences, spread over all of them, with a run's model."""
+    """Translate validation sentences, spread evenly over the split, with a run's model."""
     from macaron.decode import Translator
 
     prepared = PreparedData.open(data)
     sources, references = (prepared.text("valid", language) for language in prepared.languages)
-    lengths = prepared.pairs("valid").source.lengths
-    chosen = _spread([i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(sources)), count)
+    chosen = _chosen(prepared.pairs("valid").source.lengths, count)
     state = prepared.text_state("valid")
-    # On the CPU whatever else there is: the same page on every machine.
+    # Always on the CPU: the page is the same on every machine.
     outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state)
     return [Translation(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
 
 
 def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
-    """Mask words of some validation sentences, always the same ones, and let a run's model say what they were."""
+    """Mask words of validation sentences, always the same ones, and let a run's model predict them."""
     prepared = PreparedText.open(data)
     sentences = prepared.sentences("valid")
     model, tokenizer = _load_encoder(run)
     if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
         raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
-    chosen = _spread(
-        [i for i, n in enumerate(sentences.lengths) if _SHORT <= n <= _LONG] or range(len(sentences)), count
-    )
+    chosen = _chosen(sentences.lengths, count)
     found = []
     for number, index in enumerate(chosen):
         ids = [int(token) for token in sentences[index]]
         pieces = _pieces(tokenizer, ids)
         known = len(SPECIALS["encoder"])
-        words = [place for place, token in enumerate(ids) if token >= known and pieces[place].strip()]
+        words = [i for i, token in enumerate(ids) if token >= known and pieces[i].strip()]
         if words:
             size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
             masked = np.random.default_rng(number).choice(words, size=size, replace=False)
-            found.append(_fill(model, tokenizer, ids, pieces, {int(place) for place in masked}))
+            found.append(_fill(model, tokenizer, ids, pieces, {int(i) for i in masked}))
     return found
 
 
@@ -98,37 +96,79 @@ def _load_encoder(run: Path) -> tuple[Any, "MacaronTokenizer"]:
 def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
     import torch
 
-    hidden = [MASK if place in masked else token for place, token in enumerate(ids)]
+    hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
     with torch.no_grad():
         states = model.model.encode(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
         chances = model.mlm_logits(states).softmax(-1)
-    parts: list[str | Guess] = []
-    for place, piece in enumerate(pieces):
-        if place not in masked:
+    parts: Filled = []
+    for i, piece in enumerate(pieces):
+        if i not in masked:
             parts.append(piece)
             continue
-        best = chances[place].topk(_GUESSES)
+        best = chances[i].topk(_GUESSES)
         texts = [_pieces(tokenizer, [int(token)])[0].strip() for token in best.indices]
         likely = list(zip(texts, best.values.tolist(), strict=True))
         before, _, after = piece.partition(piece.strip())
-        parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[place]), after]
-    return Filled([part for part in parts if part])
+        parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[i]), after]
+    return [part for part in parts if part]
 
 
 def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
-    """The text of each token in its place: what it adds to the text of those before it."""
-    # Moses would set words and signs together again, each token changing what stands before it; and it escapes signs.
+    """The text of each token: what it adds to the text of those before it."""
+    # Moses detokenisation would change the text before each token; its tokens are escaped.
     moses = tokenizer.pipeline == "moses"
     texts = tokenizer.decode_lines([ids[: i + 1] for i in range(len(ids))], state="moses" if moses else "raw")
     pieces, before = [], ""
     for text in map(html.unescape, texts) if moses else texts:
-        # A token that completes a letter, in bytes, does change what stands before it: only the end is its own.
+        # A byte token that completes a character changes the text before it: only the last character is its own.
         pieces.append(text[len(before) :] if text.startswith(before) else text[len(text.rstrip()) - 1 :])
         before = text
     return pieces
 
 
-def _spread(places: Sequence[int], count: int) -> list[int]:
-    """Some of the places, from the first to the last, evenly."""
-    count = min(count, len(places))
-    return [places[i * len(places) // count] for i in range(count)]
+def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
+    """Evenly spaced indices of sentences of a readable length, or of all if there are none."""
+    indices = [i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(lengths))
+    count = min(count, len(indices))
+    return [indices[i * len(indices) // count] for i in range(count)]
+
+
+def show_translations(found: Sequence[Translation], source: str, target: str) -> str:
+    """Sentences with their translations, one below the other."""
+    lines = []
+    for each in found:
+        same = ' <span class="tag">as the reference</span>' if each.output == each.reference else ""
+        lines.append(
+            f'<li><dl><div><dt>source</dt><dd lang="{escape(source)}">{_short(each.source)}</dd></div>'
+            f'<div class="made"><dt>model</dt><dd lang="{escape(target)}">{_short(each.output)}{same}</dd></div>'
+            f'<div><dt>reference</dt><dd lang="{escape(target)}">{_short(each.reference)}</dd></div></dl></li>'
+        )
+    return f'<ol class="samples">{"".join(lines)}</ol>'
+
+
+def _short(text: str) -> str:
+    """A text cut to a readable length: a model in early training may not end its sentences."""
+    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …")
+
+
+def show_filled(found: Sequence[Filled]) -> str:
+    """Sentences with their masked words marked, and the predictions below each."""
+    lines = []
+    for each in found:
+        text = ""
+        guesses: list[str] = []
+        for part in each:
+            if isinstance(part, Guess):
+                number, kind = len(guesses) + 1, "right" if part.right else "wrong"
+                text += f'<mark class="{kind}">{escape(part.real)}<sup>{number}</sup></mark>'
+                guesses.append(_guess(number, part))
+            else:
+                text += escape(part)
+        lines.append(f'<li><p>{text}</p><ul class="guesses">{"".join(guesses)}</ul></li>')
+    return f'<ol class="samples">{"".join(lines)}</ol>'
+
+
+def _guess(number: int, guess: Guess) -> str:
+    likely = " · ".join(f"<b>{escape(text or '(space)')}</b> {100 * chance:.0f} %" for text, chance in guess.likely)
+    verdict = "right" if guess.right else f"was: {escape(guess.real)}"
+    return f'<li><span class="muted">{number}</span> {likely} <span class="tag">{verdict}</span></li>'

@@ -1,4 +1,4 @@
-"""Tests of a difference: over sentences, for the models that there are; over seeds, for models that there could be."""
+"""Tests of the difference of two kinds: over sentences, for the trained models; over seeds, for new trainings."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from macaron.evaluate.significance import Comparison, approximate_randomisation,
 from macaron.evaluate.statistics import Formula, SentenceStatistics
 from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
 
-#: Resamples and exchanges: with so many, a p-value near 0.05 is known to about 0.004.
+#: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
 TRIALS = 10_000
 LEVEL = 0.95
 
@@ -31,10 +31,6 @@ class SentenceTests:
         interval = self.bootstrap.interval
         assert interval is not None
         return Evidenced(interval.low, interval.high, (self.bootstrap.p_value, self.randomisation.p_value))
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"bootstrap": self.bootstrap.to_dict(), "randomisation": self.randomisation.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -68,14 +64,13 @@ def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
 
 
 def _mean(sums: NDArray[np.float64], *, formula: Formula, runs: int) -> NDArray[np.float64]:
-    parts = np.split(sums, runs, axis=-1)
-    return np.asarray(np.mean([formula(part) for part in parts], axis=0))
+    return np.asarray(np.mean([formula(part) for part in np.split(sums, runs, axis=-1)], axis=0))
 
 
 def paired(
     first: Sequence[SentenceStatistics], second: Sequence[SentenceStatistics]
 ) -> tuple[SentenceStatistics, SentenceStatistics]:
-    """The two kinds pooled, each run taken as often as makes the two sides alike; the means stay what they are."""
+    """Two kinds pooled to the same shape: runs are repeated to the least common multiple, which keeps the means."""
     whole = math.lcm(len(first), len(second))
     sides = [[each for each in side for _ in range(whole // len(side))] for side in (first, second)]
     return pooled(sides[0]), pooled(sides[1])
@@ -97,9 +92,7 @@ def sentence_tests(
 
 def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | None:
     """Test the difference of two kinds over seeds; None with fewer than three of a kind, or without any spread."""
-    if min(len(first), len(second)) < LEAST_SEEDS:
-        return None
-    if not np.ptp(first) and not np.ptp(second):
+    if min(len(first), len(second)) < LEAST_SEEDS or not (np.ptp(first) or np.ptp(second)):
         return None
     from scipy import stats
 
@@ -114,8 +107,3 @@ def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | Non
         high=float(interval.high),
         runs=(len(first), len(second)),
     )
-
-
-def spread(scores: Sequence[float]) -> float | None:
-    """The standard deviation over seeds, of more than one."""
-    return float(np.std(scores, ddof=1)) if len(scores) > 1 else None

@@ -1,4 +1,4 @@
-"""The page of a run: what it was, how it went, what it can do."""
+"""The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
 from pathlib import Path
 from statistics import median
@@ -6,9 +6,9 @@ from typing import Any
 
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.curves import curves, metric_name, throughput
-from macaron.lab.report.run_folder import RunFolder
-from macaron.lab.report.scores import best_validation, cards, scores, show_filled, show_translations
+from macaron.lab.report.score_tables import best_validation, score_tables
+from macaron.lab.report.training_curves import metric_name, throughput, training_curves
+from macaron.lab.run_folder import RunFolder
 from macaron.lab.scales import number
 
 #: The name of a run's page in its folder.
@@ -16,10 +16,10 @@ REPORT = "report.html"
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
-    """Write the page of a run, by default RUN/report.html, and return where it is.
+    """Write the page of a run, by default RUN/report.html, and return its path.
 
-    :param samples: let the model translate, or fill in, a few validation sentences
-    :param data: the prepared folder they are from; by default the one that the recipe names
+    :param samples: show what the model makes of a few validation sentences
+    :param data: the prepared folder they are from; by default the one in the recipe
     """
     path = run / REPORT if out is None else out
     check_page_path(path)
@@ -30,8 +30,8 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
 
 def report_page(run: RunFolder, *, samples: bool = True, data: Path | None = None) -> str:
     """The page as text."""
-    parts = [_status(run), cards(_cards(run))]
-    charts = curves(run)
+    parts = [_status(run), _cards(run)]
+    charts = training_curves(run)
     shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
     parts.append(section("Curves", *shown))
     speed = throughput(run)
@@ -53,7 +53,7 @@ def _lead(run: RunFolder) -> str:
         "fine-tuning": "An encoder fine-tuned on files of examples",
         "GLUE": "An encoder fine-tuned on GLUE",
     }[run.kind]
-    model = run.recipe.get("model")
+    model = run.settings.get("model")
     preset = model.get("preset") if isinstance(model, dict) else None
     named = f": {preset}" if preset else ""
     scheme = run.config.get("scheme")
@@ -63,37 +63,35 @@ def _lead(run: RunFolder) -> str:
 
 
 def _status(run: RunFolder) -> str:
-    """Said at the top of a page that is not of a whole run."""
+    """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
-    if run.kind == "GLUE":
-        if not run.summary:
-            notes.append(f"Not finished: {len(run.results)} runs are done. --resume goes on.")
-    elif run.kind == "fine-tuning":
-        if not run.summary:
-            notes.append(f"Not finished: {len(run.metrics)} of {run.recipe.get('epochs', '?')} epochs are done.")
-    elif not run.finished:
+    if run.kind == "GLUE" and not run.summary:
+        notes.append(f"Not finished: {len(run.results)} runs are done. --resume goes on.")
+    elif run.kind == "fine-tuning" and not run.summary:
+        notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
+    elif run.kind in ("translation", "pre-training") and not run.finished:
         notes.append(_unfinished(run))
     if run.finished and not run.has_model and run.kind != "GLUE":
         notes.append("There is no model in this folder.")
-    notes += run.remarks
-    return "".join(f'<p class="status">{escape(note)}</p>' for note in notes)
+    return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
 
 
 def _unfinished(run: RunFolder) -> str:
     if not run.update:
-        return "Nothing is written about its training yet: it has just begun, or stopped before the first line."
-    limit = run.recipe.get("train", {}).get("max_updates")
+        return "No metrics yet: the run has just begun, or was stopped before the first line of its log."
+    limit = run.settings.get("train", {}).get("max_updates")
     of = f" of {limit:,}" if isinstance(limit, int) else ""
     left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
     ahead = f", with about {left} left" if left else ""
-    again = " It had ended before and was resumed." if run.summary else ""
+    again = " It had finished before and was resumed." if run.summary else ""
     return (
-        f"Not finished: this is update {run.update:,}{of}{ahead}. It is still training, or was stopped; "
-        f"macaron train --resume goes on.{again}"
+        f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train --resume "
+        f"continues it.{again}"
     )
 
 
-def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
+def _cards(run: RunFolder) -> str:
+    """A row of cards: label, value, hint."""
     entries = []
     if run.evaluations:
         first = run.evaluations[0].scores[0]
@@ -115,7 +113,12 @@ def _cards(run: RunFolder) -> list[tuple[str, str, str]]:
         entries.append(("time", _duration(seconds), _device(run)))
     if run.results:
         entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
-    return entries
+    items = []
+    for label, value, hint in entries:
+        below = f'<span class="hint">{escape(hint)}</span>' if hint else ""
+        said = f'<span class="label">{escape(label)}</span><span class="value">{escape(value)}</span>{below}'
+        items.append(f'<li class="card">{said}</li>')
+    return f'<ul class="cards">{"".join(items)}</ul>'
 
 
 def _pace(run: RunFolder) -> str:
@@ -126,12 +129,12 @@ def _pace(run: RunFolder) -> str:
 
 
 def _scores(run: RunFolder) -> list[str]:
-    """What there is; a loss alone does not say how well a model translates, so that is said too."""
-    found = scores(run)
+    """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
+    found = score_tables(run)
     if found and (run.evaluations or run.kind != "translation" or not run.has_model):
         return found
     hint = f"macaron evaluate {run.path} --data DIR --json > {run.path / 'test.json'}"
-    more = f" <code>{escape(hint)}</code> puts some here." if run.kind == "translation" and run.has_model else ""
+    more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.has_model else ""
     said = "No scores of translations yet." if found else "No scores yet."
     return [f'<p class="empty">{said}{more}</p>', *found]
 
@@ -140,53 +143,49 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
     if not run.has_model:
         why = "No model is in this folder." if run.finished else "No model yet: it is written at the end of the run."
         return [f'<p class="empty">{why}</p>']
-    told = run.recipe.get("data", {}).get("out")
-    place = data or (None if told is None else Path(told))
-    if place is None or not (place / "prepared.json").is_file():
+    told = run.settings.get("data", {}).get("out")
+    folder = data or (None if told is None else Path(told))
+    if folder is None or not (folder / "prepared.json").is_file():
         if data is not None:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
-        return [f'<p class="empty">The data are not at hand ({escape(told)}): --data DIR says where they are.</p>']
-    return _made(run, place)
-
-
-def _made(run: RunFolder, data: Path) -> list[str]:
+        return [f'<p class="empty">The data were not found ({escape(told)}): give their folder with --data DIR.</p>']
     from macaron.data.prepared import read_manifest
-    from macaron.lab.report.samples import filled_masks, translations
+    from macaron.lab.report.samples import filled_masks, show_filled, show_translations, translations
 
-    manifest = read_manifest(data, "pairs" if run.kind == "translation" else "text")
+    manifest = read_manifest(folder, "pairs" if run.kind == "translation" else "text")
     try:
         if run.kind == "translation":
-            note = "Validation sentences, spread over all of them; none was chosen by its result."
-            shown = show_translations(translations(run.path, data), manifest["source_lang"], manifest["target_lang"])
+            note = "Validation sentences, evenly spaced; none was chosen by its result."
+            shown = show_translations(translations(run.path, folder), manifest["source_lang"], manifest["target_lang"])
         else:
-            note = "Validation sentences with some pieces of words masked, and what the model takes to be there."
-            shown = show_filled(filled_masks(run.path, data))
+            note = "Validation sentences with some tokens masked, and the model's predictions."
+            shown = show_filled(filled_masks(run.path, folder))
     except MacaronError as error:
-        # A page about the rest is worth more than none.
+        # The rest of the page is useful without samples.
         return [f'<p class="status">No samples: {escape(error)}</p>']
     return [f'<p class="note">{escape(note)}</p>', shown]
 
 
 def _recipe(run: RunFolder) -> str:
-    if not run.recipe_text:
+    if not run.settings_text:
         return section("Recipe", '<p class="empty">There is none in this folder.</p>')
-    note = '<p class="note">Resolved: every setting as it was, defaults included.</p>'
-    return section("Recipe", note, f'<pre class="recipe">{escape(run.recipe_text.strip())}</pre>')
+    note = '<p class="note">Resolved: all settings, defaults included.</p>'
+    return section("Recipe", note, f'<pre class="recipe">{escape(run.settings_text.strip())}</pre>')
 
 
 def _environment(run: RunFolder) -> str:
     if not run.starts:
-        return section("Environment", '<p class="empty">Nothing is written about it.</p>')
+        return section("Environment", '<p class="empty">Not recorded.</p>')
     facts = [_facts(start) for start in run.starts]
     names = dict.fromkeys(name for each in facts for name in each)
     rows = [(name, *(each.get(name, "–") for each in facts)) for name in names]
     headers = ["what", *(f"start {i}" if len(facts) > 1 else "value" for i in range(1, len(facts) + 1))]
-    caption = "Where it ran" if len(facts) == 1 else "Where it ran: it was started several times"
+    caption = "The environment" if len(facts) == 1 else "The environment at each start"
     return section("Environment", html_table(headers, rows, caption=caption))
 
 
 def _facts(start: dict[str, Any]) -> dict[str, str]:
-    """What is known of one start of a run, by name."""
+    """The environment of one start of a run, by name."""
     command, packages = start.get("command"), start.get("packages")
     known = {
         "from update": start.get("update"),

@@ -1,21 +1,20 @@
-"""The curves of a run: whatever its metrics have, the known ones first and named."""
+"""Charts of a run: all its metrics over updates, epochs or time; well-known metrics come first and have titles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.report.run_folder import Record, RunFolder
+from macaron.lab.run_folder import Record, RunFolder
 
-#: Numbers that are no curves: where and when the others were written, and how many.
-_PLACES = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences"}
-#: What a run's time is counted in, the first of which it has at least two.
+#: Numbers that are not drawn: positions, times and sizes.
+_NOT_DRAWN = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"}
+#: Units of time: the first that the run has at least two of is used.
 _CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
-_SPEED = {"tokens_per_second", "memory_gib"}
 
 
 @dataclass(frozen=True)
 class _Known:
-    """A chart that runs usually have: names of metrics and what they are called in it."""
+    """A well-known chart: its title and y label, and names of metrics with their legends."""
 
     title: str
     y_label: str
@@ -24,19 +23,15 @@ class _Known:
     may_log: bool = True
 
 
-_TRAIN_VALID = ("training", "validation")
+def _train_valid(name: str) -> dict[str, str]:
+    return {name: "training", f"valid_{name}": "validation"}
+
+
 _CHARTS = (
-    _Known(
-        "Negative log-likelihood", "nll per token (nats)", dict(zip(("nll", "valid_nll"), _TRAIN_VALID, strict=True))
-    ),
-    _Known("Masked words", "nll per masked word (nats)", dict(zip(("mlm", "valid_mlm"), _TRAIN_VALID, strict=True))),
-    _Known(
-        "Next sentence",
-        "nll per pair (nats)",
-        dict(zip(("nsp", "valid_nsp"), _TRAIN_VALID, strict=True)),
-        may_log=False,
-    ),
-    _Known("Loss", "the objective, per token (nats)", dict(zip(("loss", "valid_loss"), _TRAIN_VALID, strict=True))),
+    _Known("Negative log-likelihood", "nll per token (nats)", _train_valid("nll")),
+    _Known("Masked words", "nll per masked word (nats)", _train_valid("mlm")),
+    _Known("Next sentence", "nll per pair (nats)", _train_valid("nsp"), may_log=False),
+    _Known("Loss", "the objective, per token (nats)", _train_valid("loss")),
     _Known(
         "BLEU in validation",
         "BLEU",
@@ -45,7 +40,7 @@ _CHARTS = (
         may_log=False,
     ),
     _Known(
-        "Predicted right in validation",
+        "Accuracy in validation",
         "share",
         {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"},
         from_zero=True,
@@ -56,25 +51,22 @@ _CHARTS = (
 )
 
 
-def curves(run: RunFolder) -> list[str]:
+def training_curves(run: RunFolder) -> list[str]:
     """A chart for everything that was measured over the updates, or epochs, of a run."""
     if run.kind == "fine-tuning":
         return _epochs({"training": run.metrics})
     if run.kind == "GLUE":
         return _epochs({title: record.get("epoch_log", []) for title, record in _best_runs(run).items()})
-    charts = [chart for known in _CHARTS if (chart := _chart(run, known)) is not None]
     named = {name for known in _CHARTS for name in known.lines}
-    rest = [name for name in run.names() if name not in named | _PLACES | _SPEED]
-    for base in dict.fromkeys(name.removeprefix("valid_") for name in rest):
-        lines = {base: "training", f"valid_{base}": "validation"}
-        title = base.replace("_", " ")
-        chart = _chart(run, _Known(title, title, {name: text for name, text in lines.items() if name in rest}))
-        charts += [] if chart is None else [chart]
-    return charts
+    rest = [name for name in run.names() if name not in named | _NOT_DRAWN]
+    bases = dict.fromkeys(name.removeprefix("valid_") for name in rest)
+    others = [_Known(base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
+    charts = [_chart(run, known) for known in (*_CHARTS, *others)]
+    return [chart for chart in charts if chart is not None]
 
 
 def metric_name(metric: str) -> str:
-    """What people call a metric of classification."""
+    """The usual name of a metric of classification."""
     return {"f1": "F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman"}.get(metric, metric)
 
 
@@ -114,13 +106,13 @@ def _chart(run: RunFolder, known: _Known) -> str | None:
 
 
 def _spans(series: Sequence[Series]) -> bool:
-    """Whether values differ so much that only a logarithmic axis shows all of them."""
+    """Whether the values span a factor that needs a logarithmic axis."""
     values = [y for each in series for _, y in each.points]
     return min(values) > 0 and max(values) / min(values) > 8
 
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
-    """Of each GLUE task the run with the best score."""
+    """The run with the best score of each GLUE task."""
     from macaron.data.glue_tasks import TASKS
 
     best: dict[str, Record] = {}
@@ -134,7 +126,7 @@ def _best_runs(run: RunFolder) -> dict[str, Record]:
 
 
 def _epochs(logs: dict[str, list[Record]]) -> list[str]:
-    """Fine-tuning writes a record for each epoch: a loss, and scores by development set and metric."""
+    """Charts of fine-tuning, which records a loss and scores by development set and metric for each epoch."""
     losses, scores = [], []
     for name, log in logs.items():
         points = [(float(each["epoch"]), float(each["loss"])) for each in log if each.get("loss") is not None]

@@ -1,4 +1,4 @@
-"""Where two kinds differ: by the length of a sentence, and by how often a word was seen in training."""
+"""Scores by length of the source and by frequency of words in the training data."""
 
 import re
 from bisect import bisect_right
@@ -16,15 +16,15 @@ from macaron.data.prepared import PreparedData, Split
 from macaron.data.store import TokenStore
 from macaron.evaluate.significance import Interval, bootstrap_interval, paired_bootstrap
 from macaron.evaluate.statistics import SentenceStatistics
-from macaron.lab.compare.significance import LEVEL, TRIALS, paired, pooled
+from macaron.lab.compare.kind_tests import LEVEL, TRIALS, paired, pooled
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CONTINUED
 
-#: Occurrences of a word in the training data: the first of each class.
+#: Classes of frequency: the lowest count of each.
 CLASSES = (0, 1, 5, 25, 100, 1000)
-#: Classes of length, of about as many sentences each.
+#: The number of length classes, which have about equally many sentences.
 LENGTHS = 5
-#: Sentences or words that a class must have before anything is said of a difference in it.
+#: The minimum size of a class whose difference is reported.
 LEAST = 30
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 _CHUNK = 50_000
@@ -32,11 +32,11 @@ _CHUNK = 50_000
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the test set: what each kind scores in it, and by how much each differs from the first.
+    """A part of the test set: the score of each kind, and its difference from the first.
 
-    :param size: how many sentences or words it has
-    :param differences: of each kind but the first; intervals that hold for all parts together with 95 % (Bonferroni);
-        none in a part that is too small
+    :param size: the number of sentences or words
+    :param differences: an interval for each kind but the first, at 95 % for all parts together (Bonferroni); None in a
+        part that is too small, and for a kind that cannot be compared fairly
     """
 
     name: str
@@ -57,20 +57,25 @@ class Part:
 
 
 def by_length(
-    lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]], trials: int = TRIALS
+    lengths: Sequence[int],
+    kinds: Sequence[Sequence[SentenceStatistics]],
+    fair: Sequence[bool],
+    trials: int = TRIALS,
 ) -> list[Part]:
     """Scores by length of the source.
 
     :param lengths: words of each source
     :param kinds: for each kind the statistics of its runs
+    :param fair: for each kind but the first, whether it can be compared fairly
     """
     sizes = np.array(lengths)
     parts = []
     for low, high in length_classes(lengths):
         inside = (sizes >= low) & (sizes <= high)
         name = f"{low} words" if low == high else f"{low} to {high} words"
-        parts.append((name, int(inside.sum()), [[_only(run, inside) for run in kind] for kind in kinds]))
-    return _parts(parts, trials)
+        chosen = [[SentenceStatistics(run.rows[inside], run.formula) for run in kind] for kind in kinds]
+        parts.append((name, int(inside.sum()), chosen))
+    return _parts(parts, fair, trials)
 
 
 def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple[int, int]]:
@@ -88,12 +93,14 @@ def by_frequency(
     counts: Counter[str],
     references: Sequence[Sequence[str]],
     kinds: Sequence[Sequence[Sequence[Sequence[str]]]],
+    fair: Sequence[bool],
     trials: int = TRIALS,
 ) -> list[Part]:
-    """F1 of the words of each class of frequency: those of the reference that were found, those found rightly.
+    """F1 of the words of each class of frequency.
 
-    :param counts: how often each word was seen in training
+    :param counts: the counts of words in the training data
     :param kinds: for each kind and each of its runs the words of every translation
+    :param fair: for each kind but the first, whether it can be compared fairly
     """
     rows = [[word_matches(counts, run, references) for run in kind] for kind in kinds]
     parts = []
@@ -105,19 +112,19 @@ def by_frequency(
         name = "never" if first == 0 else f"{first:,} or more" if last is None else f"{first} to {last}"
         statistics = [[SentenceStatistics(run[:, i], f1_formula) for run in kind] for kind in rows]
         parts.append((name, size, statistics))
-    return _parts(parts, trials)
+    return _parts(parts, fair, trials)
 
 
 def word_matches(
     counts: Counter[str], translations: Sequence[Sequence[str]], references: Sequence[Sequence[str]]
 ) -> NDArray[np.int64]:
-    """For each sentence and class of frequency: words matched, of the translation, of the reference; (S, C, 3)."""
+    """Counts (S, C, 3) by sentence and class of frequency: words matched, of the translation, of the reference."""
     rows = np.zeros((len(references), len(CLASSES), 3), dtype=np.int64)
     for row, translation, reference in zip(rows, translations, references, strict=True):
         ours, theirs = Counter(translation), Counter(reference)
         for column, words in enumerate((ours & theirs, ours, theirs)):
             for word, count in words.items():
-                row[_class_of(counts[word]), column] += count
+                row[bisect_right(CLASSES, counts[word]) - 1, column] += count
     return rows
 
 
@@ -128,9 +135,9 @@ def f1_formula(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Words:
-    """The words of texts in the target language, in the form in which the training data holds them.
+    """Splits text of the target language into words, in the form that the training data has.
 
-    Plain text is split into words and punctuation; where a pipeline makes tokens, these are the words.
+    Plain text is split into words and punctuation; the tokens of a Moses pipeline are words already.
     """
 
     def __init__(self, data: PreparedData, split: Split) -> None:
@@ -156,41 +163,31 @@ class Words:
         return found
 
     def _prepared(self, store: TokenStore) -> Iterator[list[str]]:
+        """The text of a token store, in chunks of lines."""
         backend = self.tokenizer.backend_tokenizer
         pieces = isinstance(backend.model, WordLevel)
         for start in range(0, len(store), _CHUNK):
-            places = store.offsets[start : start + _CHUNK + 1].tolist()
-            flat = store.ids[places[0] : places[-1]].tolist()
-            ids = [flat[a - places[0] : b - places[0]] for a, b in pairwise(places)]
+            offsets = store.offsets[start : start + _CHUNK + 1].tolist()
+            flat = store.ids[offsets[0] : offsets[-1]].tolist()
+            ids = [flat[a - offsets[0] : b - offsets[0]] for a, b in pairwise(offsets)]
             lines = backend.decode_batch(ids, skip_special_tokens=True)
             yield [(line + " ").replace(CONTINUED + " ", "") for line in lines] if pieces else lines
 
 
-def _class_of(count: int) -> int:
-    return bisect_right(CLASSES, count) - 1
-
-
-def _only(statistics: SentenceStatistics, inside: NDArray[np.bool_]) -> SentenceStatistics:
-    return SentenceStatistics(statistics.rows[inside], statistics.formula)
-
-
-def _parts(found: Sequence[tuple[str, int, Sequence[Sequence[SentenceStatistics]]]], trials: int) -> list[Part]:
-    enough = sum(size >= LEAST for _, size, _ in found)
-    return [_part(name, size, kinds, enough, trials) for name, size, kinds in found]
-
-
-def _part(name: str, size: int, kinds: Sequence[Sequence[SentenceStatistics]], of: int, trials: int) -> Part:
-    whole = [pooled(runs) for runs in kinds]
-    differences: list[Interval | None] = []
-    level = 1 - (1 - LEVEL) / max(of * (len(kinds) - 1), 1)
-    for runs in kinds[1:]:
-        # The ends of so wide an interval are rare: they take many resamples to be found twice in the same place.
-        compared = paired_bootstrap(*paired(kinds[0], runs), resamples=trials, level=level) if size >= LEAST else None
-        differences.append(None if compared is None else compared.interval)
-    return Part(
-        name=name,
-        size=size,
-        scores=tuple(each.score() for each in whole),
-        intervals=tuple(bootstrap_interval(each) for each in whole),
-        differences=tuple(differences),
-    )
+def _parts(
+    found: Sequence[tuple[str, int, Sequence[Sequence[SentenceStatistics]]]], fair: Sequence[bool], trials: int
+) -> list[Part]:
+    tests = sum(size >= LEAST for _, size, _ in found) * sum(fair)
+    level = 1 - (1 - LEVEL) / max(tests, 1)
+    parts = []
+    for name, size, (first, *others) in found:
+        differences = [
+            paired_bootstrap(*paired(first, runs), resamples=trials, level=level).interval
+            if compared and size >= LEAST
+            else None
+            for runs, compared in zip(others, fair, strict=True)
+        ]
+        whole = [pooled(runs) for runs in (first, *others)]
+        scores, intervals = [each.score() for each in whole], [bootstrap_interval(each) for each in whole]
+        parts.append(Part(name, size, tuple(scores), tuple(intervals), tuple(differences)))
+    return parts

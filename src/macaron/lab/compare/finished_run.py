@@ -1,0 +1,156 @@
+"""A finished run, as comparisons need it: checked, with its recipe, configuration and progress."""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+from macaron.data.prepared import open_prepared
+from macaron.errors import MacaronError
+from macaron.lab.run_folder import RunFolder, is_number
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.load import load_config
+from macaron.models.summary import count
+from macaron.recipe import Recipe, recipe_from
+from macaron.train import stopping
+from macaron.train.checkpoint import RunState, checkpoints, state_of
+from macaron.train.settings import LIMITS
+
+#: Hexadecimal digits of a digest of tokens.
+TOKEN_DIGITS = 32
+_COUNTS = ("update", "epoch", "seconds")
+_CONFIGS = {each.model_type: each for each in (TranslationConfig, EncoderConfig)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FinishedRun(RunFolder):
+    """A run that has ended, with a model and a recipe.
+
+    :param progress: where training ended
+    :param identity: what its checkpoints record of the training data; None if they are gone
+    """
+
+    recipe: Recipe
+    model_config: TranslationConfig | EncoderConfig
+    progress: RunState
+    identity: dict[str, str] | None
+
+    @classmethod
+    def open(cls, path: Path, name: str | None = None) -> "FinishedRun":
+        """Read a run's folder, or explain why it cannot be compared."""
+        found = RunFolder.open(path, name)
+        if not (path / "recipe.toml").is_file():
+            raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
+        if not found.has_model or not (path / "summary.json").is_file():
+            raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
+        if not all(is_number(found.summary.get(key)) for key in _COUNTS):
+            raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
+        if found.damaged_lines:
+            line = f"{path / 'metrics.jsonl'}:{found.damaged_lines[0]}"
+            raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
+        done, kept = RunState(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
+        progress = state_of(kept[-1]) if kept else done
+        if progress.update != done.update:
+            raise MacaronError(
+                f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: "
+                "finish it with macaron train ... --resume"
+            )
+        model_type = found.config.get("model_type")
+        if model_type not in _CONFIGS:
+            raise MacaronError(f"{path / 'model'}: a model of type {model_type!r}, which this version does not know")
+        identity = json.loads((kept[-1] / "state.json").read_text(encoding="utf-8")).get("identity") if kept else None
+        return cls(
+            **vars(found),
+            recipe=recipe_from(found.settings, str(path / "recipe.toml")),
+            model_config=load_config(path / "model", _CONFIGS[model_type]),
+            progress=progress,
+            identity=None if identity is None else {str(key): str(value) for key, value in identity.items()},
+        )
+
+    @property
+    def model(self) -> Path:
+        """The model folder."""
+        return self.path / "model"
+
+    @property
+    def seed(self) -> int:
+        """The seed of its recipe."""
+        return self.recipe.train.seed
+
+    @property
+    def updates(self) -> int:
+        """The number of updates."""
+        return int(self.summary["update"])
+
+    @cached_property
+    def size(self) -> int:
+        """Parameters of the model."""
+        return count(self.model_config)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
+        digest = hashlib.sha256()
+        for file in sorted(path for path in self.model.iterdir() if path.is_file()):
+            with file.open("rb") as content:
+                digest.update(f"{file.name}\n{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def data_digests(self) -> frozenset[str]:
+        """Digests of its training data: the one in its checkpoints, and all of the data folder if it is one of those.
+
+        One of 32 digits is of the tokens; one of 16, which version 0.1.0 recorded, of the lengths of sentences alone.
+        """
+        recorded = (self.identity or {}).get("training data")
+        if recorded is None:
+            return frozenset()
+        found = folder_digests(self.recipe.data.resolve())
+        return found if recorded in found else frozenset([recorded])
+
+    @property
+    def token_digest(self) -> str | None:
+        """The digest of the tokens it was trained on, if it is known."""
+        return next((digest for digest in self.data_digests if len(digest) == TOKEN_DIGITS), None)
+
+    @property
+    def final_loss(self) -> float:
+        """The validation loss of the model that the run chose."""
+        try:
+            return float(self.summary["candidates"][self.summary["final_model"]])
+        except (KeyError, TypeError, ValueError):
+            raise MacaronError(f"{self.path / 'summary.json'}: damaged; train the run again") from None
+
+    @property
+    def governing(self) -> str:
+        """The limit that sets the length of its schedule."""
+        return next(name for name in LIMITS if getattr(self.recipe.train, name) is not None)
+
+    @property
+    def ended_by(self) -> str:
+        """What ended it: the limit of its schedule, or an earlier stop."""
+        train, progress = self.recipe.train, self.progress
+        if stopping.schedule_share(train, progress, progress.seconds) >= 1:
+            return self.governing
+        if train.patience and progress.validations_without_gain >= train.patience:
+            return "patience"
+        done = {"max_epochs": progress.epoch - 1, "max_minutes": progress.seconds / 60}
+        passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
+        return next(passed, "another end")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether any part of it was trained on a GPU."""
+        return self.recipe.train.device != "cpu" and any(start.get("gpu") for start in self.starts)
+
+
+@cache
+def folder_digests(folder: Path) -> frozenset[str]:
+    """All digests of the training data in a prepared folder; none if it cannot be read."""
+    try:
+        data = open_prepared(folder)
+        return frozenset([data.digest(), data.legacy_lengths_digest()])
+    except (MacaronError, OSError):
+        return frozenset()

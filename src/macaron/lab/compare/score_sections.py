@@ -1,0 +1,232 @@
+"""The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
+
+from collections.abc import Sequence
+
+from macaron.data.prepared import DataKind
+from macaron.lab.charts import Dots, Series, dot_chart, line_chart
+from macaron.lab.compare.breakdowns import CLASSES, LEAST, LENGTHS, Part
+from macaron.lab.compare.finished_run import FinishedRun
+from macaron.lab.compare.kinds import Kind
+from macaron.lab.compare.result import KindScore, Pair, Result
+from macaron.lab.compare.verdict import p_text, signed
+from macaron.lab.page import Raw, escape, html_table, section
+
+#: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
+_LOSSES: dict[DataKind, tuple[str, str, str]] = {
+    "pairs": ("nll", "valid_nll", "nll per token (nats)"),
+    "text": ("loss", "valid_loss", "loss (nats)"),
+}
+_BLEU = ("valid_sacrebleu", "valid_tokenised_bleu")
+
+
+def scores_section(result: Result) -> str:
+    """The scores of each kind, their differences, and the tests."""
+    scores = result.scores[result.metric]
+    several = any(len(each.scores) > 1 for each in scores)
+    dots = []
+    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
+        low, high = (score.interval.low, score.interval.high) if score.interval else (None, None)
+        dots.append(Dots(kind.label, score.mean, low, high, score.scores, colour, result.digits))
+    interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
+    note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
+    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
+    differences = [
+        Dots(f"{_minus(pair)}, over {over}", found.difference, test.low, test.high, (), colour, found.digits, sign=True)
+        for colour, pair in enumerate(result.pairs, start=1)
+        if not (found := pair.evidence).unfair
+        for over, test in found.tests.items()
+    ]
+    if differences:
+        axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
+        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
+    parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
+    withheld = [pair.second.label for pair in result.pairs if pair.fairness.unfair]
+    if withheld:
+        parts.append(
+            f"<p>Differences and tests of {escape(', '.join(withheld))} are not shown: the comparison is not fair.</p>"
+        )
+    if any(pair.sentences for pair in result.pairs):
+        parts.append(_sentence_table(result))
+    if any(pair.seeds for pair in result.pairs):
+        parts.append(_seed_table(result))
+    if several:
+        parts.append(_run_scores(result))
+    return section("Scores", *parts)
+
+
+def _minus(pair: Pair) -> str:
+    return f"{pair.second.label} − {pair.first.label}"
+
+
+def _score_table(result: Result) -> str:
+    def cell(score: KindScore) -> Raw:
+        lines = [f"{score.mean:.{result.digits}f}"]
+        if score.deviation is not None:
+            lines[0] += f" ± {score.deviation:.{result.digits}f}"
+        if score.interval is not None:
+            lines.append(f'<span class="muted">{score.interval.low:.2f} to {score.interval.high:.2f}</span>')
+        return Raw("<br>".join(lines))
+
+    several = any(len(each.scores) > 1 for each in result.scores[result.metric])
+    said = ["mean ± standard deviation over seeds" if several else "score"]
+    said += ["below it the 95 % interval over sentences"] if result.task == "pairs" else []
+    headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
+    rows = [[metric, *(cell(score) for score in scores)] for metric, scores in result.scores.items()]
+    return html_table(headers, rows, caption=f"Scores: {', '.join(said)}", numeric=range(1, len(headers)))
+
+
+def _sentence_table(result: Result) -> str:
+    rows = [
+        [
+            _minus(pair),
+            metric,
+            signed(tests.bootstrap.difference),
+            f"{signed(tests.evidence.low)} to {signed(tests.evidence.high)}",
+            p_text(tests.bootstrap.p_value),
+            p_text(tests.randomisation.p_value),
+            Raw(f"<strong>{p_text(p)}</strong>") if metric == result.metric and (p := pair.evidence.p_value) else "–",
+        ]
+        for pair in result.pairs
+        for metric, tests in pair.sentences.items()
+    ]
+    trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
+    headers = ["difference", "metric", "value", "95 % interval", "p, paired bootstrap", "p, randomisation"]
+    headers.append("p that decides")
+    tested = sum(bool(pair.sentences) for pair in result.pairs)
+    corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
+    caption = (
+        f"Tests of differences over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. The "
+        f"largest p of all tests in {result.metric} decides{corrected}."
+    )
+    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)))
+
+
+def _seed_table(result: Result) -> str:
+    digits = result.digits
+    rows = [
+        [
+            _minus(pair),
+            metric,
+            signed(test.difference, digits),
+            f"{signed(test.low, digits)} to {signed(test.high, digits)}",
+            f"{test.t:.2f}".replace("-", "−"),
+            f"{test.degrees:.1f}",
+            p_text(test.p_value),
+        ]
+        for pair in result.pairs
+        for metric, test in pair.seeds.items()
+    ]
+    headers = ["difference", "metric", "value", "95 % interval", "t", "degrees of freedom", "p"]
+    return html_table(headers, rows, caption="Welch's t-test over seeds: two-sided", numeric=range(2, len(headers)))
+
+
+def _run_scores(result: Result) -> str:
+    rows = [
+        [kind.label, run.seed, *(f"{scores[i].scores[k]:.{result.digits}f}" for scores in result.scores.values())]
+        for i, kind in enumerate(result.kinds)
+        for k, run in enumerate(kind.runs)
+    ]
+    headers = ["kind", "seed", *result.scores]
+    table = html_table(headers, rows, caption="Scores of every run", numeric=range(1, len(headers)))
+    return f"<details><summary>Scores of every run</summary>{table}</details>"
+
+
+def curves_section(result: Result) -> str:
+    """The losses of training and validation against updates and seconds; BLEU if it was measured."""
+    text = "Solid: validation; dashed: training, where dropout and label smoothing raise the loss."
+    if any(len(kind.runs) > 1 for kind in result.kinds):
+        text += " Lines are means over seeds; the band is the range of the seeds."
+    text += " Seconds depend on the machine and its load."
+    train, valid, y_label = _LOSSES[result.task]
+    charts = []
+    for against in ("updates", "seconds"):
+        lines = [
+            _series(kind, metric, against, colour, what)
+            for colour, kind in enumerate(result.kinds)
+            for metric, what in ((valid, "validation"), (train, "training"))
+        ]
+        charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
+    for metric in _BLEU:
+        if all(run.values(metric) for kind in result.kinds for run in kind.runs):
+            lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
+            charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
+    return section("Curves", f'<p class="note">{text}</p>', '<div class="charts">', *charts, "</div>")
+
+
+def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
+    """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
+    runs = [_points(run, metric, against) for run in kind.runs]
+    means, band = [], []
+    for update in sorted(set.intersection(*map(set, runs))):
+        xs, values = zip(*(points[update] for points in runs), strict=True)
+        x = sum(xs) / len(xs)
+        means.append((x, sum(values) / len(values)))
+        band.append((x, min(values), max(values)))
+    dashed = what == "training"
+    return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else None, dashed)
+
+
+def _points(run: FinishedRun, metric: str, against: str) -> dict[int, tuple[float, float]]:
+    """The value of a metric and its x, by update."""
+    key = "update" if against == "updates" else against
+    records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
+    return {int(each["update"]): (float(each[key]), float(each[metric])) for each in records}
+
+
+_EXPLORATORY = (
+    "This is exploratory: no class was singled out beforehand. The intervals of the differences hold for all classes "
+    "together (Bonferroni)."
+)
+
+
+def lengths_section(result: Result) -> str:
+    """Scores by the length of the source."""
+    note = f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. {_EXPLORATORY}"
+    return section("By length of the sentence", *_parts(result, result.lengths, result.metric, "sentences", note))
+
+
+def frequencies_section(result: Result) -> str:
+    """F1 of words by frequency."""
+    classes = ", ".join(f"{first:,}" for first in CLASSES)
+    note = (
+        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
+        f"from {classes} occurrences. Exploratory, too."
+    )
+    return section("By frequency of the word", *_parts(result, result.frequencies, "F1", "words", note))
+
+
+def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
+    charts = []
+    for number, pair in enumerate(result.pairs, start=1):
+        rows = [
+            Dots(
+                name=part.name
+                if unit == "sentences"
+                else f"seen {part.name}{'' if part.name == 'never' else ' times'}",
+                value=part.scores[number] - part.scores[0],
+                low=interval.low,
+                high=interval.high,
+                colour=number,
+                sign=True,
+            )
+            for part in parts
+            if (interval := part.differences[number - 1]) is not None
+        ]
+        if rows:
+            title = f"{_minus(pair)} in {metric}"
+            charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
+    table_rows = [
+        [part.name, f"{part.size:,}", *(_with_interval(part, i) for i in range(len(result.kinds)))] for part in parts
+    ]
+    headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
+    few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
+    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"
+    table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)))
+    # Beside a single chart there is room for the table.
+    beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
+    return [f'<p class="note">{note}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
+
+
+def _with_interval(part: Part, kind: int) -> Raw:
+    interval = part.intervals[kind]
+    return Raw(f'{part.scores[kind]:.1f}<br><span class="muted">{interval.low:.1f} to {interval.high:.1f}</span>')
