@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from macaron.lab.particles.files import View
-from macaron.lab.particles.projection import Array
+from macaron.lab.particles.projection import Array, View
 from macaron.lab.particles.states import END, MEANING
 
 #: As on the pages: colours that stay apart for the colour-blind.

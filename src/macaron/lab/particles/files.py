@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from macaron.decode.stream import output
 from macaron.errors import MacaronError, UsageError
-
-View = Literal["raw", "normalised"]
+from macaron.lab.particles.projection import View
 
 
 def to_json(data: dict[str, Any]) -> str:

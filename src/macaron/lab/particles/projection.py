@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+View = Literal["raw", "normalised"]
 
 #: Principal axes in which two models are turned towards each other. Two axes of nearly equal variance may come in the
 #: other order in the other model, so there must be more than are shown; in many, anything can be made to look alike.
