@@ -68,7 +68,7 @@ class Demo:
         result = twins.compare(Path(pages["comparison"]))
         report = self._score(corpus, result)
         self.say(f"\n6. Pages\n   {result.sentence}")
-        write_particles(Path(pages["particles"]), particles([folder for _, _, folder in twins.plan()], EXAMPLE))
+        write_particles(Path(pages["particles"]), build_data([folder for _, _, folder in twins.plan()], EXAMPLE))
         report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
         write_json(self.runs / "demo-report.json", report)
         self._close(pages)
