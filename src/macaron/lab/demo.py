@@ -20,6 +20,7 @@ from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
 from macaron.lab.compare.result import Result
+from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.page import write as write_particles
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
