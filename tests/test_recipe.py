@@ -12,7 +12,6 @@ from macaron.recipe import data_recipe, load_data_recipe, load_recipe, recipe_fr
 from macaron.settings import read_toml
 from macaron.tasks.translation import model_config
 
-MODEL = '[model]\npreset = "macaron-tiny"\ndropout = 0.1\n'
 WHOLE = """\
 [data]
 source_lang = "de"
@@ -50,6 +49,7 @@ def recipe(tmp_path: Path) -> Path:
         ("dropout", "dropuot", 11, "unknown key 'model.dropuot'; did you mean 'dropout'"),
         ("[train]", "[trian]", 13, "unknown section 'trian'; did you mean 'train'"),
         ("max_updates", "max_update", 14, "unknown key 'train.max_update'; did you mean 'max_updates'"),
+        ("dropout = 0.1", 'dropout = "x"', 11, "model.dropout must be a number, not 'x'"),
         ("max_updates = 10", 'max_updates = "x"', 14, "train.max_updates must be a whole number, not 'x'"),
         ("beam", "beams", 17, "unknown key 'decode.beams'; did you mean 'beam'"),
         ("[decode]\nbeam = 2", "[pretrain]", 16, r"\[pretrain\] is for pre-training; this recipe is for translation"),
@@ -245,7 +245,7 @@ def test_a_recipe_needs_data() -> None:
 
 
 def test_a_recipe_is_read_without_torch(recipe: Path) -> None:
-    recipe.write_text(WHOLE.replace("target_lang", "traget_lang").replace(MODEL, ""))
+    recipe.write_text(WHOLE.replace("dropout", "dropuot"))
     code = (
         "import sys; from pathlib import Path; from macaron.errors import MacaronError; from macaron.recipe import *\n"
         "try:\n    load_recipe(Path(sys.argv[1]))\nexcept MacaronError as error:\n    print(error)\n"
@@ -253,5 +253,5 @@ def test_a_recipe_is_read_without_torch(recipe: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, recipe], capture_output=True, text=True, check=True)
     message, heavy = done.stdout.splitlines()
-    assert "line 3: unknown key 'data.traget_lang'" in message
+    assert "line 11: unknown key 'model.dropuot'" in message
     assert heavy == "set()"

@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from macaron.data.prepared import KINDS, MANIFEST, DataKind, data_kind
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, nearest
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.presets import preset as named_preset
+from macaron.models.presets import preset_names
 from macaron.settings import Origin, build, check, load_toml, to_data
 from macaron.train.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
 
 #: The preset of a recipe that names none.
 DEFAULT_PRESETS: dict[DataKind, str] = {"pairs": "macaron-small", "text": "macaron-bert-base"}
@@ -223,11 +223,8 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     check(_DATA[kind], data, origin, ("data",))
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
-    model = content.get("model", {})
-    allowed = ["preset", *_preset(model.get("preset", DEFAULT_PRESETS[kind]), origin).to_dict()] if model else []
-    for key in model:
-        if key not in allowed:
-            raise MacaronError(f"{origin.prefix(('model', key))}unknown key 'model.{key}'{nearest(key, allowed)}")
+    model = {"preset": DEFAULT_PRESETS[kind], **content.get("model", {})}
+    check(type(_preset(model.pop("preset"), origin)), model, origin, ("model",))
     for other, name in _OWN.items():
         if name in content and other != kind:
             raise MacaronError(
@@ -247,7 +244,7 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
             )
         return cast(DataKind, data["kind"])
     if preset is not None:
-        return "pairs" if hasattr(_preset(preset, origin), "decoder_layers") else "text"
+        return "text" if isinstance(_preset(preset, origin), EncoderConfig) else "pairs"
     for kind, name in _OWN.items():
         if name in content:
             return kind
@@ -255,19 +252,15 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     return data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"
 
 
-def _preset(name: Any, origin: Origin) -> "TranslationConfig | EncoderConfig":
-    from macaron.models.presets import preset, preset_names
-
+def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
     if name not in preset_names():
-        place = origin.prefix(("model", "preset"))
-        raise MacaronError(f"{place}no preset {name!r} for model.preset{nearest(str(name), preset_names())}")
-    return preset(name)
+        where = origin.prefix(("model", "preset"))
+        raise MacaronError(f"{where}no preset {name!r} for model.preset{nearest(str(name), preset_names())}")
+    return named_preset(name)
 
 
-def configuration(recipe: Recipe, vocab_size: int) -> "TranslationConfig | EncoderConfig":
+def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
-    from macaron.models.presets import preset as named_preset
-
     try:
         config = named_preset(recipe.model.preset, **{"vocab_size": vocab_size, **recipe.model.changes})
     except MacaronError as error:

@@ -138,7 +138,7 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         (
             "a.txt",
             "text,label\na,1\n",
-            r"a\.txt, line 1: no column 'text' .*A file with commas is one whose name ends in \.csv",
+            r"a\.txt, line 1: no column 'text' .*The name of a file with commas must end in \.csv",
         ),
         ("a.csv", 'text,label\n"a,1\n', r"a\.csv, line 2: not valid CSV"),
         ("a.csv", "text,label\na,b,1\n", r"a\.csv, line 2: 3 columns, the header has 2"),

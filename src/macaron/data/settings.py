@@ -196,11 +196,6 @@ class DataSettings:
                     )
 
     @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target language."""
-        raise NotImplementedError
-
-    @property
     def downloads_folder(self) -> Path:
         """The folder of archives and dumps."""
         return self.downloads if self.downloads is not None else self.root / "downloads"
@@ -255,9 +250,6 @@ class PairsSettings(DataSettings):
             scored = split != "train" or self.valid_every
             if scored and len({corpus.state for corpus in getattr(self, split)}) > 1:
                 raise MacaronError(f"data.{split}: corpora of different state cannot be scored together; split them")
-        self._check_archives()
-
-    def _check_archives(self) -> None:
         names = [archive.name for archive in self.archives]
         if len(set(names)) < len(names):
             raise MacaronError("data.archives: two archives have the same name")

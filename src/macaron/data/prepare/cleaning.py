@@ -8,7 +8,7 @@ from typing import Literal
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.prepare.sentence_splitter import splitter
-from macaron.data.settings import DataSettings, PairsSettings, TextSettings
+from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline, make_pipeline
 
@@ -181,7 +181,7 @@ def count_words(text: str, words: list[str]) -> int:
     return len(words) if max(text, default="") < "\u0e00" else len(words) + len(_SPACELESS.findall(text))
 
 
-def _pipeline(settings: DataSettings) -> Pipeline:
+def _pipeline(settings: PairsSettings | TextSettings) -> Pipeline:
     return make_pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
 from macaron.data.progress import Progress
-from macaron.data.settings import DataSettings
+from macaron.data.settings import PairsSettings, TextSettings
 from macaron.processes import Workers
 from macaron.text.vocabulary import EOS
 
@@ -105,7 +105,9 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
     return counts, int(chosen.sum())
 
 
-def train_tokenizer(words: WordCounts, folder: Path, settings: DataSettings, progress: Progress) -> "MacaronTokenizer":
+def train_tokenizer(
+    words: WordCounts, folder: Path, settings: PairsSettings | TextSettings, progress: Progress
+) -> "MacaronTokenizer":
     """Learn the subword vocabulary from word counts, and save the tokenizer in ``FOLDER/tokenizer``."""
     from macaron.text.tokenizer import MacaronTokenizer  # late: worker processes do without it
 

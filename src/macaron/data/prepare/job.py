@@ -209,20 +209,9 @@ class PrepareJob:
             )
             return _role_sizes(train.roles)
         settings = self.settings
-        whole_pair = settings.remove_overlap == "pair"
         with self.progress.step("duplicates and overlap") as step:
-            roles = row_roles.all_train(train.hashes)
-            if settings.remove_duplicates:
-                train.dropped["duplicate"] = row_roles.mark_duplicates(train.hashes, roles)
-            if settings.remove_overlap != "none":
-                for split in held.values():
-                    forbidden = row_roles.sorted_hashes(split.hashes.read_bytes(), whole_pair)
-                    train.dropped["overlap"] += row_roles.mark_overlap(train.hashes, roles, forbidden, whole_pair)
-            if settings.valid_every:
-                row_roles.hold_out(roles, settings.valid_every)
-                if settings.remove_overlap != "none":
-                    forbidden = row_roles.held_out_hashes(train.hashes, roles, whole_pair)
-                    train.dropped["overlap"] += row_roles.mark_overlap(train.hashes, roles, forbidden, whole_pair)
+            roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
+            train.dropped.update(dropped)
             roles.tofile(train.roles)
             step(len(roles))
         kept = _role_sizes(train.roles)

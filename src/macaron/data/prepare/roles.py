@@ -6,12 +6,15 @@ part of the pairs. Different lines with the same hash would be taken for equal: 
 this happens once is 3 in 10,000. Whole documents are held out; their sentences' roles are written to a file.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from macaron.data.settings import PairsSettings
 
 Hashes = NDArray[np.uint64]
 Roles = NDArray[np.uint8]
@@ -26,6 +29,28 @@ BLOCK = 1 << 18
 PART = 1 << 21
 MOST_PARTS = 16
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) -> tuple[Roles, Counter[str]]:
+    """The role of every training pair, and the numbers of pairs that were dropped by rule.
+
+    :param hashes: file with the hashes of the training pairs
+    :param held: the same of valid and test
+    """
+    whole_pair = settings.remove_overlap == "pair"
+    dropped: Counter[str] = Counter()
+    roles = all_train(hashes)
+    if settings.remove_duplicates:
+        dropped["duplicate"] = mark_duplicates(hashes, roles)
+    if settings.remove_overlap != "none":
+        for path in held:
+            forbidden = sorted_hashes(path.read_bytes(), whole_pair)
+            dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
+    if settings.valid_every:
+        hold_out(roles, settings.valid_every)
+        if settings.remove_overlap != "none":
+            dropped["overlap"] += mark_overlap(hashes, roles, held_out_hashes(hashes, roles, whole_pair), whole_pair)
+    return roles, dropped
 
 
 def all_train(path: Path) -> Roles:
