@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two test processes of one thread each: small tensors run faster so than with threads that fight for the cores.
+TESTS  ?= tests
+# Two test processes of one thread each: small tensors are faster so than with threads that compete for the cores.
 TEST   := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: setup demo test test-slow check format clean
@@ -21,10 +22,10 @@ demo: setup
 	$(BIN)/macaron demo
 
 test: setup
-	$(TEST) tests
+	$(TEST) $(TESTS)
 
 test-slow: setup
-	$(TEST) -m slow tests
+	$(TEST) -m slow $(TESTS)
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -34,14 +34,14 @@ def ours(options: argparse.Namespace, kind: str) -> Run:
     import torch
 
     from macaron.decode import SearchSettings, translate_ids
-    from macaron.decode.packed import packed
+    from macaron.decode.cpu.model import CpuTranslationModel
 
     torch.set_num_threads(options.threads)
     model = random_model(options.preset, options.vocabulary)
     # The end is one of the tokens: the search takes one step more than max_length.
     settings = SearchSettings(beam=options.beam, min_length=options.tokens - 1, max_length=options.tokens - 1)
     if "plain" not in kind:
-        model = packed(model, int8="int8" in kind)
+        model = CpuTranslationModel(model, int8="int8" in kind)
     return lambda sources: [list(best[0].tokens) for best in translate_ids(model, sources, settings, nbest=1)]
 
 

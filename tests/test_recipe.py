@@ -65,7 +65,7 @@ def test_every_verb_refuses_every_section(recipe: Path, right: str, wrong: str, 
 def test_missing_keys_are_refused_where_they_are_needed(recipe: Path) -> None:
     recipe.write_text(WHOLE.replace("max_updates = 10", ""))
     assert load_data_recipe(recipe).out == Path("prepared")
-    with pytest.raises(MacaronError, match=r"r\.toml: give the run an end: train.max_updates"):
+    with pytest.raises(MacaronError, match=r"r\.toml: the run needs a limit: set train.max_updates"):
         load_recipe(recipe)
     recipe.write_text(WHOLE.replace('target_lang = "en"', ""))
     assert load_recipe(recipe).data == Path("prepared")

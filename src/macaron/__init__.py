@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {"Scheme": "macaron.ode", "Translator": "macaron.decode", "preset": "macaron.models", "scheme": "macaron.ode"}
-_ROOMS = (
+_HOME = {"Scheme": "ode", "Translator": "decode", "preset": "models", "scheme": "ode"}
+_ROOMS = [
     "convert",
     "data",
     "decode",
@@ -31,16 +31,15 @@ _ROOMS = (
     "tasks",
     "text",
     "train",
-)
+]
 __all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in _ROOMS:
-        return import_module(f"macaron.{name}")
-    raise AttributeError(f"module 'macaron' has no attribute {name!r}")
+    if name not in (*_HOME, *_ROOMS):
+        raise AttributeError(f"module 'macaron' has no attribute {name!r}")
+    room = import_module(f"macaron.{_HOME.get(name, name)}")
+    return getattr(room, name) if name in _HOME else room
 
 
 def __dir__() -> list[str]:

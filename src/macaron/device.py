@@ -27,3 +27,14 @@ def choose_device(name: "str | torch.device") -> "torch.device":
 def available_cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def choose_dtype(name: "str | torch.dtype") -> "torch.dtype":
+    """The number format of that name."""
+    import torch
+
+    known = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    dtype = known.get(name) if isinstance(name, str) else name
+    if dtype is None or dtype not in known.values():
+        raise MacaronError(f"no number format {name!r}: choose one of {', '.join(known)}")
+    return dtype

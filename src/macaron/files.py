@@ -4,7 +4,6 @@ Everything is written beside its final path (within a file system a rename is on
 at the end. An error or Ctrl-C leaves what was there before.
 """
 
-import errno
 import fcntl
 import gzip
 import json
@@ -17,10 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, cannot_write
 
-#: Errors of the system that mean: no room for the output.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PARTIAL, _OLD = ".partial", ".old"
 _EARLIER = (".writing", ".removed")  # what earlier versions of Macaron left
 
@@ -77,6 +74,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         try:
             yield partial
             for file in (*partial.rglob("*"), partial):
+                if file.is_file():  # some libraries write private files
+                    file.chmod(partial.stat().st_mode & 0o666)
                 _sync(file)
             if final.exists():
                 final.rename(old)
@@ -114,12 +113,6 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(".*") if folder.is_dir() else ():
         if path.name.endswith((_PARTIAL, _OLD, *_EARLIER)):
             remove(path)
-
-
-def cannot_write(path: Path, error: OSError) -> MacaronError:
-    """The message for a failed write; it names the path as the user gave it."""
-    remedy = "Free some space." if error.errno in FULL else "Choose another path."
-    return MacaronError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 
 
 def open_binary(path: Path) -> BinaryIO:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from macaron.data.prepared import KINDS, MANIFEST, DataKind, data_kind
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError
-from macaron.settings import Origin, build, check, load_toml, nearest, to_data
+from macaron.errors import MacaronError, nearest
+from macaron.settings import Origin, build, check, load_toml, to_data
 from macaron.train.settings import TrainSettings
 
 if TYPE_CHECKING:

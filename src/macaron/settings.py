@@ -1,7 +1,6 @@
 """Strict settings: TOML into frozen dataclasses, dotted overrides. An unknown key is refused with its line."""
 
 import dataclasses
-import difflib
 import re
 import tomllib
 import types
@@ -10,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, nearest
 
 T = TypeVar("T")
 #: The path of a value: names of sections and keys, and indices of lists.
@@ -130,13 +129,6 @@ def to_data(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [to_data(item) for item in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` if a known name is similar, otherwise the list of known names."""
-    known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
 def dotted(path: KeyPath) -> str:

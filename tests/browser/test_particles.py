@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from macaron.lab.page import write_page
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.page import particles_page
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
@@ -35,13 +35,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         encoder = "bert" in name
         tokenizer = MacaronTokenizer.train(LINES, 300, kind="encoder" if encoder else "translation")
         depth = {"num_hidden_layers": layers} if encoder else {"encoder_layers": layers, "decoder_layers": layers}
-        config = preset(name, **(SIZES | {"vocab_size": len(tokenizer)} | depth))
+        own = {"vocab_size": len(tokenizer), "tokenizer_fingerprint": tokenizer.fingerprint()}
+        config = preset(name, **(SIZES | own | depth))
         model = (EncoderForMaskedLM if encoder else TranslationModel)(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.dim() == 2:
                     parameter.mul_(3.0)
-        config.tokenizer_fingerprint = tokenizer.fingerprint()
         found[name] = place / name
         model.save_pretrained(found[name])
         tokenizer.save_pretrained(found[name])
@@ -56,7 +56,7 @@ def make(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     def page(*names: str) -> tuple[Path, dict[str, Any]]:
         if names not in made:
             target = None if "macaron-bert-tiny" in names else TARGET
-            data = particles([folders[name] for name in names], SENTENCE, target=target)
+            data = build_data([folders[name] for name in names], SENTENCE, target=target)
             file = tmp_path_factory.mktemp("pages") / "particles.html"
             write_page(file, particles_page(data))
             made[names] = file, data

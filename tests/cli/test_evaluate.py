@@ -44,9 +44,13 @@ def model_for(data_folder: Path, folder: Path) -> Path:
     data = PreparedData.open(data_folder)
     torch.manual_seed(0)
     config = preset(
-        "macaron-tiny", vocab_size=data.vocab_size, hidden_size=16, num_attention_heads=2, intermediate_size=32
+        "macaron-tiny",
+        vocab_size=data.vocab_size,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        tokenizer_fingerprint=data.tokenizer_fingerprint,
     )
-    config.tokenizer_fingerprint = data.tokenizer_fingerprint
     model = TranslationModel(config)
     with torch.no_grad():  # away from fresh weights, which only repeat their last token
         for parameter in model.decoder.parameters():

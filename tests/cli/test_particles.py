@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_model_is_named(run: Run, model: Path, bert: Path, 
         assert words in said
     code, _, said = run(bert, SENTENCE, "--part", "decoder", "--out", out)
     assert code == 2
-    assert "has an encoder only" in said
+    assert "has only an encoder" in said
     assert not out.exists()
 
 
@@ -152,4 +152,4 @@ def test_a_place_that_cannot_be_written(run: Run, model: Path, tmp_path: Path):
     (tmp_path / "file").write_text("")
     code, _, said = run(model, SENTENCE, "--part", "encoder", "--out", tmp_path / "file" / "page.json")
     assert code == 1
-    assert "Choose another place" in said
+    assert "Choose another path" in said

@@ -86,7 +86,7 @@ def test_a_recipe_with_overrides(corpus: Path) -> None:
         ),
         ([*LANGUAGES, "--train", "/", "--out", "o"], 1, "give the prefix of both files"),
         ([*LANGUAGES, "--train", ".", "--out", "o"], 1, "give the prefix of both files"),
-        ([*LANGUAGES, "--train", "train", "--out", "train.de/o"], 1, "train.de/o cannot be made: Not a directory"),
+        ([*LANGUAGES, "--train", "train", "--out", "train.de/o"], 1, "train.de/o cannot be written: Not a directory"),
         ([*LANGUAGES, "--train", "train", "--out", "."], 1, "was not written by 'macaron prepare'"),
     ],
 )
@@ -104,7 +104,7 @@ def test_mistakes(corpus: Path, arguments: list[str], code: int, message: str) -
     [
         ("\n" * 7, "of 7 pairs cleaning dropped all (7 too short). Look at the files, or loosen the rules in [data]."),
         ("de neu\n", "of 1 pairs cleaning dropped all (1 overlap)"),
-        ("", "{0}/few.de and {0}/few.en are empty. Give files with text, or leave them out."),
+        ("", "{0}/few.de and {0}/few.en: empty. Give files with text, or leave them out."),
     ],
 )
 def test_nothing_left_to_train_on(corpus: Path, lines: str, message: str) -> None:
@@ -124,7 +124,7 @@ def test_a_full_disk(corpus: Path) -> None:
 
     done = run(*LANGUAGES, "--train", corpus / "train", "--out", corpus / "out", preexec_fn=limit)
     assert done.returncode == 1
-    assert f"cannot write {corpus / 'out'}: File too large. Nothing was changed" in done.stderr
+    assert f"{corpus / 'out'} cannot be written: File too large. Free some space." in done.stderr
     assert sorted(path.name for path in corpus.iterdir()) == ["train.de", "train.en", "valid.de", "valid.en"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.documents import PreparedText
+from macaron.data.prepared import PreparedText
 
 
 def command(*arguments: object) -> list[str]:
@@ -84,7 +84,7 @@ def test_a_recipe_with_overrides(text: Path) -> None:
         (["--text", "a.txt", "--out", "o", "--vocab-size", "99"], 1, "data.vocab_size: a byte-level"),
         (["--text", "a.txt", "--out", "o", "--state", "moses"], 1, "but a.txt has state 'moses'"),
         (["--text", "a.txt", "--out", "."], 1, "was not written by 'macaron prepare'"),
-        (["--text", "empty.txt", "--out", "o"], 1, "empty.txt is empty. Give a file with text"),
+        (["--text", "empty.txt", "--out", "o"], 1, "empty.txt: empty. Give files with text"),
         (["--text", "one.txt", "--out", "o"], 1, "one.txt: only one document in lines 1 to 2."),
         (["--text", "cut.txt.gz", "--out", "o"], 1, "cut.txt.gz: cannot be decompressed"),
     ],
@@ -107,7 +107,7 @@ def test_a_full_disk(text: Path) -> None:
 
     done = run("--text", text / "a.txt", "--out", text / "out", preexec_fn=limit)
     assert done.returncode == 1
-    assert f"cannot write {text / 'out'}: File too large. Nothing was changed" in done.stderr
+    assert f"{text / 'out'} cannot be written: File too large. Free some space." in done.stderr
     assert sorted(path.name for path in text.iterdir()) == ["a.txt", "b.txt.gz"]
 
 
@@ -121,7 +121,7 @@ def test_stopped_in_the_middle(text: Path) -> None:
     )
     deadline = time.monotonic() + 60
     partial = text / ".out.partial"
-    while not (partial / "work" / "sentences").exists() and time.monotonic() < deadline:
+    while not (partial / "work" / "train.prepared").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)

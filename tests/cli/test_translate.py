@@ -26,9 +26,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = MacaronTokenizer.train(["The cat sits on the mat.", "Where is it? A dog and a cat."], 290)
     torch.manual_seed(0)
     config = preset(
-        "macaron-tiny", vocab_size=len(tokenizer), hidden_size=16, num_attention_heads=2, intermediate_size=32
+        "macaron-tiny",
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        tokenizer_fingerprint=tokenizer.fingerprint(),
     )
-    config.tokenizer_fingerprint = tokenizer.fingerprint()
     model = TranslationModel(config)
     with torch.no_grad():  # away from fresh weights, which only repeat their last token
         for parameter in model.decoder.parameters():

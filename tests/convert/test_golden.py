@@ -46,7 +46,7 @@ def close(found: Tensor, recorded: Tensor, what: str) -> None:
 def compare_gradients(model: Any, kind: Any, recorded: dict[str, Tensor]) -> None:
     """Ours put together as theirs: their in_proj is one matrix, our cross-attention has two."""
     parameters = dict(model.named_parameters())
-    names = weight_names(model.config, kind)
+    names = weight_names(model.config.core, kind)
     names["embed_out"] = names["encoder.embed_tokens.weight"]  # the name under which a BERT's table is recorded
     seen = set()
     for theirs, gradient in recorded.items():

@@ -136,7 +136,7 @@ def test_truncated(name: str, golden: Path, tmp_path: Path):
     path = tmp_path / "checkpoint.pt"
     for size in (1, 3, 5, 20, 100, 1000, len(whole) // 2, len(whole) - 1000, len(whole) - 1):
         path.write_bytes(whole[:size])
-        message = "damaged or cut short" if size > 4 else "not a checkpoint of PyTorch's"
+        message = "damaged or cut short" if size > 4 else "not a PyTorch checkpoint"
         with pytest.raises(MacaronError, match=rf"checkpoint\.pt: .*{message}"):
             read_checkpoint(path)
 
@@ -159,9 +159,9 @@ def test_foreign_files(tmp_path: Path):
     path = tmp_path / "file.pt"
     cases: list[tuple[Callable[[], Any], str]] = [
         (lambda: path.write_bytes(b""), "empty"),
-        (lambda: path.write_text("Ein Satz, kein Modell.\n" * 50), "not a checkpoint"),
-        (lambda: path.write_text('{"a": 1}'), "not a checkpoint"),
-        (lambda: path.write_bytes(np.random.default_rng(0).bytes(5000)), "not a checkpoint"),
+        (lambda: path.write_text("Ein Satz, kein Modell.\n" * 50), "not a PyTorch checkpoint"),
+        (lambda: path.write_text('{"a": 1}'), "not a PyTorch checkpoint"),
+        (lambda: path.write_bytes(np.random.default_rng(0).bytes(5000)), "not a PyTorch checkpoint"),
         (lambda: safetensors.torch.save_file({"weight": torch.ones(2)}, path), "safetensors"),
         (lambda: torch.save(torch.nn.Linear(2, 2).state_dict(), path), "expected the entries 'args' and 'model'"),
         (lambda: torch.save(torch.ones(3), path), "expected the entries"),

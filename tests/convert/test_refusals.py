@@ -1,6 +1,7 @@
 """Checkpoints that are no model of the authors', dictionaries that do not fit, and places that are taken."""
 
 import argparse
+import os
 import signal
 import sys
 import warnings
@@ -62,14 +63,14 @@ CASES: dict[str, tuple[str, Change, str]] = {
     "plain, but says macaron": (MACARON, drop("macaron"), "args.macaron is True"),
     "wrong shape": (MACARON, put("model", FC1, torch.ones(63, 32)), rf"'{FC1}' has shape \(63, 32\).*\(64, 32\)"),
     "scalar": (MACARON, put("model", TABLE, torch.tensor(1.0)), "should be a matrix"),
-    "infinite": (MACARON, put("model", FC1, torch.full((64, 32), torch.inf)), "no finite numbers; the training has"),
+    "infinite": (MACARON, put("model", FC1, torch.full((64, 32), torch.inf)), "not finite; the training has"),
     "whole numbers": (MACARON, put("model", FC1, torch.ones(64, 32, dtype=torch.int64)), f"'{FC1}' .* type int64, not"),
     "truth values": (MACARON, put("model", FC1, torch.ones(64, 32, dtype=torch.bool)), "type bool, not floating-point"),
     "complex": (MACARON, put("model", FC1, torch.ones(64, 32) * 1j), "type complex64, not floating-point"),
     "quantised": (MACARON, put("model", FC1, quantised()), "type qint8, not floating-point.* before any quantisation"),
     "eight bits": (MACARON, put("model", FC1, torch.ones(64, 32).to(torch.float8_e4m3fn)), "type float8_e4m3fn, not"),
     "complex version": (MACARON, put("model", "encoder.version", torch.tensor([2j])), "'encoder.version' is missing"),
-    "not finite": (MACARON, put("model", FC1, torch.full((64, 32), torch.nan)), "no finite numbers"),
+    "not finite": (MACARON, put("model", FC1, torch.full((64, 32), torch.nan)), "has values that are not finite"),
     "unknown weight": (MACARON, put("model", "decoder.project_out_dim.weight", torch.ones(2)), "project_out_dim"),
     "own output table": (MACARON, put("model", "decoder.embed_out", torch.ones(50, 32)), "without shared embeddings"),
     "own target table": (
@@ -155,9 +156,57 @@ def test_nothing_is_left_of_a_failure(golden: Path, tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(MacaronTokenizer, "save_pretrained", full)
-    with pytest.raises(MacaronError, match="cannot be written: No space"):
+    with pytest.raises(MacaronError, match=r"No space.* Free some space"):
         convert_fairseq(golden / MACARON / "checkpoint_min.pt", golden / "dict.txt", tmp_path / "a" / "model")
     assert list((tmp_path / "a").iterdir()) == []
+
+
+def test_an_old_folder_survives_a_failure(golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(MacaronTokenizer, "save_pretrained", fail)
+    with pytest.raises(RuntimeError):
+        convert_fairseq(golden / MACARON / "checkpoint_min.pt", golden / "dict.txt", tmp_path / "model", force=True)
+    assert (tmp_path / "model" / "config.json").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_is_filled_meanwhile_is_not_replaced(golden: Path, tmp_path: Path, monkeypatch: Any):
+    read = MacaronTokenizer.from_fairseq_dict
+
+    def fill(*args: Any, **settings: Any) -> MacaronTokenizer:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "thesis.tex").touch()
+        return read(*args, **settings)
+
+    monkeypatch.setattr(MacaronTokenizer, "from_fairseq_dict", fill)
+    with pytest.raises(MacaronError, match="not empty"):
+        convert_fairseq(golden / MACARON / "checkpoint_min.pt", golden / "dict.txt", tmp_path / "model")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["thesis.tex"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_files_can_be_read_by_others(golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The permissions follow the umask, even if a library writes private files."""
+    save = MacaronTokenizer.save_pretrained
+
+    def private(self: MacaronTokenizer, folder: Path, **options: Any) -> Any:
+        saved = save(self, folder, **options)
+        (Path(folder) / "tokenizer.json").chmod(0o600)
+        return saved
+
+    monkeypatch.setattr(MacaronTokenizer, "save_pretrained", private)
+    before = os.umask(0o027)
+    try:
+        convert_fairseq(golden / MACARON / "checkpoint_min.pt", golden / "dict.txt", tmp_path / "model")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()} == {0o640}
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o750
 
 
 def test_command(golden: Path, tmp_path: Path):

@@ -85,8 +85,8 @@ def test_files_in_a_folder_and_files_too_many(submission: Path):
     changed = rewrite(submission, {"WNLI.tsv": None}, {"sub/WNLI.tsv": WNLI.encode(), "notes.txt": b"hi"})
     problems = check_submission(changed)
     assert problems == [
-        "sub/WNLI.tsv: it must lie at the top of the zip, not in sub/",
-        "notes.txt: no file of a submission",
+        "sub/WNLI.tsv: must be at the top of the zip, not in sub/",
+        "notes.txt: not a file of a submission",
         "WNLI.tsv: missing",
     ]
 
@@ -95,7 +95,7 @@ def test_scores_are_numbers_in_their_range(submission: Path):
     for value in ("5.5", "nan", "high"):
         rows = "".join(f"{i}\t{value if i == 7 else 2.5}\n" for i in range(1379))
         (problem,) = check_submission(rewrite(submission, {"STS-B.tsv": f"index\tprediction\n{rows}".encode()}))
-        assert problem == f"STS-B.tsv, line 9: {value!r} is no number from 0 to 5"
+        assert problem == f"STS-B.tsv, line 9: {value!r} is not a number from 0 to 5"
 
 
 def test_a_damaged_zip_is_named(submission: Path, tmp_path: Path):

@@ -121,3 +121,11 @@ def test_foreign_headers_are_refused(store: Path, header: object, message: str) 
     path.write_text(header if isinstance(header, str) else json.dumps({**content, **header}))
     with pytest.raises(MacaronError, match=message):
         TokenStore(store)
+
+
+def test_documents(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "d", 10, documents=True) as writer:
+        for lengths, starts in (([1, 2, 1], [0, 2]), ([1, 1], []), ([], []), ([1, 3], [1])):
+            writer.append_flat(np.ones(sum(lengths), int), np.array(lengths, int), np.array(starts, np.int64))
+    assert np.fromfile(tmp_path / "d.documents", "<u8").tolist() == [0, 2, 6, 7]
+    assert (writer.documents, writer.sequences) == (3, 7)

@@ -1,4 +1,4 @@
-"""The state of a beam search, led by hand."""
+"""The state of a beam search, step by step with given log-probabilities."""
 
 import itertools
 from collections.abc import Callable
@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from macaron.decode import SearchSettings, search, translate_ids
-from macaron.decode.beam import Beams
-from macaron.decode.best import best_continuations
-from macaron.decode.scorer import SpecialTokens
+from macaron.decode.beam import Beams, topk_continuations
+from macaron.decode.settings import SpecialTokens
 from macaron.models.translation import TranslationModel
 
 PAD, EOS, UNK = 1, 2, 3
@@ -26,17 +25,23 @@ def scores(beam: int, vocabulary: int, *rows: dict[int, float]) -> torch.Tensor:
     return table
 
 
+def advance(state: Beams, table: torch.Tensor, step: int, at_limit: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    tokens, parents = state.advance(table, step, at_limit)
+    state.remember(tokens, parents)
+    return tokens, parents
+
+
 def beams(limit: int, **settings: object) -> Beams:
     return Beams(SearchSettings(**settings), SPECIAL, torch.tensor([limit]), torch.float64)  # type: ignore[arg-type]
 
 
 def test_late_stopping_waits_for_a_longer_hypothesis_that_could_still_win():
     state = beams(2, beam=1, stop="late")
-    state.advance(scores(1, 8, {4: -0.5}), 0, False)
-    state.advance(scores(1, 8, {EOS: -0.4, 5: -0.7}), 1, False)
+    advance(state, scores(1, 8, {4: -0.5}), 0, False)
+    advance(state, scores(1, 8, {EOS: -0.4, 5: -0.7}), 1, False)
     assert state.results(FIRST, 5)[0][0].score == pytest.approx(-0.45)
     assert not state.closed.item()  # -1.2 over three tokens would be better
-    state.advance(scores(1, 8, {EOS: 0.0}), 2, True)
+    advance(state, scores(1, 8, {EOS: 0.0}), 2, True)
     assert state.closed.item()
     assert state.results(FIRST, 5)[0][0].tokens == (4, 5, EOS)
     assert state.results(FIRST, 5)[0][0].score == pytest.approx(-0.4)
@@ -44,22 +49,22 @@ def test_late_stopping_waits_for_a_longer_hypothesis_that_could_still_win():
 
 def test_an_end_counts_only_in_the_first_half_of_the_candidates():
     state = beams(9, beam=2)
-    state.advance(scores(2, 8, {4: -1.0, 5: -1.1, EOS: -0.1}), 0, False)
+    advance(state, scores(2, 8, {4: -1.0, 5: -1.1, EOS: -0.1}), 0, False)
     assert state.totals.tolist() == [[-1.0, -1.1]]  # an end at once is not allowed, and takes nobody's place
-    tokens, parents = state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -1.3}, {4: -9.0, EOS: -9.0}), 1, False)
+    tokens, parents = advance(state, scores(2, 8, {4: -1.0, 5: -1.2, EOS: -1.3}, {4: -9.0, EOS: -9.0}), 1, False)
     assert (tokens.tolist(), parents.tolist()) == ([[4, 5]], [[0, 0]])
     assert state.results(FIRST, 5) == [[]]
-    state.advance(scores(2, 8, {4: -1.0, 5: -1.2, EOS: -0.3}, {}), 2, False)
+    advance(state, scores(2, 8, {4: -1.0, 5: -1.2, EOS: -0.3}, {}), 2, False)
     assert [each.tokens for each in state.results(FIRST, 5)[0]] == [(4, 4, EOS)]
     assert state.results(FIRST, 5)[0][0].token_scores == pytest.approx([-1.0, -1.0, -0.3])
 
 
 def test_early_stopping_keeps_who_came_first():
     state = beams(9, beam=1)
-    state.advance(scores(1, 8, {4: -1.0}), 0, False)
-    state.advance(scores(1, 8, {EOS: -5.0, 4: -6.0}), 1, False)
+    advance(state, scores(1, 8, {4: -1.0}), 0, False)
+    advance(state, scores(1, 8, {EOS: -5.0, 4: -6.0}), 1, False)
     assert state.closed.item()
-    state.advance(scores(1, 8, {EOS: 0.0}), 2, False)  # a step that a GPU has taken before it was asked
+    advance(state, scores(1, 8, {EOS: 0.0}), 2, False)  # a step that a GPU has taken before it was asked
     assert [each.tokens for each in state.results(FIRST, 5)[0]] == [(4, EOS)]
 
 
@@ -84,7 +89,7 @@ def test_the_best_continuations_are_what_topk_finds(sentences: int, vocabulary: 
     table[0, 0, -9:] = 9.0 + torch.arange(9)  # the best of a sentence all in the last places
     totals[1, 1:] = -torch.inf  # hypotheses that do not exist
     sums, index = (table + totals[..., None]).flatten(1).topk(14, dim=1)
-    found, places = best_continuations(totals, table, 14)
+    found, places = topk_continuations(totals, table, 14)
     assert torch.equal(found, sums)
     assert torch.equal(places, index)
 

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from macaron.decode import captured
+from macaron.decode import gpu
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.models import TranslationConfig, TranslationModel, preset
@@ -104,7 +104,7 @@ def test_a_recorded_search_finds_what_the_plain_one_finds(settings, monkeypatch)
     draw = random.Random(3)
     sources = [[draw.randrange(4, VOCABULARY) for _ in range(draw.randrange(1, 20))] + [2] for _ in range(40)]
     recorded = translate_ids(translator, sources, settings)
-    monkeypatch.setattr(captured, "record_graph", lambda function: function)
+    monkeypatch.setattr(gpu, "record_graph", lambda function: function)
     plain = translate_ids(translator, sources, settings)
     on_cpu = translate_ids(translator.cpu(), sources, settings)
     for ours, same, reference in zip(recorded, plain, on_cpu, strict=True):

@@ -37,7 +37,6 @@ def batch(seed: int, rows: int, width: int) -> ClassificationBatch:
 def test_graphs_of_several_shapes_give_the_gradients_of_plain_steps():
     torch.manual_seed(1)
     config = preset("macaron-bert-tiny", vocab_size=VOCABULARY, dropout=0.0, attention_dropout=0.0)
-    config.num_labels = 2
     model = EncoderForSequenceClassification(config).cuda()
     model.classifier.weight.data.normal_()
     objective = Objective("classes", ("a", "b"))

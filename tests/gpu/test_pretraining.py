@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from macaron.data.sentence_pairs import Corpus
+from macaron.data.nsp_spans import Corpus
 from macaron.models import EncoderForPreTraining, preset
 from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from macaron.decode.folder import load_folder
+from macaron.decode.translator import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
 from macaron.tasks.classification_model import load_classifier, load_pretrained

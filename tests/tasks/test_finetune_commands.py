@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from transformers import pipeline
 
-from macaron.data.labelled import class_indices, find_classes, numbers_of, read_table
+from macaron.data.tabular import class_indices, find_classes, numbers_of, read_table
 from macaron.errors import MacaronError
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -134,7 +134,7 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         ("a.tsv", "text\tlabel\na\t1\nb\n", r"a\.tsv, line 3: 1 columns, the header has 2"),
         ("a.tsv", "text\tlabel\na\t\n", r"a\.tsv, line 2: the label is empty"),
         ("a.tsv", "text\tlabel\n", r"a\.tsv: no examples"),
-        ("a.tsv", "", r"a\.tsv, line 1: no header\. The first line names the columns"),
+        ("a.tsv", "", r"a\.tsv, line 1: no header\. The first line must name the columns"),
         (
             "a.txt",
             "text,label\na,1\n",
@@ -151,7 +151,7 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         find_classes(table("a.tsv", "text\tlabel\n" + "".join(f"a\t0.{i}\n" for i in range(9))))
     with pytest.raises(MacaronError, match=r"a\.tsv, line 3: the label 'c' is not among the training set's: a, b"):
         class_indices(table("a.tsv", "text\tlabel\nx\ta\ny\tc\n"), ("a", "b"))
-    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: 'inf' is no number"):
+    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: 'inf' is not a number"):
         numbers_of(table("a.tsv", "text\tlabel\nx\t1.5\ny\tinf\n"))
 
 

@@ -91,7 +91,7 @@ def test_predictions_of_each_run_give_its_score(finished: Path, data: Path):
         assert len(lines) == 81
         if each["task"] == "cola":
             right = [line.split("\t")[1] for line in lines[1:]]
-            assert (right == truth) == (each["score"] == 100)
+            assert (right == truth) == (each["score"] == pytest.approx(100))
 
 
 def test_the_best_model_is_kept_with_its_labels(finished: Path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from macaron.data.sentence_pairs import Corpus
+from macaron.data.nsp_spans import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, preset
 from macaron.recipe import PretrainSettings

@@ -8,8 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from macaron.data.batching import Rows, bucket, pack
+from macaron.data.batching import bucket
 from macaron.data.prepared import PairStore
+from macaron.data.row_packing import Rows, pack
 from macaron.data.store import StoreWriter, TokenStore
 from macaron.models import TranslationModel, preset
 from macaron.tasks.translation import TranslationLoss

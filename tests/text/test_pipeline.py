@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.text import Moses, Raw, Spaces, make_pipeline
+from macaron.text.pipeline import Moses, Raw, Spaces, make_pipeline
 
 
 @given(st.text())

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.text import MacaronTokenizer, read_codes
+from macaron.text import MacaronTokenizer
 from macaron.text.subword import dictionary_bpe, train_byte_bpe
-from macaron.text.vocabulary import SPECIALS, UNK
+from macaron.text.vocabulary import SPECIALS, UNK, read_codes
 
 Merges = Sequence[tuple[str, str]]
 

@@ -1,8 +1,9 @@
 """The tokenizer class: text to ids and back, sentence pairs, saving, identity."""
 
 import re
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
@@ -256,3 +257,21 @@ def test_verify(raw: MacaronTokenizer) -> None:
         verify(raw, SimpleNamespace(vocab_size=len(raw) - 1))
     with pytest.raises(MacaronError, match="trained with"):
         verify(MacaronTokenizer.from_fairseq_dict(GOLDEN / "dict.txt"), config)
+
+
+@pytest.mark.parametrize("name", ["raw", "moses"])
+def test_a_sentence_enters_two_files(name: str, request: pytest.FixtureRequest) -> None:
+    tokenizer: MacaronTokenizer = request.getfixturevalue(name)
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "macaron" in frame.f_code.co_filename:
+            entered.add(Path(frame.f_code.co_filename).name)
+
+    sys.setprofile(note)
+    try:
+        tokenizer.decode_lines(tokenizer.encode_lines(GERMAN[:1]))
+    finally:
+        sys.setprofile(None)
+    entered.discard(Path(__file__).name)
+    assert entered == {"tokenizer.py", "pipeline.py"}

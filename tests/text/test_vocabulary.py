@@ -7,7 +7,7 @@ import pytest
 
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.text import read_codes, read_dictionary
+from macaron.text.vocabulary import read_codes, read_dictionary
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -84,7 +84,7 @@ CRASHES = [
     ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
     ("macaron.train.loop.Trainer._validate", 2),
     ("macaron.train.loop.candidates", 1),  # the end
-    ("macaron.models.load.write_model", 1),  # before the model is written
+    ("macaron.models.load.save_file", 1),  # the model folder is half written
 ]
 
 

@@ -1,6 +1,5 @@
 """The command ``macaron``: one small file per verb. Verbs import torch and transformers themselves, when they run."""
 
-import errno
 import os
 import sys
 
@@ -22,7 +21,7 @@ from macaron.cli.report import report
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
-from macaron.errors import Interrupted, MacaronError, UsageError
+from macaron.errors import MacaronError, system_message
 
 app = typer.Typer(
     help="Train, decode and study Transformers written as splitting schemes.",
@@ -87,10 +86,6 @@ def main() -> None:
     try:
         app()
     except MacaronError as error:
-        code = {UsageError: 2, Interrupted: 130}.get(type(error), 1)
-        fail(error, str(error), code)
+        fail(error, str(error), error.exit_code)
     except OSError as error:
-        # A missing file, no permission: the system's own words name the file. It has none when writing fails later.
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
-        name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
-        fail(error, f"{name}{error.strerror or error}", 1)
+        fail(error, system_message(error), 1)

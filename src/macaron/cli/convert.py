@@ -1,4 +1,4 @@
-"""``macaron convert``: foreign checkpoints to model folders."""
+"""``macaron convert``: converts foreign checkpoints to model folders."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,12 +7,12 @@ import typer
 
 from macaron.cli.guard import guarded
 
-app = typer.Typer(help="Turn foreign checkpoints into model folders.", no_args_is_help=True)
+app = typer.Typer(help="Convert foreign checkpoints to model folders.", no_args_is_help=True)
 
 
 @app.callback()
 def convert() -> None:
-    """Turn foreign checkpoints into model folders."""
+    """Convert foreign checkpoints to model folders."""
 
 
 @app.command()
@@ -24,10 +24,10 @@ def fairseq(
     *,
     dictionary: Annotated[Path, typer.Option("--dict", help="The dict.txt that the model was trained with.")],
     out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
-    bpe: Annotated[Path | None, typer.Option("--bpe", help="Its BPE codes (subword-nmt), to split words.")] = None,
+    bpe: Annotated[Path | None, typer.Option("--bpe", help="The BPE codes (subword-nmt), to split words.")] = None,
     pipeline: Annotated[
         Literal["spaces", "moses"],
-        typer.Option("--pipeline", help="What the folder takes: words separated by spaces, or plain text (moses)."),
+        typer.Option("--pipeline", help="Input of the model: words separated by spaces, or plain text (moses)."),
     ] = "spaces",
     source_lang: Annotated[
         str | None, typer.Option("--source-lang", help="For moses; by default the checkpoint's.")
@@ -41,9 +41,9 @@ def fairseq(
     normalize: Annotated[
         bool, typer.Option("--normalize", help="For moses: normalise punctuation (IWSLT14 is not).")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an older model folder.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
 ) -> None:
-    """Convert a checkpoint of the authors' fairseq code. Nothing that is pickled in it is run.
+    """Convert a checkpoint of the authors' fairseq code. No pickled code is run.
 
     Without --bpe and --pipeline the folder's tokenizer splits at spaces and joins "@@ ".
     """
@@ -63,5 +63,5 @@ def fairseq(
     )
     for note in conversion.notes:
         typer.echo(f"macaron: {note}", err=True)
-    for line in conversion.lines():
+    for line in conversion.lines:
         typer.echo(line)

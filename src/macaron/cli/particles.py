@@ -1,4 +1,4 @@
-"""``macaron particles``: the words of a sentence as particles on their way through a model."""
+"""``macaron particles``: the words of a sentence as particles that a model moves."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,12 +8,12 @@ import typer
 from macaron.errors import UsageError
 
 if TYPE_CHECKING:
-    from macaron.lab.particles.models import PartName
+    from macaron.lab.particles.traced_model import PartName
 
 
 def particles(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the folder of a run.", show_default=False)],
-    sentence: Annotated[str, typer.Argument(help="The sentence to follow.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model folder or a run's folder.", show_default=False)],
+    sentence: Annotated[str, typer.Argument(help="The sentence.", show_default=False)],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.", show_default=False),
@@ -23,34 +23,34 @@ def particles(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", help="What the decoder is run over; default: the model's own translation."),
+        typer.Option("--target", help="The decoder's input; default: the model's own translation."),
     ] = None,
     part: Annotated[
-        Literal["encoder", "decoder", "both"], typer.Option("--part", help="Of a translation model.")
+        Literal["encoder", "decoder", "both"], typer.Option("--part", help="Part of a translation model to show.")
     ] = "both",
     view: Annotated[
         Literal["raw", "normalised"] | None,
-        typer.Option("--view", help="Of .png and .gif: states as they are (default), or through the final norm."),
+        typer.Option("--view", help="For .png and .gif: states as they are (default: raw), or after the final norm."),
     ] = None,
 ) -> None:
-    """Show the words of a sentence as particles: where every sub-step of every layer moves them.
+    """Show the words of a sentence as particles: how every sub-step of every layer moves them.
 
-    For translation models and for encoders. Two models are shown side by side, turned towards each other where their
-    tokens are the same; give --target to have the same words in both decoders.
+    For translation models and encoders. Two models are shown side by side, aligned where their tokens are the same;
+    give --target to have the same words in both decoders.
     """
-    from macaron.lab.particles.files import check_out, write
+    from macaron.lab.particles.page import check_out, write
 
     check_out(out, view)
     if not sentence.strip():
-        raise UsageError("the sentence is empty: give some words, in quotes")
+        raise UsageError("the sentence is empty: give some words in quotes")
     if target is not None and not target.strip():
         raise UsageError("--target is empty: give a translation, or leave it out")
     if target is not None and part == "encoder":
         raise UsageError("--target is for the decoder: leave it out, or --part encoder")
     parts: tuple[PartName, ...] = ("encoder", "decoder") if part == "both" else (part,)
 
-    from macaron.lab.particles.follow import particles as follow
+    from macaron.lab.particles.build_data import build_data
 
     models = [model] if model2 is None else [model, model2]
-    write(out, follow(models, sentence, target=target, parts=parts), view)
+    write(out, build_data(models, sentence, target=target, parts=parts), view)
     typer.echo(f"wrote {out}", err=True)

@@ -51,7 +51,7 @@ def predict(
     if input_file is not None:
         input_file.stat()  # a missing file is reported before the model is loaded
 
-    from macaron.data.labelled import table_format
+    from macaron.data.tabular import table_format
     from macaron.decode.stream import output
     from macaron.tasks.classification_predict import Predictor
 
@@ -99,7 +99,7 @@ def _plain(predictor: "Predictor", path: Path | None) -> Iterator[list[list[str]
 
 def _table(path: Path | None, kind: Literal["tsv", "csv"], columns: list[str]) -> Iterator[list[list[str]]]:
     """Rows of a file with a header, some at a time."""
-    from macaron.data.labelled import rows_of, select
+    from macaron.data.tabular import rows_of, select
     from macaron.decode.stream import windows
 
     name = "standard input" if path is None else str(path)

@@ -10,8 +10,7 @@ from macaron.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from macaron.data.documents import PreparedText
-    from macaron.data.prepared import PreparedData
+    from macaron.data.prepared import PreparedData, PreparedText
 
 Prefixes = list[str]
 
@@ -32,8 +31,8 @@ def prepare(
         typer.Option(
             "--text",
             metavar="FILE",
-            help="Plain text for pre-training: a paragraph a line, a blank line between documents; plain, .gz or .xz; "
-            "may be repeated.",
+            help="Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or "
+            ".xz; may be repeated.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="The folder to write.")] = None,
@@ -88,15 +87,15 @@ def prepare(
         content = {"data": {key: value for key, value in data.items() if value is not None}}
         chosen = data_recipe(override(content, assignments), Origin(assignments=tuple(assignments)))
 
-    # Only now: a mistake in the call is answered at once.
-    from macaron.data.documents import PreparedText
+    # Late: a mistake in the call is reported at once.
     from macaron.data.prepare import prepare as run
+    from macaron.data.prepared import PreparedText
     from macaron.data.progress import Progress
 
     try:
         outcome = run(chosen, workers=workers, progress=Progress())
     except KeyboardInterrupt:
-        typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is as it was", err=True)
+        typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is unchanged", err=True)
         raise typer.Exit(130) from None
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
@@ -116,15 +115,15 @@ def _given(options: dict[str, object]) -> list[str]:
 
 def _check_alone(recipe: Path, extra: list[str]) -> None:
     """Refuse options beside a recipe."""
-    if "--text" in extra and recipe.suffix != ".toml":  # what a shell makes of --text *.txt
+    if "--text" in extra and recipe.suffix != ".toml":  # the shell expanded --text *.txt
         raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: --text '*{recipe.suffix}'")
     if extra:
         raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
 
 
 def _print_pairs(data: "PreparedData") -> None:
-    """Print what was dropped, and what there is now."""
-    from macaron.data.cleaning import RULES
+    """Print the number of dropped pairs by rule, and the sizes of the splits."""
+    from macaron.data.prepare.cleaning import RULES
 
     cleaning = data.manifest["cleaning"]
     table = _table("Training pairs", "pairs")
@@ -144,7 +143,7 @@ def _print_pairs(data: "PreparedData") -> None:
 
 def _print_text(data: "PreparedText") -> None:
     """The same for documents."""
-    from macaron.data.documents_cleaning import TEXT_RULES
+    from macaron.data.prepare.cleaning import TEXT_RULES
 
     cleaning = data.manifest["cleaning"]
     table = _table("Text", "")

@@ -1,4 +1,4 @@
-"""Foreign checkpoints in, ours out. Names are imported when asked for."""
+"""Converts foreign checkpoints to model folders. Names are imported on first use."""
 
 from typing import TYPE_CHECKING, Any
 

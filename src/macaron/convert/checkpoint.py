@@ -1,10 +1,9 @@
-"""Reading a checkpoint of fairseq's without running what is pickled in it.
+"""Reads a fairseq checkpoint without running the code that is pickled in it.
 
-A checkpoint is a pickle, and a pickle is a program. PyTorch's restricted unpickler (``weights_only=True``)
-calls nothing that is not on a list; it also refuses the meters and settings that a training checkpoint
-holds beside the weights. So the pickle is first *scanned*, opcode by opcode, for the classes it names. Those
-of fairseq become inert stand-ins, the rest is left to PyTorch to refuse. A mistake in the scan can therefore
-only lead to a refusal.
+A checkpoint is a pickle, and a pickle is a program. PyTorch's restricted unpickler (``weights_only=True``) calls
+nothing outside an allow-list; it also refuses the meters and settings of a training checkpoint. So the pickle is first
+*scanned*, opcode by opcode, for the classes it names. fairseq's classes become inert stand-ins, all others are left to
+PyTorch to refuse. A mistake in the scan can therefore only lead to a refusal.
 """
 
 import argparse
@@ -22,10 +21,10 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 
-#: How the two containers begin.
+#: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
 
-#: A checkpoint also keeps numbers (best loss, learning rates) that may be NumPy's. We need none of them.
+#: A checkpoint may hold NumPy numbers (best loss, learning rates). They are not needed.
 _NUMPY = {
     f"numpy{core}.{name}"
     for core, names in (
@@ -35,8 +34,8 @@ _NUMPY = {
     )
     for name in names
 }
-#: What a checkpoint may name: tensors, plain containers, settings, and what becomes a stand-in. Only used to say
-#: which name a refused one should not have had.
+#: The names expected in a checkpoint: tensors, plain containers, settings, stand-ins. Only used for the message of a
+#: refusal, which lists the other names.
 _EXPECTED = re.compile(
     r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
     r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
@@ -44,48 +43,67 @@ _EXPECTED = re.compile(
     r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|bytearray|complex)"
     r"|argparse\.Namespace|fairseq\..*"
 )
-#: Without the weights, which are stored apart, a checkpoint is a few hundred kilobytes; scanning takes 1 s per MB.
+#: Bytes. Weights are stored apart; the rest is a few hundred kilobytes, and scanning takes 1 s per MB.
 _LONGEST_PICKLE = 10 * 2**20
-#: What weights are trained and stored in.
+#: Types of weights.
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass
 class Checkpoint:
-    """The two parts of a checkpoint that make a model."""
+    """The settings and weights of a checkpoint, with checks whose errors name the file."""
 
     path: Path
     args: dict[str, Any]
     tensors: dict[str, Tensor]
 
     def error(self, what: str) -> MacaronError:
-        """A complaint about this file."""
+        """An error about this file."""
         return MacaronError(f"{self.path}: {what}")
 
     def weight(self, name: str) -> Tensor:
-        """A weight that must be there and be finite."""
+        """A weight, which must be present and finite."""
         tensor = self.tensors.get(name)
         if tensor is None:
-            raise self.error(f"{name!r} is missing from 'model'; the checkpoint is not complete")
+            raise self.error(f"{name!r} is missing from 'model'; the checkpoint is incomplete")
         if tensor.dtype not in _FLOATS:
             raise self.error(
                 f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers: "
-                "give the checkpoint as it was trained, before any quantisation or other conversion"
+                "give the checkpoint as trained, before any quantisation or other conversion"
             )
         if not bool(torch.isfinite(tensor).all()):
-            raise self.error(f"{name!r} holds values that are no finite numbers; the training has failed")
+            raise self.error(f"{name!r} has values that are not finite; the training has failed")
         return tensor
 
     def matrix(self, name: str) -> Tensor:
-        """A weight with rows and columns."""
+        """A weight that must be a matrix."""
         tensor = self.weight(name)
         if tensor.dim() != 2:
             raise self.error(f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
         return tensor
 
+    def whole_number(self, name: str, default: int | None = None) -> int:
+        """A setting that must be a positive integer."""
+        value = self.args.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise self.error(f"args.{name} should be a positive integer, not {value!r}")
+        return value
+
+    def rate(self, name: str) -> float:
+        """A dropout rate; 0 if the setting is missing."""
+        value = self.args.get(name, 0.0)
+        if not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self.error(f"args.{name} should be a dropout rate in [0, 1), not {value!r}")
+        return float(value)
+
+    def agree(self, name: str, found: int) -> None:
+        """Refuse a setting that contradicts the weights. It may be missing."""
+        if name in self.args and self.whole_number(name) != found:
+            raise self.error(f"args.{name} is {self.args[name]}, but the weights say {found}")
+
 
 class _Inert:
-    """Stands for an object we have no use for: takes any arguments and any state, and keeps none."""
+    """A stand-in for an object that is not needed: accepts any arguments and state, and keeps none."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "_Inert":
         return super().__new__(cls)
@@ -98,10 +116,10 @@ class _Inert:
 
 
 def read_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint, full or minimal, from the zip container or the one that PyTorch wrote before 1.6."""
+    """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
     if path.is_dir():
-        raise MacaronError(f"{path}: a folder; give the checkpoint file itself, such as {path}/checkpoint_best.pt")
+        raise MacaronError(f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
     try:
         with path.open("rb") as file:
             start = file.read(9)
@@ -110,7 +128,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     if not start:
         raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
     if start[8:] == b"{":
-        raise MacaronError(f"{path}: a safetensors file; this command reads fairseq's own checkpoints (.pt)")
+        raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
     named = _names_in(path, start[:4])
     content = _load(path, start[:4], named)
     return Checkpoint(path, _args_of(path, content), _tensors_of(path, content))
@@ -123,48 +141,46 @@ def _load(path: Path, start: bytes, named: set[str]) -> Any:
             allowed.append((type(name.rpartition(".")[2], (_Inert,), {}), name))
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what PyTorch finds odd, it also refuses
+            warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
             return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or foreign file makes PyTorch raise nearly anything
+    except Exception as error:  # PyTorch raises nearly anything for a damaged or foreign file
         foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
         if foreign:
             raise MacaronError(
                 f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
-                "fairseq checkpoint has no reason to. Get the file from a source you trust."
+                "fairseq checkpoint does not. Get the file from a source you trust."
             ) from error
-        # PyTorch's own words are left out: they advise to switch the protection off.
+        # PyTorch's message is left out: it advises to switch the protection off.
         if start in (_ZIP, _LEGACY):
             raise MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again") from error
-        raise MacaronError(f"{path}: not a checkpoint of PyTorch's; give the .pt file that fairseq wrote") from error
+        raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote") from error
 
 
 def _names_in(path: Path, start: bytes) -> set[str]:
-    """Every class and function that the file's pickles name. Nothing is looked up or called."""
+    """The classes and functions that the file's pickles name. Nothing is looked up or called."""
     found: set[str] = set()
     try:
         if start == _ZIP:
             with zipfile.ZipFile(path) as archive:
                 for entry in archive.infolist():
                     if entry.filename.lower().endswith("data.pkl"):
-                        if entry.file_size > _LONGEST_PICKLE:
-                            raise _too_long(path)
                         with archive.open(entry) as file:
                             found.update(_names(_Limited(path, file)))
         else:
             with path.open("rb") as file:
-                # Magic number, version, machine, content: one pickle after the other. Raw storages follow.
+                # Four pickles (magic number, version, machine, content), then the raw storages.
                 limited = _Limited(path, file)
                 for _ in range(4):
                     found.update(_names(limited))
     except MacaronError:
         raise
     except Exception:
-        return found  # damaged; loading says how
+        return found  # damaged: loading reports how
     return found
 
 
 class _Limited:
-    """A file as the scan of a pickle reads it, which ends in a refusal after the longest pickle we scan."""
+    """A file that refuses to be read beyond the longest pickle."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path, self.file, self.left = path, file, _LONGEST_PICKLE
@@ -180,16 +196,12 @@ class _Limited:
     def _counted(self, data: bytes) -> bytes:
         self.left -= len(data)
         if self.left < 0:
-            raise _too_long(self.path)
+            raise MacaronError(
+                f"{self.path}: refused, and nothing in it was run: besides the weights it has more than "
+                f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
+                "Get the file from a source you trust."
+            )
         return data
-
-
-def _too_long(path: Path) -> MacaronError:
-    return MacaronError(
-        f"{path}: refused, and nothing in it was run: beside the weights it holds more than "
-        f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint has. "
-        "Get the file from a source you trust."
-    )
 
 
 def _names(file: _Limited) -> Iterator[str]:
@@ -198,7 +210,7 @@ def _names(file: _Limited) -> Iterator[str]:
         if opcode.name in ("GLOBAL", "INST"):
             yield str(argument).replace(" ", ".")
         elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
-            yield ".".join(strings[-2:])  # protocol 4, which PyTorch refuses; for the message alone
+            yield ".".join(strings[-2:])  # protocol 4, which PyTorch refuses; only for the message
         elif isinstance(argument, str):
             strings.append(argument)
 
@@ -207,7 +219,7 @@ def _args_of(path: Path, content: Any) -> dict[str, Any]:
     if not isinstance(content, dict) or "args" not in content or "model" not in content:
         keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
         raise MacaronError(
-            f"{path}: no fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
+            f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
         )
     args = content["args"]
     if not isinstance(args, argparse.Namespace):
@@ -228,7 +240,7 @@ def _tensors_of(path: Path, content: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    # A few bytes can claim to be a tensor of any size (by strides of zero): looking at its values would fill memory.
+    # With strides of zero a few bytes can claim to be a tensor of any size: reading its values would fill the memory.
     return (
         tensor.layout == torch.strided
         and not tensor.is_meta

@@ -1,28 +1,30 @@
-"""From lengths to batches: buckets of like lengths, or rows packed with several sentences.
+"""Buckets: batches of pairs of similar length, and their padded token matrices.
 
-Both are functions of the lengths, a seed and the epoch alone, so a run that is resumed, or goes on with another number
-of processes, sees the same batches in the same order.
+They are a function of the lengths, a seed and the epoch alone, so a run that is resumed, or continued with another
+number of processes, sees the same batches in the same order. The same holds for rows (`macaron.data.row_packing`).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macaron.data.store import TokenStore
+
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.integer[Any]]
+Matrix = NDArray[np.int64]
 
 
 def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multiple: int = 8) -> list[Indices]:
-    """Batches of pairs of like length, as the authors' code makes them.
+    """Batches of pairs of similar length, as in the authors' code.
 
     The size of a batch is its number of pairs times its longest side: padding counts. A full batch is cut to a multiple
     of ``multiple`` and the rest starts the next one.
 
     :param source: lengths with the end of sentence
     :param target: likewise
-    :returns: for each batch the indices of its pairs; call once per run, the order is that of length
+    :returns: for each batch the indices of its pairs, in the order of length; call it once per run
     """
     order = np.random.RandomState(seed).permutation(len(source))
     order = order[np.argsort(target[order], kind="stable")]
@@ -46,45 +48,28 @@ def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multipl
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Indices:
-    """The order in which an epoch (from 1) goes through its batches."""
+    """The order of the batches in an epoch (from 1)."""
     order = np.arange(count)
     np.random.RandomState(seed + epoch).shuffle(order)
     return order
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Pairs packed into rows: pair ``pairs[i]`` lies in row ``row[i]`` behind the pairs that came before it."""
+def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
+    """Sequences as a matrix, (B, T), padded on the right."""
+    lengths = store.lengths[indices].astype(np.int64)
+    matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
+    rows = np.repeat(np.arange(len(indices)), lengths)
+    columns = counting(lengths)
+    matrix[rows, columns] = store.ids[flat_positions(store, indices, lengths)]
+    return matrix
 
-    pairs: Indices
-    row: Indices
-    count: int
+
+def counting(lengths: Indices) -> Matrix:
+    """0, 1, ..., n-1 for each length n, concatenated."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
-def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, open_rows: int = 16) -> Rows:
-    """Fill rows of ``width`` positions, on both sides, with whole pairs in random order (first fit).
-
-    A few rows are kept open, so that a long pair that does not fit does not close a row that a short one would fill.
-    """
-    if len(source) and max(int(source.max()), int(target.max())) > width:
-        raise ValueError(f"a pair is longer than a row of {width}")
-    order = np.random.RandomState((seed + 1_000_003 * epoch) % 2**32).permutation(len(source))
-    room_source, room_target, row_of = [width] * open_rows, [width] * open_rows, list(range(open_rows))
-    rows = np.empty(len(order), dtype=np.int64)
-    next_row = open_rows
-    for place, (s, t) in enumerate(zip(source[order].tolist(), target[order].tolist(), strict=True)):
-        for slot in range(open_rows):
-            if room_source[slot] >= s and room_target[slot] >= t:
-                break
-        else:
-            # None fits: the fullest row is closed and a new one opened in its place.
-            slot = min(range(open_rows), key=lambda i: min(room_source[i], room_target[i]))
-            room_source[slot], room_target[slot], row_of[slot] = width, width, next_row
-            next_row += 1
-        room_source[slot] -= s
-        room_target[slot] -= t
-        rows[place] = row_of[slot]
-    # Rows in the order of their number, pairs inside a row in the order they came; empty rows drop out.
-    by_row = np.argsort(rows, kind="stable")
-    _, dense = np.unique(rows[by_row], return_inverse=True)
-    return Rows(order[by_row], dense, int(dense[-1]) + 1 if len(dense) else 0)
+def flat_positions(store: TokenStore, indices: Indices, lengths: Indices) -> Matrix:
+    """The positions of these sequences' ids in the flat store."""
+    return np.repeat(store.offsets[indices].astype(np.int64), lengths) + counting(lengths)

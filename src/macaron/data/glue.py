@@ -1,4 +1,4 @@
-"""GLUE's files as they are: every complaint names the file and the line."""
+"""Reading GLUE's official files: every error names the file and the line."""
 
 import hashlib
 import math
@@ -12,7 +12,7 @@ from macaron.files import read_lines
 
 #: A file may be compressed.
 SUFFIXES = ("", ".gz", ".xz")
-#: The most of its lines that an official file has torn. Beyond it, the file is not the official one.
+#: The largest share of torn lines in an official file. A file with more is not the official one.
 MOST_TORN = 0.01
 #: Where GLUE's files come from, for messages.
 SOURCE = "https://gluebenchmark.com/tasks"
@@ -38,7 +38,7 @@ class Examples:
         return len(self.lines)
 
     def fingerprint(self) -> str:
-        """A digest of the texts and labels: what was learned from, wherever it lay and however it was compressed."""
+        """A digest of the texts and labels, independent of path and compression."""
         digest = hashlib.sha256()
         for texts in self.texts:
             digest.update("\n".join(texts).encode("utf-8", "surrogatepass") + b"\0")
@@ -47,7 +47,7 @@ class Examples:
 
 
 def task_folder(root: Path, task: GlueTask) -> Path:
-    """The folder of a task below the archive's; names are also found in lower case."""
+    """The folder of a task in that of the archive; names in lower case are found, too."""
     if not root.is_dir():
         raise MacaronError(
             f"{root}: no such folder. Give the one that holds {task.folders[0]} and the others (--data)."
@@ -71,7 +71,7 @@ def _folder_names(task: GlueTask) -> list[str]:
 
 
 def find(folder: Path, file: GlueFile) -> Path | None:
-    """A file of a task, compressed or not; None if it is not there."""
+    """A file of a task, compressed or not; None if it is missing."""
     for suffix in SUFFIXES:
         path = folder / f"{file.name}{suffix}"
         if path.is_file():
@@ -90,7 +90,7 @@ def read_dev(root: Path, task: GlueTask) -> dict[str, Examples]:
 
 
 def read_test(root: Path, task: GlueTask, wanted: Submission) -> Examples | None:
-    """A test set, which has no labels; None if its file is not there."""
+    """A test set, without labels; None if its file is missing."""
     path = find(task_folder(root, task), wanted.test)
     return None if path is None else read_file(path, wanted.test, task)
 
@@ -107,7 +107,7 @@ def _required(root: Path, task: GlueTask, file: GlueFile) -> Examples:
 
 
 def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
-    """The examples of a file. There is no quoting in GLUE's files: a quotation mark is a character."""
+    """The examples of a file. GLUE's files have no quoting: a quotation mark is an ordinary character."""
     lines = enumerate(read_lines(path), start=1)
     if file.header:
         _, first = next(lines, (1, ""))
@@ -116,7 +116,7 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
         places, width = tuple(int(column) for column in file.columns), file.width
     count = len(places) - file.label
     found = Examples(path, tuple([] for _ in range(count)))
-    # A test file is answered line by line: there nothing may be skipped.
+    # A test file is answered line by line, so nothing may be skipped.
     skips = task.torn and file.label
     torn: list[int] = []
     for number, values in _rows(path, lines, places, width, torn if skips else None):
@@ -161,11 +161,11 @@ def _rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """The values of the wanted columns, line by line.
 
-    :param torn: takes the numbers of the lines that are left out for their columns; None where none may be
+    :param torn: receives the numbers of skipped lines; None if no line may be skipped
     """
     for number, line in lines:
         values = line.split("\t")
-        # Only in the wanted columns does it matter what is missing; one tab too many would move them all.
+        # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
         if max(places) < len(values) <= width:
             yield number, [values[place] for place in places]
         elif torn is not None:

@@ -1,4 +1,4 @@
-"""The zip that GLUE's server takes: eleven files, each complete, and a validator that says what is wrong."""
+"""The zip for GLUE's server: eleven complete files, and a validator that says what is wrong."""
 
 import lzma
 import math
@@ -10,9 +10,10 @@ from pathlib import Path
 
 from macaron.data.glue_tasks import TASKS, GlueTask, Submission
 from macaron.errors import MacaronError
+from macaron.files import atomic_file
 
 HEADER = "index\tprediction"
-#: What Python raises for a zip that has been damaged, of whatever method of compression.
+#: Errors of Python for a damaged zip, with any method of compression.
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, ValueError, struct.error)
 
 
@@ -22,33 +23,28 @@ def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
 
 
 def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Write the zip. The server refuses one that lacks a file: where there are no predictions, every row is the same.
+    """Write the zip. The server refuses one that lacks a file: without predictions, all rows of a file are the same.
 
     :param predictions: by file name, in the order of the test set
-    :return: the names of the files that were filled up so
+    :return: the names of the files without predictions
     """
     filled = []
-    aside = path.with_name(f".{path.name}.writing")
-    try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, (_, wanted) in expected_files().items():
-                rows = predictions.get(name)
-                if rows is None:
-                    filled.append(name)
-                    rows = [wanted.filler] * wanted.rows
-                text = "".join(f"{index}\t{value}\n" for index, value in enumerate(rows))
-                # A fixed date: equal predictions give an equal file.
-                entry = zipfile.ZipInfo(name, date_time=(2019, 1, 1, 0, 0, 0))
-                entry.compress_type = zipfile.ZIP_DEFLATED
-                archive.writestr(entry, f"{HEADER}\n{text}")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (_, wanted) in expected_files().items():
+            rows = predictions.get(name)
+            if rows is None:
+                filled.append(name)
+                rows = [wanted.filler] * wanted.rows
+            text = "".join(f"{index}\t{value}\n" for index, value in enumerate(rows))
+            # A fixed date: equal predictions give an equal file.
+            entry = zipfile.ZipInfo(name, date_time=(2019, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, f"{HEADER}\n{text}")
     return filled
 
 
 def as_predictions(task: GlueTask, values: Sequence[float]) -> list[str]:
-    """Class indices or scores as the server reads them; a score outside the range becomes its end."""
+    """Class indices or scores as the server reads them; scores are clipped to their range."""
     if task.regression:
         low, high = task.score_range
         return [f"{min(max(value, low), high):.3f}" for value in values]
@@ -56,7 +52,7 @@ def as_predictions(task: GlueTask, values: Sequence[float]) -> list[str]:
 
 
 def check_submission(path: Path) -> list[str]:
-    """What is wrong with a submission, file and line named; an empty list if the server will take it."""
+    """The problems of a submission, with file and line; an empty list if the server will accept it."""
     try:
         archive = zipfile.ZipFile(path)
     except DAMAGED as error:
@@ -69,16 +65,16 @@ def check_submission(path: Path) -> list[str]:
             if name in wanted:
                 continue
             inside = name.rsplit("/", 1)[-1]
-            where = f"it must lie at the top of the zip, not in {name.rsplit('/', 1)[0]}/" if inside in wanted else ""
-            problems.append(f"{name}: {where or 'no file of a submission'}")
-        problems += [f"{name}: there {names.count(name)} times" for name in wanted if names.count(name) > 1]
+            where = f"must be at the top of the zip, not in {name.rsplit('/', 1)[0]}/" if inside in wanted else ""
+            problems.append(f"{name}: {where or 'not a file of a submission'}")
+        problems += [f"{name}: occurs {names.count(name)} times" for name in wanted if names.count(name) > 1]
         for name, (task, submission) in wanted.items():
             if name not in names:
                 problems.append(f"{name}: missing")
                 continue
             try:
                 raw = archive.read(name)
-            except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: it wants a password
+            except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: it needs a password
                 problems.append(f"{name}: cannot be unpacked ({error})")
                 continue
             problems += _check_file(name, raw, task, submission)
@@ -99,7 +95,7 @@ def _check_file(name: str, raw: bytes, task: GlueTask, submission: Submission) -
         problem = _check_line(line.rstrip("\r"), number - 2, task)
         if problem:
             problems.append(f"{name}, line {number}: {problem}")
-            break  # what follows is usually the same
+            break  # the lines after it usually have the same problem
     rows = len(lines) - 1
     if rows != submission.rows:
         problems.append(f"{name}: {rows:,} rows where the test set has {submission.rows:,}")
@@ -119,4 +115,4 @@ def _check_line(line: str, index: int, task: GlueTask) -> str | None:
         value = float(values[1])
     except ValueError:
         value = math.nan
-    return None if low <= value <= high else f"{values[1][:40]!r} is no number from {low:g} to {high:g}"
+    return None if low <= value <= high else f"{values[1][:40]!r} is not a number from {low:g} to {high:g}"

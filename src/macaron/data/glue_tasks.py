@@ -1,4 +1,4 @@
-"""The tasks of GLUE as data: files, columns, labels, metrics and what a submission holds, as the archive has them."""
+"""The tasks of GLUE as data: files, columns, labels, metrics and submission files, as in the archive."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,8 +14,8 @@ class GlueFile:
     """One file of a task.
 
     :param name: its path in the task's folder, without a suffix of compression
-    :param columns: of the texts and, where there are labels, of the label: names of the header, or places (from 0) in
-        a file that has no header
+    :param columns: of the texts and of the label, if there is one: names in the header, or indices (from 0) in a file
+        without a header
     :param label: whether the last of ``columns`` is the label
     :param width: columns of a line in a file without a header
     """
@@ -36,8 +36,8 @@ class Submission:
     """A file of the submission.
 
     :param rows: examples of the official test set, numbered from 0
-    :param test: the file that has them
-    :param filler: what is written where no model was trained; for WNLI it is the customary answer
+    :param test: the file with these examples
+    :param filler: the answer if no model was trained; for WNLI the customary one
     """
 
     name: str
@@ -50,18 +50,18 @@ class Submission:
 class GlueTask:
     """A task.
 
-    :param name: as the command takes it
-    :param title: as a table has it
-    :param folders: names of its folder, the archive's first
+    :param name: for the command
+    :param title: for tables
+    :param folders: names of its folder, that of the archive first
     :param labels: of its classes, in the order of their indices (the authors'); empty for a score
     :param dev: the development sets by name; MNLI has two
-    :param metrics: the first one is printed first
+    :param metrics: in the order in which they are printed
     :param positive: index of the class that F1 is about
     :param one_logit: the authors train these with one logit and binary cross-entropy
-    :param symmetric: the order of the two texts means nothing
+    :param symmetric: the order of the two texts has no meaning
     :param score_range: of a score's labels
-    :param torn: a few lines of the official files are torn by line ends inside a text: they are skipped
-    :param no_label: what stands where the annotators did not agree; such lines are skipped
+    :param torn: a few lines of the official files are torn by line ends inside a text; they are skipped
+    :param no_label: the label if the annotators did not agree; such lines are skipped
     """
 
     name: str
@@ -203,7 +203,7 @@ TASKS: dict[str, GlueTask] = {
             (
                 Submission("MNLI-m.tsv", 9796, GlueFile("test_matched.tsv", _PAIR, False), "entailment"),
                 Submission("MNLI-mm.tsv", 9847, GlueFile("test_mismatched.tsv", _PAIR, False), "entailment"),
-                # The diagnostic set lies beside the folders of the tasks and is answered by MNLI's model.
+                # The diagnostic set is beside the folders of the tasks and is answered by MNLI's model.
                 Submission("AX.tsv", 1104, GlueFile("../diagnostic/diagnostic.tsv", _PAIR, False), "entailment"),
             ),
             no_label=("-",),
@@ -223,12 +223,12 @@ TASKS: dict[str, GlueTask] = {
 }
 #: The tasks whose scores make the official average, all of them.
 AVERAGED = tuple(TASKS)
-#: Those that papers train: nobody learns anything from WNLI's 635 examples.
+#: The tasks that papers train: nothing can be learned from WNLI's 635 examples.
 USUAL = tuple(name for name in TASKS if name != "wnli")
 
 
 def task_named(name: str) -> GlueTask:
-    """The task of a name as people write it: ``cola``, ``SST-2``, ``sts_b``."""
+    """The task of a name in any usual spelling: ``cola``, ``SST-2``, ``sts_b``."""
     plain = name.lower().replace("-", "").replace("_", "").strip()
     if plain not in TASKS:
         raise MacaronError(f"no GLUE task {name!r}: choose from {', '.join(TASKS)}")

@@ -1,7 +1,7 @@
-"""Masked words: which of a text's tokens are to be predicted, and what the model sees in their place.
+"""Masked words: which tokens of a text are predicted, and what the model sees instead.
 
-Texts lie flat, one after the other. Everything is a function of the tokens and of a random generator, so that a run
-that is resumed meets the same masks.
+Texts are concatenated. Everything is a function of the tokens and of a random generator, so a resumed run draws the
+same masks.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ Random = np.random.Generator
 
 
 def masked_counts(lengths: Lengths, ratio: float) -> Indices:
-    """How many tokens of each text are to be predicted: its share, rounded, but at least one where there is any.
+    """The number of tokens to predict in each text: its share, rounded, but at least one if the text is not empty.
 
     :param lengths: of the texts, without special tokens
     """
@@ -25,15 +25,15 @@ def masked_counts(lengths: Lengths, ratio: float) -> Indices:
 
 
 def choose(lengths: Lengths, counts: Indices, allowed: Flags, random: Random) -> Flags:
-    """Choose tokens at random, in each text as many as ``counts`` says.
+    """Choose ``counts`` tokens of each text at random.
 
     :param lengths: of the texts
-    :param allowed: for each token whether it may be chosen (special tokens may not); where a text has too few that
-        may, all of them are
+    :param allowed: for each token whether it may be chosen (special tokens may not); all of them are chosen if a text
+        has too few
     :returns: for each token whether it is chosen
     """
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    # By text, and in each of them by chance; those that may not be chosen come last.
+    # Sorted by text, in each text at random; tokens that may not be chosen come last.
     key = owner + 0.5 * random.random(len(owner)) + np.where(allowed, 0.0, 0.5)
     rank = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     chosen = np.zeros(len(owner), np.bool_)
@@ -44,17 +44,17 @@ def choose(lengths: Lengths, counts: Indices, allowed: Flags, random: Random) ->
 def corrupt(
     ids: Indices, chosen: Flags, mask: int, words: range, mask_share: float, random_share: float, random: Random
 ) -> Indices:
-    """What the model sees: of the chosen tokens most are masked, some are replaced by any word, the rest stays.
+    """The model's input: of the chosen tokens most are masked, some replaced by a random word, the others unchanged.
 
     :param mask: the mask token
-    :param words: the ids of words that may replace one
+    :param words: the ids of words that may replace a token
     :param mask_share: of the chosen ones
     :param random_share: likewise
     """
-    places = np.flatnonzero(chosen)
-    draw = random.random(len(places))
-    replaced = places[(draw >= mask_share) & (draw < mask_share + random_share)]
+    positions = np.flatnonzero(chosen)
+    draw = random.random(len(positions))
+    replaced = positions[(draw >= mask_share) & (draw < mask_share + random_share)]
     seen = ids.copy()
-    seen[places[draw < mask_share]] = mask
+    seen[positions[draw < mask_share]] = mask
     seen[replaced] = random.integers(words.start, words.stop, len(replaced))
     return seen

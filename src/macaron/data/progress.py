@@ -1,4 +1,4 @@
-"""Saying what is going on: a moving bar on a terminal, plain lines elsewhere. Both go to stderr."""
+"""Reporting the progress of a longer job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr."""
 
 import sys
 import time
@@ -8,26 +8,29 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """What a step calls as it goes on."""
+    """What a step calls as it advances."""
 
     def __call__(self, count: int = 1, /, total: int | None = None) -> None:
-        """So many units more have been done."""
+        """Report ``count`` more units."""
 
 
 class Progress:
-    """Steps of a longer job. ``quiet`` says nothing at all."""
+    """The steps of a longer job.
+
+    :param quiet: show nothing at all
+    """
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
 
     def say(self, message: str) -> None:
-        """Say something in a line of its own."""
+        """Print a line."""
         if not self.quiet:
             print(message, file=sys.stderr, flush=True)
 
     @contextmanager
     def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
-        """Show a step while it runs; afterwards a line says how much was done in what time."""
+        """Show a step while it runs; a line with the amount and the time follows."""
         if not self.quiet and sys.stderr.isatty():
             with self._bar(name, unit, total) as advance:
                 yield advance

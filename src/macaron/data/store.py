@@ -1,10 +1,11 @@
 """Memory-mapped token stores: a corpus as one flat file of ids and one of offsets.
 
-    NAME.ids        the ids of all sequences, one after the other: uint16 where the vocabulary allows it, else int32
-    NAME.offsets    where each begins, and where the last one ends: uint64
-    NAME.json       what the two must hold, so that a damaged or foreign file is refused
+    NAME.ids        the ids of all sequences, concatenated: uint16 if the vocabulary allows it, else int32
+    NAME.offsets    the first id of each sequence, then the number of ids: uint64
+    NAME.documents  of documents: the first sequence of each, then the number of sequences: uint64
+    NAME.json       the sizes of the files, so that a damaged or foreign one is refused
 
-All numbers are little-endian. Opening maps the files into memory and reads next to nothing.
+All numbers are little-endian. Opening maps the files into memory and reads almost nothing.
 """
 
 import json
@@ -19,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
+from macaron.files import write_text
 
 FORMAT = 1
-#: The dtype of the ids, by what numpy calls it in the file.
+#: The size of the ids by dtype, as numpy names it.
 DTYPES = {"<u2": 2, "<i4": 4}
 OFFSET = np.dtype("<u8")
 REMEDY = "Run 'macaron prepare' again."
@@ -61,9 +63,11 @@ class TokenStore:
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """Length of every sequence, as int32: the one thing that is held in memory, 4 bytes a sequence."""
+        """Length of every sequence, int32: the only array that is held in memory, 4 bytes per sequence."""
         lengths = np.empty(self._sequences, np.int32)
-        for start in range(0, self._sequences, 1 << 20):  # in blocks: np.diff of all would take twice 8 bytes more
+        for start in range(
+            0, self._sequences, 1 << 20
+        ):  # in blocks: np.diff of all would take 16 bytes more per sequence
             block = self.offsets[start : start + (1 << 20) + 1].astype(np.int64)
             lengths[start : start + len(block) - 1] = np.diff(block)
         if self._sequences and int(lengths.min()) < 0:
@@ -78,19 +82,23 @@ class TokenStore:
 
 
 class StoreWriter:
-    """Append-only writer of a `TokenStore`; memory does not grow with what is written.
+    """Append-only writer of a `TokenStore`; memory does not grow with the number of sequences.
 
-    The header, without which a store cannot be opened, is written last: one that was not finished does not exist.
+    The header is written last: a store that was not finished cannot be opened.
+
+    :param documents: the sequences are the sentences of documents
     """
 
-    def __init__(self, base: str | Path, vocab_size: int) -> None:
+    def __init__(self, base: str | Path, vocab_size: int, documents: bool = False) -> None:
         self.base = Path(base)
         self.vocab_size = vocab_size
         self.dtype = np.dtype(id_dtype(vocab_size))
-        self.sequences = self.tokens = 0
-        self._ids: BinaryIO = _file(self.base, "ids").open("wb")
-        self._offsets: BinaryIO = _file(self.base, "offsets").open("wb")
-        self._offsets.write(np.zeros(1, OFFSET).tobytes())
+        self.sequences = self.tokens = self.documents = 0
+        self._files: dict[str, BinaryIO] = {
+            suffix: _file(self.base, suffix).open("wb")
+            for suffix in ("ids", "offsets", *(("documents",) if documents else ()))
+        }
+        self._files["offsets"].write(np.zeros(1, OFFSET).tobytes())
 
     def append(self, sequences: Iterable[Sequence[int] | NDArray[Any]]) -> None:
         """Append some sequences of ids."""
@@ -98,20 +106,29 @@ class StoreWriter:
         lengths = np.array([len(array) for array in arrays], np.int64)
         self.append_flat(np.concatenate(arrays) if arrays else np.empty(0, np.int64), lengths)
 
-    def append_flat(self, ids: NDArray[Any], lengths: NDArray[Any]) -> None:
-        """Append sequences that lie flat in one array, one of each length in turn."""
+    def append_flat(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
+        """Append sequences that are concatenated in one array.
+
+        :param lengths: of the sequences
+        :param starts: indices of those with which a document starts
+        """
         if len(ids) != int(lengths.sum()):
             raise ValueError(f"{len(ids)} ids, but the lengths add up to {int(lengths.sum())}")
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
             raise MacaronError(f"{self.base}: ids must be from 0 to {self.vocab_size - 1}, the vocabulary's last")
-        self._ids.write(ids.astype(self.dtype).tobytes())
-        self._offsets.write((self.tokens + np.cumsum(lengths)).astype(OFFSET).tobytes())
+        self._files["ids"].write(ids.astype(self.dtype).tobytes())
+        self._files["offsets"].write((self.tokens + np.cumsum(lengths)).astype(OFFSET).tobytes())
+        if starts is not None:
+            self._files["documents"].write((self.sequences + starts).astype(OFFSET).tobytes())
+            self.documents += len(starts)
         self.sequences += len(lengths)
         self.tokens += len(ids)
 
     def finish(self) -> None:
-        """Make the store complete: what it holds is on the disk before its header says so."""
-        for file in (self._ids, self._offsets):
+        """Make the store complete: its files are on the disk before the header is written."""
+        if "documents" in self._files:
+            self._files["documents"].write(np.array([self.sequences], OFFSET).tobytes())
+        for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
             file.close()
@@ -122,9 +139,7 @@ class StoreWriter:
             "tokens": self.tokens,
             "vocab_size": self.vocab_size,
         }
-        aside = _file(self.base, "json.part")
-        aside.write_text(json.dumps(header) + "\n", encoding="ascii")
-        aside.replace(_file(self.base, "json"))
+        write_text(_file(self.base, "json"), json.dumps(header) + "\n")
 
     def __enter__(self) -> Self:
         return self
@@ -135,14 +150,13 @@ class StoreWriter:
         if kind is None:
             self.finish()
             return
-        self._ids.close()
-        self._offsets.close()
-        for suffix in ("ids", "offsets"):
+        for suffix, file in self._files.items():
+            file.close()
             _file(self.base, suffix).unlink(missing_ok=True)
 
 
 def _file(base: Path, suffix: str) -> Path:
-    # Not with_suffix: "train.de" has something that looks like one.
+    # Not with_suffix: "train.de" has one already.
     return base.with_name(f"{base.name}.{suffix}")
 
 
@@ -167,7 +181,7 @@ def _read_header(base: Path) -> dict[str, Any]:
 
 
 def map_file(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
-    """Map a file of so many numbers; one of another size is refused."""
+    """Map a file of ``count`` numbers; a file of another size is refused."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:

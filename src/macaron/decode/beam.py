@@ -1,8 +1,8 @@
-"""The state of a beam search: open hypotheses, complete ones, and how a step leads from one state to the next.
+"""The state of a beam search: open hypotheses, finished ones, and how a step leads from one state to the next.
 
-Everything is a tensor with a fixed shape, N open and N complete hypotheses for each sentence (those with a score
-of -inf do not exist), and the number of the step is a tensor too: a step needs no answer from the device, and can be
-recorded as a CUDA graph. Letters: B sentences, N beams, V vocabulary.
+Everything is a tensor of fixed shape, N open and N finished hypotheses for each sentence (those with a score of -inf do
+not exist), and the number of the step is a tensor too: a step needs no answer from the device, and can be recorded as
+a CUDA graph. Letters: B sentences, N beams, V vocabulary.
 """
 
 import math
@@ -10,14 +10,15 @@ import math
 import torch
 from torch import Tensor
 
-from macaron.decode.best import best_continuations
-from macaron.decode.complete import Complete, ranking
-from macaron.decode.scorer import SpecialTokens
-from macaron.decode.settings import Hypothesis, SearchSettings
-from macaron.decode.trail import Trail
+from macaron.decode.finished import Backpointers, Finished, ranking
+from macaron.decode.settings import Hypothesis, SearchSettings, SpecialTokens
 
-#: Candidates looked at beyond those needed, so that ties at the end of the list are seen.
+#: Candidates beyond those needed, so that ties at the end of the list are seen.
 _SPARE = 4
+#: On a CPU ``topk`` takes ten times longer than a maximum: look for blocks with large maxima first.
+_BLOCK = 128
+#: Below this many scores (few sentences) blocks do not pay: ``topk`` of each beam takes fewer calls.
+_MANY = 1 << 18
 
 
 class Beams:
@@ -34,11 +35,11 @@ class Beams:
         rows, device = len(limits), limits.device
         self.totals = torch.full((rows, settings.beam), -math.inf, dtype=dtype, device=device)
         self.totals[:, 0] = 0.0  # all begin alike: the first step continues one
-        self.trail = Trail()
-        self.complete = Complete.none(self.totals)
-        self.closed = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.backpointers = Backpointers()
+        self.finished = Finished.none(self.totals)
+        self.closed = torch.zeros(rows, dtype=torch.bool, device=device)  # sentences that need no further step
         self.steps = torch.zeros(1, dtype=torch.long, device=device)
-        # length^penalty for every length that a translation may have with its end, as exact as a number of Python
+        # length^penalty for every length of a translation with its end, computed in float64
         longest = int(limits.max()) if rows else 0
         lengths = torch.arange(longest + 2, dtype=torch.float64, device=device)
         self.penalties = (lengths**settings.length_penalty).to(dtype)
@@ -48,19 +49,10 @@ class Beams:
         """Take a step with the log-probabilities (B, N, V) of the open hypotheses' next tokens.
 
         :param scores: changed in place; (B, 1, V) in the first step, where all hypotheses are one
-        :param at_limit: some sentence has as many tokens now as it may have
+        :param step: only compared with ``min_length``; the number itself is in a tensor
+        :param at_limit: some sentence has reached its limit
         :returns: the tokens of the new open hypotheses and the old ones that they continue, (B, N) each
         """
-        tokens, parents = self.move(scores, step, at_limit)
-        self.remember(tokens, parents)
-        return tokens, parents
-
-    def remember(self, tokens: Tensor, parents: Tensor) -> None:
-        """Write down where the open hypotheses have come from."""
-        self.trail.append(tokens, parents, self.totals.clone())
-
-    def move(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
-        """As `advance`, but without writing it down; of ``step`` only that it is not below ``min_length`` counts."""
         beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.special.end
         final = self.totals + scores[..., end] if at_limit else None
         totals, index = self._candidates(scores)
@@ -80,55 +72,58 @@ class Beams:
         self.steps = self.steps + 1
         return tokens, parents
 
+    def remember(self, tokens: Tensor, parents: Tensor) -> None:
+        """Store the result of a step. Not part of `advance`: that may be recorded, and this list grows."""
+        self.backpointers.append(tokens, parents, self.totals.clone())
+
     def tensors(self) -> list[Tensor]:
         """All that a step changes."""
-        return [self.totals, self.closed, self.lost, self.steps, *self.complete.columns()]
+        return [self.totals, self.closed, self.lost, self.steps, *self.finished.columns()]
 
     def set_tensors(self, tensors: list[Tensor]) -> None:
-        """Take these instead of those that `tensors` gave."""
-        self.totals, self.closed, self.lost, self.steps, *complete = tensors
-        self.complete = Complete(*complete)
+        """Use these instead of those that `tensors` returned."""
+        self.totals, self.closed, self.lost, self.steps, *finished = tensors
+        self.finished = Finished(*finished)
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
         self.limits, self.totals, self.closed, self.lost = (
             each.index_select(0, rows) for each in (self.limits, self.totals, self.closed, self.lost)
         )
-        self.trail.select(rows)
-        self.complete = self.complete.select(rows)
+        self.backpointers.select(rows)
+        self.finished = self.finished.select(rows)
 
     def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
-        """The complete hypotheses of these sentences, best first, at most so many for each."""
-        return self.complete.hypotheses(self.trail, rows, self.special.end, count)
+        """The finished hypotheses of these sentences, best first, at most ``count`` for each."""
+        return self.backpointers.hypotheses(rows, self.finished.best(rows, count), self.special.end)
 
     def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
         beam, wanted = self.settings.beam, 2 * self.settings.beam + _SPARE
         if scores.shape[2] < wanted:
-            scores = scores.expand(-1, beam, -1).contiguous()  # so few tokens: the list ends with what does not exist
+            scores = scores.expand(-1, beam, -1).contiguous()  # a small vocabulary: the list ends with -inf
         scores[..., self.special.pad] = -math.inf
         if self.settings.unk_penalty:
             scores[..., self.special.unknown] -= self.settings.unk_penalty
         hypotheses, vocabulary = scores.shape[1:]
-        totals = self.totals[:, :hypotheses]
-        totals, index = best_continuations(totals, scores, min(wanted, hypotheses * vocabulary))
+        totals, index = topk_continuations(self.totals[:, :hypotheses], scores, min(wanted, hypotheses * vocabulary))
         order = ranking(totals, index)[:, : 2 * beam]
         return totals.gather(1, order), index.gather(1, order)
 
     def _finish(self, totals: Tensor, slots: Tensor, which: Tensor) -> None:
-        """Complete those of the hypotheses (B, C), best first, that the mask marks in sentences still open."""
+        """Finish those of the hypotheses (B, C), best first, that the mask marks in sentences still open."""
         scores = totals / self.penalties[self.steps + 1]
         scores = scores.masked_fill(~(which & ~self.closed[:, None]), -math.inf)
         if self.settings.stop == "late-reference":
             scores = self._without_first_extra(scores)
-        new = Complete(scores, totals, self.steps.expand_as(slots), slots)
-        self.complete = self.complete.merge(new, first_come=self.settings.stop == "early")
+        new = Finished(scores, totals, self.steps.expand_as(slots), slots)
+        self.finished = self.finished.merge(new, first_come=self.settings.stop == "early")
 
     def _without_first_extra(self, scores: Tensor) -> Tensor:
-        # The authors' code looks for the worst complete hypothesis only when one too many arrives, too late for that.
+        # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for that.
         exists = scores > -math.inf
-        place = (self.complete.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
-        extra = exists & (place == self.settings.beam + 1) & ~self.lost[:, None]
+        number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
+        extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
         self.lost = self.lost | extra.any(dim=1)
         return scores.masked_fill(extra, -math.inf)
 
@@ -141,13 +136,13 @@ class Beams:
         self.closed = self.closed | here
 
     def _decide(self) -> None:
-        """Close the sentences whose complete hypotheses cannot change any more."""
-        worst = self.complete.scores.amin(dim=1)
+        """Close the sentences whose finished hypotheses cannot change any more."""
+        worst = self.finished.scores.amin(dim=1)
         if self.settings.stop == "early":
             self.closed = self.closed | (worst > -math.inf)
             return
-        # Log-probabilities only fall: the best that an open hypothesis can become is its present one, with the length
-        # that flatters it most. Both lengths count the end.
+        # Log-probabilities only fall: the best that an open hypothesis can reach is its present total, with the most
+        # favourable length. Both lengths count the end.
         penalty = self.settings.length_penalty
         length = self.limits + 1 if penalty > 0 else self.steps + 2
         bound = self.totals.amax(dim=1) / length.to(self.totals.dtype) ** penalty
@@ -155,3 +150,33 @@ class Beams:
         if self.settings.stop == "late-reference":
             final &= self.lost
         self.closed = self.closed | final
+
+
+def topk_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest of ``totals + scores`` in each sentence, in falling order: their sums, and beam * V + token.
+
+    :param totals: (B, N), of the hypotheses so far
+    :param scores: (B, N, V), of the tokens that may continue them; may be changed
+    :param count: at most N V
+    :returns: (B, count) each
+    """
+    beams, vocabulary = scores.shape[1:]
+    if scores.device.type != "cpu" or vocabulary < count * _BLOCK:
+        return scores.add_(totals[..., None]).flatten(1).topk(count, dim=1)
+    if scores.numel() < _MANY:
+        best, tokens = scores.topk(count, dim=2)
+        sums, chosen = best.add_(totals[..., None]).flatten(1).topk(count, dim=1)
+        return sums, tokens.flatten(1).gather(1, chosen) + chosen // count * vocabulary
+    # The largest numbers are in the blocks with the largest maxima, or in the rest behind the last block.
+    blocks, rest = divmod(vocabulary, _BLOCK)
+    maxima = scores.unfold(2, _BLOCK, _BLOCK).amax(dim=3).add_(totals[..., None])
+    chosen = maxima.flatten(1).topk(count, dim=1, sorted=False).indices
+    beam, block = chosen // blocks, chosen % blocks
+    index = ((beam * vocabulary + block * _BLOCK)[..., None] + torch.arange(_BLOCK)).flatten(1)
+    sums = scores.flatten(1).gather(1, index).view(*chosen.shape, -1).add_(totals.gather(1, beam)[..., None]).flatten(1)
+    if rest:
+        last = torch.arange(vocabulary - rest, vocabulary) + torch.arange(beams)[:, None] * vocabulary
+        index = torch.cat([index, last.flatten().expand(len(index), -1)], dim=1)
+        sums = torch.cat([sums, (scores[..., -rest:] + totals[..., None]).flatten(1)], dim=1)
+    sums, chosen = sums.topk(count, dim=1)
+    return sums, index.gather(1, chosen)

@@ -1,4 +1,4 @@
-"""The state of sampling: N chains for each sentence, none of which knows of the others."""
+"""The state of sampling: N independent chains for each sentence."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.decode.scorer import SpecialTokens
-from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.decode.trail import Trail, hypotheses
+from macaron.decode.finished import Backpointers, Finished
+from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, SpecialTokens
 
 
 class Chains:
     """All samples of a batch. Its methods are those of `macaron.decode.beam.Beams`.
 
     :param limits: (B,), the longest translation of each sentence in tokens without its end
-    :param keys: for each sentence, the numbers that together with the seed make its random numbers
+    :param keys: for each sentence, the numbers that seed its random numbers together with the settings' seed
     """
 
     def __init__(
@@ -28,7 +27,7 @@ class Chains:
     ) -> None:
         self.settings, self.sampling, self.special, self.limits = settings, sampling, special, limits
         rows, chains, device = len(limits), settings.beam, limits.device
-        self.trail = Trail()
+        self.backpointers = Backpointers()
         self.totals = torch.zeros(rows, chains, dtype=torch.float64, device=device)
         self.lengths = torch.zeros(rows, chains, dtype=torch.long, device=device)
         self.ended = torch.zeros(rows, chains, dtype=torch.bool, device=device)
@@ -39,7 +38,7 @@ class Chains:
 
     @property
     def closed(self) -> Tensor:
-        """(B,), the sentences of which all samples are complete."""
+        """(B,), the sentences whose samples are all finished."""
         return self.ended.all(dim=1)
 
     def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
@@ -54,23 +53,23 @@ class Chains:
         self.totals = torch.where(self.ended, self.totals, self.totals + gain)
         self.lengths = torch.where(self.ended | (tokens == end), self.lengths, self.lengths + 1)
         self.ended = self.ended | (tokens == end)
-        self.trail.append(tokens, self.same, self.totals)
         return tokens, self.same
+
+    def remember(self, tokens: Tensor, parents: Tensor) -> None:
+        """Store the result of a step."""
+        self.backpointers.append(tokens, parents, self.totals)
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        self.trail.select(rows)
+        self.backpointers.select(rows)
         for name in ("limits", "totals", "lengths", "ended", "same", "uniform"):
             setattr(self, name, getattr(self, name).index_select(0, rows))
 
     def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
-        """The samples of these sentences, best first, at most so many for each."""
-        totals, lengths = self.totals[rows], self.lengths[rows]
-        scores = totals / (lengths + 1.0) ** self.settings.length_penalty
-        order = scores.argsort(dim=1, descending=True, stable=True)[:, :count]
-        scores, totals, lengths = (each.gather(1, order) for each in (scores, totals, lengths))
-        path, sums = self.trail.follow(rows, order, lengths)
-        return hypotheses(path, sums, lengths, totals, scores, self.special.end)
+        """The samples of these sentences, best first, at most ``count`` for each."""
+        scores = self.totals / (self.lengths + 1.0) ** self.settings.length_penalty
+        best = Finished(scores, self.totals, self.lengths, self.same).best(rows, count)
+        return self.backpointers.hypotheses(rows, best, self.special.end)
 
     def _allowed(self, scores: Tensor, step: int) -> Tensor:
         allowed = scores.to(torch.float64, copy=True)
@@ -82,17 +81,14 @@ class Chains:
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
-    """Draw one token from each (..., V) with the numbers (...), uniform in [0, 1): the inverse of the distribution.
-
-    One number a token is little enough to be made in advance, sentence by sentence.
-    """
+    """Draw one token from each (..., V) by inverting the cumulative distribution at ``uniform`` (...), in [0, 1)."""
     probabilities = torch.softmax(logits / sampling.temperature, dim=-1)
     if sampling.top_k or sampling.top_p < 1:
         best, order = probabilities.sort(dim=-1, descending=True, stable=True)
         if sampling.top_k:
             best[..., sampling.top_k :] = 0.0
             best /= best.sum(dim=-1, keepdim=True)
-        # A token stays if those before it do not have the wanted probability yet: the first one always does.
+        # A token stays if those before it have less than the wanted probability: the first one always does.
         best = best.masked_fill(best.cumsum(dim=-1) - best >= sampling.top_p, 0.0)
         probabilities = torch.zeros_like(probabilities).scatter(-1, order, best)
     heights = probabilities.cumsum(dim=-1)

@@ -1,43 +1,29 @@
 """Beam search and sampling over token ids."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from macaron.decode.beam import Beams
-from macaron.decode.captured import CapturedSteps
-from macaron.decode.fixed import FixedScorer
-from macaron.decode.packed import searching
+from macaron.decode.cache import BeamCache
+from macaron.decode.cpu.linear import threads_for_products
+from macaron.decode.cpu.model import FEW, CpuTranslationModel
+from macaron.decode.gpu import BeamStep, RecordedSteps, SplitProduct, decoder_kernels
 from macaron.decode.sampling import Chains
-from macaron.decode.scorer import Scorer, SpecialTokens
-from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.decode.settings import Hypothesis, SearchSettings, SpecialTokens
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
+from macaron.nn.attention import Context
+from macaron.nn.embedding import FIRST_POSITION
+from macaron.text.vocabulary import UNK
 
-#: Steps between two questions to the device whether sentences are complete. A GPU has to stop for an answer.
+#: Steps between two questions to the device whether sentences are finished. A GPU has to stop for an answer.
 _PATIENCE = {"cpu": 1, "cuda": 8}
-#: Complete sentences leave the batch when they are this part of it: leaving copies what stays, and on a GPU the step
-#: has to be recorded again.
+#: Finished sentences leave the batch when they are this part of it: leaving copies the rest, and on a GPU the step has
+#: to be recorded again.
 _LEAVE = {"cpu": 0.0, "cuda": 0.4}
-
-
-class State(Protocol):
-    """What is known of a batch's translations; sentences are rows, which `select` renumbers."""
-
-    @property
-    def closed(self) -> Tensor:
-        """(B,), true for sentences that need no further step."""
-
-    def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
-        """Take a step by log-probabilities (B, N, V): the next tokens, and the hypotheses that they continue."""
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences."""
-
-    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
-        """The best that have been found for these sentences, at most so many for each."""
 
 
 def translate_ids(
@@ -55,23 +41,27 @@ def translate_ids(
 
     :param sources: token ids of each sentence, with its end
     :param settings: by default those of the authors' code
-    :param keys: numbers that identify each sentence, for sampling; by default its place in the batch
+    :param keys: numbers that identify each sentence, for sampling; by default its index in the batch
     :param nbest: hypotheses wanted for each sentence; by default as many as beams
     :param half: on a GPU, precision of the decoder's matrix products if less than the model's
-    :returns: for each sentence its hypotheses, best first; ``nbest`` of them unless there are not so many
+    :returns: for each sentence its hypotheses, best first; fewer than ``nbest`` where there are no more
     """
     settings = settings or SearchSettings()
     if not sources:
         return []
     _check(model, sources)
+    keys = keys or [(number,) for number in range(len(sources))]
+    # For few sentences only products are worth all threads.
+    few = isinstance(model, CpuTranslationModel) and len(sources) < FEW
     was_training = model.training
-    model.eval()
+    if was_training:
+        model.eval()
     try:
-        with torch.inference_mode(), searching(model, len(sources)):
-            keys = keys or [(number,) for number in range(len(sources))]
+        with torch.inference_mode(), threads_for_products() if few else nullcontext():
             return _search(model, sources, settings, keys, nbest or settings.beam, half)
     finally:
-        model.train(was_training)
+        if was_training:
+            model.train()
 
 
 def _search(
@@ -82,18 +72,20 @@ def _search(
     nbest: int,
     half: torch.dtype | None,
 ) -> list[list[Hypothesis]]:
-    special = SpecialTokens.of(model)
+    special = special_tokens(model)
     device = model.embedding.tokens.weight.device
-    # Kept here as well as on the device: no step has to ask for them.
-    limits = [settings.limit(len(source)) for source in sources]
-    scorer: Scorer | FixedScorer
-    # Numbers for samples are made on the host: such steps cannot be recorded.
-    if device.type == "cuda" and settings.sampling is None:
-        scorer = FixedScorer(model, sources, settings.beam, half)
+    # On the host as well as on the device: no step has to ask for them. Sources are counted with their end.
+    limits = [settings.max_length + int(settings.max_ratio * len(source)) for source in sources]
+    limits_there = torch.tensor(limits, device=device)
+    # Random numbers of samples are made on the host: such steps cannot be recorded.
+    recorded = device.type == "cuda" and settings.sampling is None
+    scorer = Scorer(model, sources, settings.beam, recorded, half if recorded else None)
+    state: Beams | Chains
+    if settings.sampling is None:
+        state = Beams(settings, special, limits_there, scorer.score_dtype)
     else:
-        scorer = Scorer(model, sources, settings.beam)
-    state = _state(settings, special, torch.tensor(limits, device=device), keys, scorer.score_dtype)
-    steps = _steps(scorer, state)
+        state = Chains(settings, settings.sampling, special, limits_there, keys)
+    advance = stepper(scorer, state)
     tokens = torch.full((len(sources), settings.beam), special.start, device=device)
     numbers = list(range(len(sources)))  # of the sentences that are still in the batch
     found: list[list[Hypothesis]] = [[] for _ in sources]
@@ -101,7 +93,9 @@ def _search(
 
     for step in range(max(limits) + 1):
         at_limit = any(limits[number] == step for number in numbers)
-        tokens = steps(tokens, step, at_limit)
+        scorer.cache.reserve(step)
+        tokens, parents = advance(tokens, step, at_limit)
+        state.remember(tokens, parents)
         if step < max(limits) and (step + 1) % patience:
             continue
         closed = state.closed.tolist()
@@ -119,29 +113,106 @@ def _search(
     return found
 
 
-def _steps(scorer: Scorer | FixedScorer, state: State) -> Callable[[Tensor, int, bool], Tensor]:
-    """What leads from the last tokens, (B, N), to the next ones."""
-    if isinstance(scorer, FixedScorer) and isinstance(state, Beams):
-        return CapturedSteps(scorer, state)
+def stepper(
+    scorer: "Scorer", state: Beams | Chains, record: Callable[[Callable[[], None]], Callable[[], None]] | None = None
+) -> BeamStep:
+    """The function that takes a step of the search; recorded where the scorer's shapes are fixed.
 
-    def step(tokens: Tensor, number: int, at_limit: bool) -> Tensor:
+    :param record: see `RecordedSteps`
+    """
+
+    def step(tokens: Tensor, number: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         tokens, parents = state.advance(scorer.step(tokens), number, at_limit)
-        scorer.reorder(parents)
-        return tokens
+        scorer.cache.end_step(parents)
+        return tokens, parents
 
+    if scorer.cache.fixed and isinstance(state, Beams):
+        return RecordedSteps(step, state, scorer.cache, record)
     return step
 
 
-def _state(
-    settings: SearchSettings,
-    special: SpecialTokens,
-    limits: Tensor,
-    keys: Sequence[Sequence[int]],
-    dtype: torch.dtype,
-) -> State:
-    if settings.sampling is not None:
-        return Chains(settings, settings.sampling, special, limits, keys)
-    return Beams(settings, special, limits, dtype)
+class Scorer:
+    """The model with the sources encoded and the past in its cache: one step of the decoder for all beams of a batch.
+
+    :param sources: token ids of the sentences, each with its end
+    :param fixed: see `BeamCache`
+    :param half: precision of the decoder's matrix products, if less than the model's. Logits keep their precision,
+        since rounding them would be seen at once.
+    """
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        sources: Sequence[Sequence[int]],
+        beam: int,
+        fixed: bool = False,
+        half: torch.dtype | None = None,
+    ) -> None:
+        self.model, self.half = model, half
+        memory, self.memory_mask = encode_sources(model, sources, half)
+        # Only the first step projects this; afterwards the cache has its keys and values.
+        self.memory: Tensor | None = memory
+        self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
+        self.cache = BeamCache(len(sources), beam, half or memory.dtype, memory.device, fixed)
+        self.logits = model.logits if half is None else SplitProduct(model.embedding.tokens.weight, half)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better.
+
+        In the first step all beams of a sentence are one, and the log-probabilities are (B, 1, V).
+        """
+        model, cache = self.model, self.cache
+        if self.memory is not None:
+            tokens = tokens[:, :1]
+        cache.begin_step(tokens.shape[1])
+        context = Context(
+            mask=cache.mask,
+            memory=self.memory,
+            memory_mask=self.memory_mask,
+            cache=cache,
+            kernel=model.kernel,
+        )
+        x = model.embedding(tokens, cache.steps + FIRST_POSITION)
+        with decoder_kernels(tokens.device, self.half) if cache.fixed else nullcontext():
+            states = model.decoder(x, context)
+        self.memory = None
+        return self.logits(states).log_softmax(dim=-1, dtype=self.score_dtype)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sentences, in this order."""
+        self.cache.select(rows)
+        self.memory_mask = self.memory_mask.index_select(0, rows)
+
+
+def encode_sources(
+    model: TranslationModel, sources: Sequence[Sequence[int]], dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """The encoder's output (B, S, D) for token ids, and the mask of its padding, (B, 1, 1, S).
+
+    The mask is added to the logits: a boolean one would be converted in every layer of every step.
+
+    :param dtype: of the mask; by default that of the output
+    """
+    device = model.embedding.tokens.weight.device
+    lengths = torch.tensor([len(source) for source in sources])
+    ids = torch.full((len(sources), int(lengths.max())), model.pad)
+    inside = torch.arange(ids.shape[1]) < lengths[:, None]
+    ids[inside] = torch.tensor([token for source in sources for token in source])
+    real = inside.to(device, non_blocking=True)
+    memory = model.encode(ids.to(device, non_blocking=True), real)
+    hidden = torch.zeros(real.shape, dtype=dtype or memory.dtype, device=device).masked_fill_(~real, -torch.inf)
+    return memory, hidden[:, None, None, :]
+
+
+def special_tokens(model: TranslationModel) -> SpecialTokens:
+    """The special tokens of a model."""
+    end = model.config.eos_token_id
+    if isinstance(end, list | tuple) and len(end) == 1:
+        end = end[0]
+    if not isinstance(end, int):
+        raise MacaronError(f"eos_token_id in config.json must be one token, not {end!r}")
+    start = model.config.decoder_start_token_id
+    return SpecialTokens(model.pad, end if start is None else start, end, UNK)
 
 
 def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
@@ -150,6 +221,6 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
             raise MacaronError(f"source {number} has no tokens; an empty sentence has at least its end")
         if min(source) < 0 or max(source) >= model.config.vocab_size:
             raise MacaronError(
-                f"source {number} has token {max(source)}, and the model knows {model.config.vocab_size}: "
+                f"source {number} has token {max(source)}, but the vocabulary has {model.config.vocab_size} tokens: "
                 "use the tokenizer that belongs to the model"
             )

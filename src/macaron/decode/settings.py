@@ -1,4 +1,4 @@
-"""What a search is told, and what it finds. No torch here."""
+"""Settings and results of a search. No torch here: recipes are checked without it."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ Stop = Literal["early", "late", "late-reference"]
 class Sampling:
     """Draw tokens instead of searching for the best.
 
-    A sentence has random numbers of its own, made from the seed and its place in the input: what is drawn for it
-    depends neither on the batch nor on the device.
+    A sentence has random numbers of its own, made from the seed and its index in the input: its samples depend neither
+    on the batch nor on the device.
 
     :param temperature: below 1 sharper than the model, above 1 flatter
     :param top_k: draw among this many best tokens; 0: all
@@ -39,14 +39,14 @@ class SearchSettings:
 
     :param beam: hypotheses kept; 1 is greedy search; with ``sampling`` the number of samples of a sentence
     :param length_penalty: a hypothesis scores log-probability / length^penalty, its end counted in the length;
-        0 leaves log-probabilities as they are
+        0: no division
     :param max_length: the longest translation in tokens, its end not counted
-    :param max_ratio: tokens added to that limit for each token of the source
+    :param max_ratio: tokens added to that limit for each token of the source, its end counted
     :param min_length: tokens before the end
-    :param unk_penalty: taken off the log-probability of the unknown token
-    :param stop: when a sentence is complete. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
-        could still be among the ``beam`` best; ``late-reference``: as the authors' code does the latter, which loses
-        the first hypothesis that comes after the first ``beam``
+    :param unk_penalty: subtracted from the log-probability of the unknown token
+    :param stop: when a sentence is finished. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
+        could still be among the ``beam`` best; ``late-reference``: as ``late`` in the authors' code, which loses the
+        first hypothesis after the first ``beam``
     """
 
     beam: int = 5
@@ -70,9 +70,15 @@ class SearchSettings:
         if self.min_length > self.max_length:
             raise MacaronError(f"min_length ({self.min_length}) is above max_length ({self.max_length})")
 
-    def limit(self, source_length: int) -> int:
-        """The longest translation of a source, which is counted with its end."""
-        return self.max_length + int(self.max_ratio * source_length)
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids that a search treats differently."""
+
+    pad: int
+    start: int
+    end: int
+    unknown: int
 
 
 @dataclass(frozen=True)

@@ -1,29 +1,35 @@
-"""Lines in and out of a command: windows of input as it arrives, output that is complete or absent."""
+"""Lines of text: windows of input as it arrives, long lines cut, output that is complete or absent."""
 
-import errno
 import os
+import re
 import select
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.files import atomic_file, read_lines
+
+LongLines = Literal["split", "refuse", "truncate"]
 
 _BLOCK = 1 << 16
-_PATIENCE = 0.02  # seconds without input after which what is there is translated
-_GROWTH = 16  # the largest window in units of the first
+_PATIENCE = 0.02  # seconds to wait for more input before a window is translated
+_GROWTH = 16  # size of the largest window in units of the first
+#: Boundaries to cut a long line at, best first: sentences, clauses, words.
+_BOUNDARIES = (
+    re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])"),
+    re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：])"),
+    re.compile(r"\s+"),
+)
 
 
 def windows(path: Path | None, size: int) -> Iterator[list[str]]:
     """The lines of a file or of standard input in lists, without their line ends.
 
-    A window ends when it is full, and before that when no more input arrives: a person who types gets an answer
-    to each line. The first window is small, so that something is to be seen soon; later ones are larger, because
-    sentences of like length are then easier to find.
+    A window ends when it is full or when no more input arrives: interactive input is answered line by line. The first
+    window is small, so that output starts early; later ones are larger, for batches of similar length.
 
     :param size: characters in the first window
     """
@@ -50,16 +56,16 @@ def _full_windows(lines: Iterable[str], size: int) -> Iterator[list[str]]:
                 size = min(2 * size, largest)
                 window, room = [], size
     except MacaronError:
-        yield window  # what came before the bad line
+        yield window  # the lines before the bad one
         raise
     if window:
         yield window
 
 
 def _live_windows(descriptor: int, name: str, size: int) -> Iterator[list[str]]:
-    """Windows of a descriptor that may have more to say at any time.
+    """Windows of a descriptor whose input arrives at any time.
 
-    Read without Python's buffers: whether more is there can only be asked of the system.
+    Read without Python's buffers: ``select`` does not see what is in them.
     """
     lines = _Lines(name)
     largest = size * _GROWTH
@@ -128,7 +134,7 @@ class _Lines:
 
 @contextmanager
 def output(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is written aside and takes its place when all went well."""
+    """Standard output, a pipe or a device, or a file that is written completely or not at all."""
     if path is None:
         try:
             yield sys.stdout.buffer
@@ -136,28 +142,45 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
             # The reader (`head`) has enough: no error. What is still buffered must go somewhere at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
-    place = Path(os.path.realpath(path))  # through a link, not over it
-    if place.exists() and not place.is_file():
-        with place.open("wb") as file:  # a pipe or a device has no place to take
+    final = Path(os.path.realpath(path))
+    if final.exists() and not final.is_file():
+        with final.open("wb") as file:
             yield file
         return
-    if not place.parent.is_dir():
-        raise MacaronError(f"{path}: there is no folder {place.parent}. Make it, or write elsewhere.")
-    descriptor, aside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(aside, place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~mask)
-        os.replace(aside, place)
-    except OSError as error:
-        os.unlink(aside)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise MacaronError(
-                f"{path} could not be written ({error.strerror}); it is as it was. Free some space."
-            ) from error
-        raise
-    except BaseException:
-        os.unlink(aside)
-        raise
+    if not final.parent.is_dir():
+        raise MacaronError(f"{path}: there is no folder {final.parent}. Make it, or write elsewhere.")
+    with atomic_file(path, make_parents=False) as file:
+        yield file
+
+
+def pieces(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Cut a text into parts that fit, each at the best kind of boundary, as near to the middle as possible.
+
+    :param text: without white space at its ends
+    :param fits: whether a text is short enough for the model
+    """
+    if fits(text) or len(text) < 2:
+        return [text]
+    cut = _cut(text)
+    return [*pieces(text[:cut].strip(), fits), *pieces(text[cut:].strip(), fits)]
+
+
+def longest_start(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """The longest beginning that fits, ending between words if possible, as the only part."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(text[:middle]) else (low, middle - 1)
+    if low == len(text):
+        return [text]
+    words = text[:low] if text[low : low + 1].isspace() else text[:low].rpartition(" ")[0]
+    return [words.rstrip() or text[:low]]
+
+
+def _cut(text: str) -> int:
+    for boundary in _BOUNDARIES:
+        # The text has no white space at its ends: both sides of a cut inside are non-empty.
+        inside = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
+        if inside:
+            return min(inside, key=lambda at: abs(at - len(text) / 2))
+    return len(text) // 2

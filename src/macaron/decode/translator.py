@@ -8,14 +8,16 @@ from typing import Any, get_args
 
 import torch
 
-from macaron.decode.folder import choose_device, choose_dtype, int8_precision, load_folder
-from macaron.decode.packed import packed
-from macaron.decode.pieces import LongLines, longest_start, pieces
+from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
+from macaron.decode.stream import LongLines, longest_start, pieces
+from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
+from macaron.models.configuration import TranslationConfig
+from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
-from macaron.text.load_tokenizer import verify
+from macaron.text.load_tokenizer import model_tokenizer, verify
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -26,9 +28,9 @@ _END = 1  # a source has one token more than its text
 
 
 class LineRefused(MacaronError):
-    """A line is too long, and was to be refused; nothing has been translated.
+    """A line is too long and was to be refused; nothing has been translated.
 
-    :param index: its place among the lines that were given, so that those before it can still be translated
+    :param index: its index among the given lines, so that those before it can still be translated
     """
 
     def __init__(self, message: str, index: int) -> None:
@@ -42,16 +44,16 @@ class Translator:
     >>> Translator("runs/demo/model").translate(["Guten Morgen!"])  # doctest: +SKIP
     ['Good morning!']
 
-    :param model: a model folder (or the folder of a run), or a model in memory, which stays where it is unless
-        ``device`` or ``dtype`` say otherwise
+    :param model: a model folder (or the folder of a run), or a model in memory, which keeps its device and precision
+        unless ``device`` or ``dtype`` is given
     :param tokenizer: that of a model in memory
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
-    :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default as the weights were saved
+    :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default that of the saved weights
     :param threads: CPU threads for PyTorch, for the whole process
     :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
 
-    On the CPU a model from a folder is searched with packed matrices (`macaron.decode.packed`), which are made from the
-    weights here and now. A model in memory may still be trained and is searched as it is, unless ``int8`` is asked for.
+    On the CPU a model from a folder is searched with packed matrices (`macaron.decode.cpu`). A model in memory may
+    still be trained and is searched directly, unless ``int8`` is given.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Translator:
             if threads < 1:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
             torch.set_num_threads(threads)
-        own = not isinstance(model, TranslationModel)
+        loaded = not isinstance(model, TranslationModel)
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
@@ -77,16 +79,22 @@ class Translator:
         else:
             where = choose_device("cpu" if int8 and device == "auto" else device)
             model, tokenizer = load_folder(model)
-        precision = int8_precision(where, dtype) if int8 else None if dtype is None else choose_dtype(dtype)
+        precision = None if dtype is None else choose_dtype(dtype)
+        if int8 and where.type != "cpu":
+            raise MacaronError(f"int8 is for the CPU, not for {where}: leave --int8 out, or choose --device cpu")
+        if int8 and precision not in (None, torch.float32):
+            raise MacaronError(f"int8 goes with float32, not with {dtype}: leave out --int8 or --dtype")
+        precision = torch.float32 if int8 else precision
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = model.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in HALF and saved == torch.float32
         self.half = precision if products_only else None
         self.model: TranslationModel = model.to(where, None if products_only else precision)
-        fast = int8 or (own and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
-        self.searched = packed(self.model, int8) if fast else self.model
+        fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
+        self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
         self.tokenizer = tokenizer
         self.defaults = _folder_defaults(model)
+        self.settings = SearchSettings(**self.defaults)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
     def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
@@ -113,10 +121,10 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """The best translations of each line with their scores, best first.
 
-        An empty line has one translation, which is empty. Beam, length penalty and longest translation are those of
-        the model folder (``generation_config.json``) unless given, and otherwise 5, 1.0 and 200 tokens.
+        An empty line has one translation, which is empty. Defaults of beam, length penalty and longest translation are
+        those of the model folder (``generation_config.json``), otherwise 5, 1.0 and 200 tokens.
 
-        :param nbest: translations of a line; by default as many as beams
+        :param nbest: translations of a line; by default the beam
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
         :param long_lines: for lines of more than ``max_source_length`` tokens: ``split`` translates their parts
@@ -124,25 +132,32 @@ class Translator:
             (`LineRefused`)
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
-        :param state: ``moses`` if the lines are Moses tokens already; the translations are then, too
+        :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
         """
         lines = _list_of_lines(lines)
-        given = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length}
-        chosen: dict[str, Any] = self.defaults | {key: value for key, value in given.items() if value is not None}
         if sampling is not None:
-            chosen["beam"] = nbest or beam or 1
+            beam = nbest or beam or 1
         elif nbest is not None and beam is None:
-            chosen["beam"] = max(chosen.get("beam", SearchSettings.beam), nbest)
-        settings = SearchSettings(unk_penalty=unk_penalty, stop=stop, sampling=sampling, **chosen)
+            beam = max(self.settings.beam, nbest)
+        given = {
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "max_length": max_length,
+            "unk_penalty": unk_penalty,
+            "stop": stop,
+            "sampling": sampling,
+        }
+        changes: Any = {k: v for k, v in given.items() if v is not None and v != getattr(self.settings, k)}
+        settings = replace(self.settings, **changes) if changes else self.settings
         nbest = settings.beam if nbest is None else nbest
         if not 1 <= nbest <= settings.beam:
             raise MacaronError(f"nbest must be between 1 and the beam ({settings.beam}), not {nbest}: widen the beam")
         if long_lines not in get_args(LongLines):
             raise MacaronError(f"long_lines must be one of {', '.join(get_args(LongLines))}, not {long_lines!r}")
-        # A source that is longer than any translation may be would lose its end.
+        # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
-        # Each line is a number of parts, mostly one, and the parts of all lines are translated together.
+        # A line has several parts if it is split; the parts of all lines are translated together.
         parts = self._parts(lines, longest, long_lines, first_line, state)
         keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
         sources = [source for of_line in parts for source in of_line]
@@ -152,7 +167,7 @@ class Translator:
     def _parts(
         self, lines: Sequence[str], longest: int, long_lines: LongLines, first_line: int, state: State
     ) -> list[list[list[int]]]:
-        """The token ids of each line's parts; an empty line has none."""
+        """The token ids of each line's parts; an empty line has no parts."""
         parts: list[list[list[int]]] = []
         encode = partial(self.tokenizer.encode_lines, state=state)
         encoded = encode(list(lines))
@@ -163,8 +178,8 @@ class Translator:
                 parts.append([ids])
             elif long_lines == "refuse":
                 raise LineRefused(
-                    f"line {first_line + index} has {len(ids) - _END} tokens, and {longest} are allowed: shorten it "
-                    "or have such lines split (--long-lines split)",
+                    f"line {first_line + index} has {len(ids) - _END} tokens, more than {longest}: shorten it or "
+                    "split such lines (--long-lines split)",
                     index,
                 )
             else:
@@ -204,8 +219,15 @@ class Translator:
         return found
 
 
+def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
+    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
+    folder = find_folder(path, TranslationConfig.model_type)
+    model, _ = load_model(folder, TranslationModel)
+    return model, model_tokenizer(folder, "translation", model.config)
+
+
 def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group sentences of like length into batches of at most so many tokens, padding included, longest first."""
+    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
     groups: list[list[int]] = []
     room = 0
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
@@ -218,7 +240,7 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 
 
 def _list_of_lines(lines: Any) -> list[str]:
-    """The lines as a list, if they are what is expected: the names of Python's own errors would not help."""
+    """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         what = "one string" if isinstance(lines, str) else repr(lines)
         raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {what}")
@@ -233,7 +255,7 @@ def _list_of_lines(lines: Any) -> list[str]:
 
 
 def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -> list[Hypothesis]:
-    """The translations of a line from those of its parts: the n-th best of each make its n-th."""
+    """The translations of a line from those of its parts: the n-th joins the n-th best of each part."""
     if not parts:
         return [Hypothesis("", 0.0)]
     if len(parts) == 1:
@@ -249,7 +271,7 @@ def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -
 
 
 def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
-    """What the model's generation_config.json says about the search."""
+    """The search settings in the model's generation_config.json."""
     said: dict[str, Any] = model.generation_config.to_diff_dict()
     defaults: dict[str, Any] = {}
     if said.get("num_beams"):

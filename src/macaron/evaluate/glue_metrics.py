@@ -1,5 +1,6 @@
 """GLUE's metrics, and its average by the official definition."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,9 +34,12 @@ def f1(predicted: ArrayLike, expected: ArrayLike, positive: int = 1) -> float:
 
 
 def matthews(predicted: ArrayLike, expected: ArrayLike) -> float:
-    """Matthews' correlation of two classes, which is Pearson's; 0 where all predictions, or all labels, are equal."""
-    ours, truth = _both(predicted, expected)
-    return pearson(ours == 1, truth == 1)
+    """Matthews' correlation of two classes; 0 where all predictions, or all labels, are equal."""
+    ours, truth = (side == 1 for side in _both(predicted, expected))
+    # From counts, not from means: a perfect prediction scores exactly 1.
+    tp, tn, fp, fn = (int(np.sum(cell)) for cell in (ours & truth, ~ours & ~truth, ours & ~truth, ~ours & truth))
+    spread = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return (tp * tn - fp * fn) / spread if spread else 0.0
 
 
 def pearson(predicted: ArrayLike, expected: ArrayLike) -> float:

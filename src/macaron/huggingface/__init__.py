@@ -1,39 +1,26 @@
-"""Transformers' classes around our networks and tokenizer: Auto classes, ``generate``, ``Trainer``, pipelines."""
+"""Transformers' classes around our networks and tokenizer: Auto classes, ``generate``, ``Trainer``, pipelines.
+
+Importing transformers takes seconds: it is imported when one of these names is first used.
+"""
 
 from typing import TYPE_CHECKING
 
 from macaron._lazy import lazy
 
 if TYPE_CHECKING:
-    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
-    from macaron.huggingface.encoder import (
-        HFEncoderForMaskedLM,
-        HFEncoderForPreTraining,
-        HFEncoderForSequenceClassification,
-        HFEncoderModel,
-    )
-    from macaron.huggingface.tokenizer import HFTokenizer
-    from macaron.huggingface.translation import HFTranslationModel
+    from macaron.huggingface.configuration import HFEncoderConfig as HFEncoderConfig
+    from macaron.huggingface.configuration import HFTranslationConfig as HFTranslationConfig
+    from macaron.huggingface.encoder import HFEncoderForMaskedLM as HFEncoderForMaskedLM
+    from macaron.huggingface.encoder import HFEncoderForPreTraining as HFEncoderForPreTraining
+    from macaron.huggingface.encoder import HFEncoderForSequenceClassification as HFEncoderForSequenceClassification
+    from macaron.huggingface.encoder import HFEncoderModel as HFEncoderModel
+    from macaron.huggingface.tokenizer import HFTokenizer as HFTokenizer
+    from macaron.huggingface.translation import HFTranslationModel as HFTranslationModel
 
-__all__ = [
-    "HFEncoderConfig",
-    "HFEncoderForMaskedLM",
-    "HFEncoderForPreTraining",
-    "HFEncoderForSequenceClassification",
-    "HFEncoderModel",
-    "HFTokenizer",
-    "HFTranslationConfig",
-    "HFTranslationModel",
-]
-
-# Importing transformers takes seconds: only what is asked for does so.
-_ENCODERS = ["HFEncoderForMaskedLM", "HFEncoderForPreTraining", "HFEncoderForSequenceClassification", "HFEncoderModel"]
 __getattr__ = lazy(
     __name__,
-    {
-        "configuration": ["HFEncoderConfig", "HFTranslationConfig"],
-        "encoder": _ENCODERS,
-        "tokenizer": ["HFTokenizer"],
-        "translation": ["HFTranslationModel"],
-    },
+    configuration=["HFEncoderConfig", "HFTranslationConfig"],
+    encoder=["HFEncoderForMaskedLM", "HFEncoderForPreTraining", "HFEncoderForSequenceClassification", "HFEncoderModel"],
+    tokenizer=["HFTokenizer"],
+    translation=["HFTranslationModel"],
 )

@@ -5,8 +5,6 @@ from typing import Any, ClassVar, Self
 from transformers.configuration_utils import PreTrainedConfig
 
 from macaron.models.configuration import EncoderConfig, ModelConfig, TranslationConfig
-from macaron.nn.budget import LayerSettings
-from macaron.ode import Scheme
 
 #: The fields of classifiers that transformers has itself.
 _THEIRS = ("id2label", "label2id", "problem_type")
@@ -35,15 +33,13 @@ class HFModelConfig(PreTrainedConfig):
         """The values of now as our dataclass."""
         return self.core_class.from_dict(self.to_dict())
 
-    def layer_settings(self) -> LayerSettings:
+    def layer_settings(self) -> Any:
         """The settings of every layer of the model."""
-        settings: LayerSettings = self.core.layer_settings()
-        return settings
+        return self.core.layer_settings()
 
-    def encoder_scheme_value(self) -> Scheme:
+    def encoder_scheme_value(self) -> Any:
         """The encoder's scheme."""
-        scheme: Scheme = self.core.encoder_scheme_value()
-        return scheme
+        return self.core.encoder_scheme_value()
 
 
 class HFTranslationConfig(HFModelConfig):
@@ -54,10 +50,9 @@ class HFTranslationConfig(HFModelConfig):
     attribute_map: ClassVar[dict[str, str]] = {"num_hidden_layers": "encoder_layers"}
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
-    def decoder_scheme_value(self) -> Scheme:
+    def decoder_scheme_value(self) -> Any:
         """The decoder's scheme: given, or the encoder's lifted."""
-        scheme: Scheme = self.core.decoder_scheme_value()
-        return scheme
+        return self.core.decoder_scheme_value()
 
 
 class HFEncoderConfig(HFModelConfig):

@@ -7,7 +7,7 @@ holds the mapping has been executed, or at once if that has already happened.
 
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -54,35 +54,22 @@ _AFTER: dict[str, Callable[[], None]] = {
 }
 
 
-class _ThenRegister(Loader):
-    """A module's own loader, followed by our registration."""
-
-    def __init__(self, loader: Loader, register: Callable[[], None]) -> None:
-        self.loader, self.register = loader, register
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        self.register()
-
-
 class _Watcher(MetaPathFinder):
-    """Finds nothing itself: it lets the other finders work and wraps the loader of the modules in ``_AFTER``."""
+    """Finds nothing itself: it lets the other finders work, and registers after the modules in ``_AFTER`` have run."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in _AFTER:
-            return None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = _ThenRegister(spec.loader, _AFTER[name])
-                return spec
-        return None
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        found = (finder.find_spec(name, path, target) for finder in others if name in _AFTER)
+        spec = next((each for each in found if each is not None), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _AFTER[name]()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
 
 
 def register_when_imported() -> None:

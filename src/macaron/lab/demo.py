@@ -20,8 +20,8 @@ from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
 from macaron.lab.compare.result import Result
-from macaron.lab.particles.files import write as write_particles
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.build_data import build_data
+from macaron.lab.particles.page import write as write_particles
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
@@ -69,7 +69,7 @@ class Demo:
         result = twins.compare(Path(pages["comparison"]))
         report = self._score(corpus, result)
         self.say(f"\n6. Pages\n   {result.sentence}")
-        write_particles(Path(pages["particles"]), particles([folder for _, _, folder in twins.plan()], EXAMPLE))
+        write_particles(Path(pages["particles"]), build_data([folder for _, _, folder in twins.plan()], EXAMPLE))
         report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
         write_json(self.runs / "demo-report.json", report)
         self._close(pages)

@@ -27,14 +27,8 @@ EXTENSIONS = (".svg", ".png")
 # Transformer and Macaron, both as networks compute them (Euler) and as the theorem has them (exact sub-flows); then
 # schemes up to fourth order with exact sub-flows.
 ORDER_SELECTION = (
-    "lie-fg:euler",
-    "strang-gfg:euler",
-    "lie-fg",
-    "strang-gfg",
-    "best22-fgfg",
-    "ruth3-fg",
-    "yoshida4-gfg",
-    "blanes-moan4-g",
+    *("lie-fg:euler", "strang-gfg:euler"),
+    *("lie-fg", "strang-gfg", "best22-fgfg", "ruth3-fg", "yoshida4-gfg", "blanes-moan4-g"),
 )
 # From a whole unit of time down to where the steepest lines reach rounding.
 DRAWN_STEPS: Array = 2.0 ** -np.arange(0, 9.25, 0.5)
@@ -89,16 +83,16 @@ def rendered(figure: "Figure", kind: str, dpi: int = 160) -> bytes:
 
 
 def write_figure(path: Path, figure: "Figure") -> None:
-    """Write a figure in the format that the file name asks for."""
+    """Write a figure as SVG or PNG, by the name of the file."""
     check_figure_path(path)
     with atomic_file(path) as file:
         file.write(rendered(figure, path.suffix[1:].lower()))
 
 
-def scheme_label(name: str) -> str:
-    """The name of a scheme with that of its network: ``strang-gfg (Macaron)``."""
+def scheme_label(name: str, method: str) -> str:
+    """The name of a scheme, of its network, and of its integrator: ``strang-gfg (Macaron), euler``."""
     networks = {scheme: f" ({alias.capitalize()})" for alias, scheme in ALIASES.items()}
-    return name + networks.get(name, "")
+    return f"{name}{networks.get(name, '')}, {method}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +139,7 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
                 markeredgewidth=0.6 if exact else 1.2,
                 linewidth=1.8,
                 linestyle=LINES.get(curve.method, "--"),
-                label=f"{scheme_label(curve.name)}, {curve.method}\nslope {curve.slope:.2f}",
+                label=f"{scheme_label(curve.name, curve.method)}\nslope {curve.slope:.2f}",
             )
         axes.set_xscale("log", base=2)
         axes.set_xlabel("step γ")
@@ -166,8 +160,8 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
 
 
 def trajectory_label(found: SchemeTrajectories) -> str:
-    """The label of a scheme, with its integrator unless sub-flows are exact."""
-    return scheme_label(found.scheme.name) + ("" if found.method == "exact" else f", {found.method}")
+    """The label of a scheme, without its integrator if sub-flows are exact."""
+    return scheme_label(found.scheme.name, found.method).removesuffix(", exact")
 
 
 def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int) -> None:

@@ -1,38 +1,23 @@
-"""Whole networks: configuration and presets, translation, encoder. Names are imported when asked for."""
+"""Whole networks: configuration and presets, translation, encoder. Names are imported when they are first used."""
 
 from typing import TYPE_CHECKING
 
 from macaron._lazy import lazy
 
 if TYPE_CHECKING:
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
-    from macaron.models.encoder import (
-        EncoderForMaskedLM,
-        EncoderForPreTraining,
-        EncoderForSequenceClassification,
-        EncoderModel,
-    )
-    from macaron.models.presets import preset
-    from macaron.models.translation import TranslationModel
+    from macaron.models.configuration import EncoderConfig as EncoderConfig
+    from macaron.models.configuration import TranslationConfig as TranslationConfig
+    from macaron.models.encoder import EncoderForMaskedLM as EncoderForMaskedLM
+    from macaron.models.encoder import EncoderForPreTraining as EncoderForPreTraining
+    from macaron.models.encoder import EncoderForSequenceClassification as EncoderForSequenceClassification
+    from macaron.models.encoder import EncoderModel as EncoderModel
+    from macaron.models.presets import preset as preset
+    from macaron.models.translation import TranslationModel as TranslationModel
 
-__all__ = [
-    "EncoderConfig",
-    "EncoderForMaskedLM",
-    "EncoderForPreTraining",
-    "EncoderForSequenceClassification",
-    "EncoderModel",
-    "TranslationConfig",
-    "TranslationModel",
-    "preset",
-]
-
-_ENCODERS = ["EncoderForMaskedLM", "EncoderForPreTraining", "EncoderForSequenceClassification", "EncoderModel"]
 __getattr__ = lazy(
     __name__,
-    {
-        "configuration": ["EncoderConfig", "TranslationConfig"],
-        "encoder": _ENCODERS,
-        "presets": ["preset"],
-        "translation": ["TranslationModel"],
-    },
+    configuration=["EncoderConfig", "TranslationConfig"],
+    encoder=["EncoderForMaskedLM", "EncoderForPreTraining", "EncoderForSequenceClassification", "EncoderModel"],
+    presets=["preset"],
+    translation=["TranslationModel"],
 )

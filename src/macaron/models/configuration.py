@@ -96,9 +96,9 @@ class ModelConfig:
         A field that is nearly one of ours is refused. Others are ignored: transformers writes some of its own.
         """
         known = [field.name for field in dataclasses.fields(cls)]
-        for name in data:
+        for name in set(data) - set(known):
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
-            if close and name not in known:
+            if close:
                 raise MacaronError(f"no field {name!r} in {cls.__name__}; did you mean {close[0]!r}?")
         return cls(**{name: data[name] for name in known if name in data})
 

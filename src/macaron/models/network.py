@@ -25,10 +25,22 @@ class Network(nn.Module):
         super().__init__()
         self.config = config
         self.build(config)
+        self._draw_weights()
 
     def build(self, config: Any) -> None:
         """Make the parts of the network, for a configuration of ours or of transformers'."""
         raise NotImplementedError
+
+    def _draw_weights(self) -> None:
+        """Draw all weights again, but those of networks inside this one.
+
+        Building has drawn them already; but so did transformers when it built the networks, and a seed must still give
+        the same model.
+        """
+        inside = {leaf for part in self.children() if isinstance(part, Network) for leaf in part.modules()}
+        for leaf in self.modules() if self.device.type != "meta" else ():
+            if leaf not in inside and hasattr(leaf, "reset_parameters"):
+                leaf.reset_parameters()  # type: ignore[operator]
 
     @property
     def pad(self) -> int:

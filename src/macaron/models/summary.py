@@ -35,12 +35,15 @@ class Summary:
         return asdict(self)
 
 
+def build(config: TranslationConfig | EncoderConfig) -> TranslationModel | EncoderForPreTraining:
+    """The model of a configuration: translation, or an encoder with both pre-training heads."""
+    return TranslationModel(config) if isinstance(config, TranslationConfig) else EncoderForPreTraining(config)
+
+
 def count(config: TranslationConfig | EncoderConfig) -> int:
-    """Number of parameters of a translation model, or of an encoder with both pre-training heads."""
-    with torch.device("meta"):  # nothing is allocated
-        if isinstance(config, TranslationConfig):
-            return TranslationModel(config).num_parameters()
-        return EncoderForPreTraining(config).num_parameters()
+    """Number of parameters; nothing is allocated."""
+    with torch.device("meta"):
+        return build(config).num_parameters()
 
 
 def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:

@@ -3,12 +3,12 @@
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.models.configuration import GenerationSettings, TranslationConfig, steps_of
 from macaron.models.network import Network, key_mask
-from macaron.nn.attention import Cache, Context
+from macaron.nn.attention import Context
+from macaron.nn.cache import Cache
 from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
 from macaron.nn.stack import Stack
 
@@ -64,7 +64,7 @@ class TranslationModel(Network):
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
-        return F.linear(states, self.embedding.tokens.weight)
+        return self.embedding.logits(states)
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""

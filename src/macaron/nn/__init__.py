@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from macaron._lazy import lazy
 
 if TYPE_CHECKING:
-    from macaron.nn.attention import Cache, Context, CrossAttention, SelfAttention
+    from macaron.nn.attention import Context, CrossAttention, SelfAttention
     from macaron.nn.budget import LayerSettings, LayerShape, layer_parameters, layer_widths
-    from macaron.nn.cache import KeyValueCache
+    from macaron.nn.cache import Cache, KeyValueCache
     from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
     from macaron.nn.embedding import Embedding, sinusoids
-    from macaron.nn.feedforward import FeedForward
     from macaron.nn.layer import SchemeLayer, SubLayer, build_layer
+    from macaron.nn.linear import FeedForward
     from macaron.nn.stack import Stack
 
 __all__ = [
@@ -38,14 +38,12 @@ __all__ = [
 # Widths and settings are needed without torch, by configurations.
 __getattr__ = lazy(
     __name__,
-    {
-        "attention": ["Cache", "Context", "CrossAttention", "SelfAttention"],
-        "budget": ["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
-        "cache": ["KeyValueCache"],
-        "compat": ["TransformerDecoderLayer", "TransformerEncoderLayer"],
-        "embedding": ["Embedding", "sinusoids"],
-        "feedforward": ["FeedForward"],
-        "layer": ["SchemeLayer", "SubLayer", "build_layer"],
-        "stack": ["Stack"],
-    },
+    attention=["Context", "CrossAttention", "SelfAttention"],
+    budget=["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
+    cache=["Cache", "KeyValueCache"],
+    compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
+    embedding=["Embedding", "sinusoids"],
+    layer=["SchemeLayer", "SubLayer", "build_layer"],
+    linear=["FeedForward"],
+    stack=["Stack"],
 )

@@ -5,32 +5,28 @@ D hidden size, H heads, K head width, I inner width of a feed-forward network, V
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.nn.cache import Cache
 from macaron.nn.linear import Linear, xavier_bound
-from macaron.nn.packed import Packed, packed_attention
 
 
-class Cache(Protocol):
-    """Keys and values of earlier positions; slots are numbered by the stack that owns the attentions."""
+@dataclass
+class SequenceOffsets:
+    """Cumulative sequence offsets (cu_seqlens) of packed rows: attention stays within a sequence, without a mask.
 
-    @property
-    def length(self) -> int:
-        """Number of positions that are already held."""
+    Padding counts as a sequence: every position belongs to one.
 
-    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append (B, H, T, K) to a slot; all of it, (B, H, S, K), comes back."""
+    :param offsets: (N + 1,) int32, counted through all rows; unused entries repeat the last
+    :param longest: length of the longest sequence, or more
+    """
 
-    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
-        """Keys and values of the encoder's output, if they have been stored."""
-
-    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
-        """Keep keys and values of the encoder's output."""
+    offsets: Tensor
+    longest: int
 
 
 @dataclass
@@ -40,7 +36,8 @@ class Context:
     ``mask`` and ``memory_mask`` broadcast to (B, H, T, S): boolean, true where attention is allowed, or float, added
     to the logits. ``causal`` forbids attention to later positions. ``kernel`` is ``"sdpa"`` (PyTorch chooses the
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
-    ``packed``, instead of a mask, says where the texts of packed rows begin (see `macaron.nn.packed`).
+    ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
+    states as rows, (B T, D) (`macaron.decode.cpu`).
     """
 
     mask: Tensor | None = None
@@ -49,8 +46,9 @@ class Context:
     memory_mask: Tensor | None = None
     cache: Cache | None = None
     kernel: str = "sdpa"
-    weights: list[tuple[str, Tensor]] | None = field(default=None)
-    packed: Packed | None = None
+    weights: list[tuple[str, Tensor]] | None = None
+    sequences: SequenceOffsets | None = None
+    batch: int = 0
 
 
 def attend(
@@ -70,8 +68,8 @@ def attend(
     :param value: (B, H, S, K)
     :returns: (B, H, T, K)
     """
-    if context.packed is not None:
-        return packed_attention(query, key, value, context.packed, dropout)
+    if context.sequences is not None:
+        return varlen_attention(query, key, value, context.sequences, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
     if causal and (past > 0 or mask is not None):
         # SDPA's is_causal knows neither a past nor a second mask, so the triangle is written out. One new position
@@ -93,6 +91,24 @@ def attend(
     if context.weights is not None:
         context.weights.append((operator, probabilities))
     return F.dropout(probabilities, dropout, training=dropout > 0) @ value
+
+
+def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: SequenceOffsets, dropout: float) -> Tensor:
+    """Scaled dot-product attention within sequences, by the flash kernel: on a GPU, in half precision.
+
+    With a mask the kernel would compute every row against all of itself and read a number for each pair of positions.
+
+    :param query: (B, H, T, K), as are key and value
+    :returns: (B, H, T, K)
+    """
+    batch, heads, steps, width = query.shape
+    flat = [each.transpose(1, 2).reshape(batch * steps, heads, width) for each in (query, key, value)]
+    offsets, longest = sequences.offsets, sequences.longest
+    # PyTorch's own varlen_attn calls the same operator, but without dropout.
+    mixed: Tensor = torch.ops.aten._flash_attention_forward(
+        *flat, offsets, offsets, longest, longest, dropout, False, False
+    )[0]
+    return mixed.view(batch, steps, heads, width).transpose(1, 2)
 
 
 def _both(mask: Tensor, triangle: Tensor) -> Tensor:
@@ -141,7 +157,7 @@ class SelfAttention(_Attention):
         self.qkv = Linear(hidden_size, 3 * self.width, bias, bound=self.bound, std=self.std)
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
-        """Move (B, T, D) by attention; ``slot`` is this evaluation's place in the cache."""
+        """Move (B, T, D) by attention; ``slot`` is that of this evaluation in the cache."""
         query, key, value = self.heads(self.qkv(x), 3)
         if context.cache is not None:
             key, value = context.cache.extend(slot, key, value)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings, LayerShape
-from macaron.nn.feedforward import Activation
 from macaron.nn.layer import build_layer
+from macaron.nn.linear import Activation
 from macaron.ode import Scheme, lift
 from macaron.ode import scheme as find_scheme
 

@@ -1,4 +1,4 @@
-"""Where the particles start: token embeddings, sinusoidal positions, segments."""
+"""Token embeddings, sinusoidal positions, segments: the initial states."""
 
 import math
 
@@ -77,3 +77,7 @@ class Embedding(nn.Module):
         if self.segments is not None and segments is not None:
             x = x + F.embedding(segments, self.segments.weight, padding_idx=self.frozen_segment)
         return F.dropout(x, self.dropout, self.training)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """States (..., D) to logits (..., V): the table serves the output as well."""
+        return F.linear(states, self.tokens.weight)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerSettings, full_width, layer_widths
-from macaron.nn.feedforward import FeedForward
+from macaron.nn.linear import FeedForward
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
 
 

@@ -1,13 +1,17 @@
-"""Linear maps and embedding tables that know how to draw their own weights.
+"""Linear maps and embedding tables that draw their own weights, and the feed-forward network.
 
-The rule sits on the leaf, not on the layer that owns it: transformers initialises leaf by leaf, and only what a
-checkpoint did not fill.
+Each leaf has its own initialisation: transformers initialises leaf by leaf, and only what a checkpoint did not fill.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Activation = Callable[[Tensor], Tensor]
+ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}  # gelu: exact, by erf
 
 
 def xavier_bound(fan_in: int, fan_out: int) -> float:
@@ -68,3 +72,34 @@ class Table(nn.Embedding):
         if self.zero_row is not None:
             with torch.no_grad():
                 self.weight[self.zero_row] = 0
+
+
+class FeedForward(nn.Module):
+    """G: convection, how each particle moves by itself, ``W2 drop(act(W1 x + b1)) + b2``.
+
+    :param hidden_size: D
+    :param inner_size: I
+    :param activation: ``"relu"``, ``"gelu"`` or any function of a tensor
+    :param dropout: on the inner activations
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        inner_size: int,
+        activation: str | Activation,
+        dropout: float,
+        init: str,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.dropout = dropout
+        normal = init == "kaiming"  # otherwise Xavier's rule; both as in the authors' code
+        self.fc1 = Linear(hidden_size, inner_size, bias, std=hidden_size**-0.5 if normal else None)
+        self.fc2 = Linear(inner_size, hidden_size, bias, std=math.sqrt(2 / inner_size) if normal else None)
+
+    def forward(self, x: Tensor, context: object, slot: int) -> Tensor:
+        """Move (B, T, D); ``context`` and ``slot`` are not used."""
+        inner = self.activation(self.fc1(x))
+        return self.fc2(F.dropout(inner, self.dropout, self.training))

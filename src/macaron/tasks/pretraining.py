@@ -10,13 +10,13 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.data.nsp_spans import Corpus
 from macaron.data.prepared import PreparedText, TextSplit
-from macaron.data.sentence_pairs import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
+from macaron.nn.attention import SequenceOffsets
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.nn.packed import Packed
 from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.corpus_task import CorpusTask, same_text
@@ -56,7 +56,7 @@ class PretrainingLoss(nn.Module):
         x = model.embedding(batch.ids, batch.positions, batch.segments)
         if self.flash:
             assert batch.starts is not None
-            context = Context(packed=Packed(batch.starts, batch.ids.shape[1]))
+            context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
         else:
             context = Context(mask=_mask(batch.text), kernel=model.kernel)
         x = model.encoder(x, context, norm=False)

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from macaron.data.assemble import counting
-from macaron.data.batching import Indices, Rows
+from macaron.data.batching import Indices, counting
 from macaron.data.masking import choose, corrupt, masked_counts
-from macaron.data.packing import pack_by_length
-from macaron.data.sentence_pairs import Corpus, Spans, sentence_pairs, single_spans, span_pairs
+from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, span_pairs
+from macaron.data.row_packing import Rows, pack_by_length
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macaron.data import batching
+from macaron.data import batching, row_packing
 from macaron.data.batching import Indices
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.settings import SearchSettings
@@ -73,7 +73,7 @@ class TranslationLoss(nn.Module):
         return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
-class TranslationTask(CorpusTask[batching.Rows]):
+class TranslationTask(CorpusTask[row_packing.Rows]):
     """Pairs in, a translation model out."""
 
     data: PreparedData
@@ -136,7 +136,7 @@ class TranslationTask(CorpusTask[batching.Rows]):
         order = batching.epoch_order(len(self._buckets), seed, epoch)
         return [MicroBatch(int(target[self._buckets[i]].sum()), self._buckets[i]) for i in order]
 
-    def plan_epoch(self, epoch: int) -> batching.Rows:
+    def plan_epoch(self, epoch: int) -> row_packing.Rows:
         """Pack the pairs of an epoch into rows."""
         return _pack(self.train_pairs, self.kept, self.train.row_tokens, self.train.seed, epoch)
 
@@ -234,6 +234,6 @@ def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:
     return config
 
 
-def _pack(pairs: PairStore, kept: Indices, width: int, seed: int, epoch: int) -> batching.Rows:
-    rows = batching.pack(pairs.source.lengths[kept], pairs.target.lengths[kept], width, seed, epoch)
-    return batching.Rows(kept[rows.pairs], rows.row, rows.count)
+def _pack(pairs: PairStore, kept: Indices, width: int, seed: int, epoch: int) -> row_packing.Rows:
+    rows = row_packing.pack(pairs.source.lengths[kept], pairs.target.lengths[kept], width, seed, epoch)
+    return row_packing.Rows(kept[rows.pairs], rows.row, rows.count)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.data.assemble import packed, padded
-from macaron.data.batching import Indices, Lengths, Rows
+from macaron.data.batching import Indices, Lengths, padded
 from macaron.data.prepared import PairStore
+from macaron.data.row_packing import Rows, packed
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.task import MicroBatch
@@ -71,7 +71,7 @@ def packed_tensors(
     """The rows from ``start`` to ``stop`` on a device, for `cut_batch`."""
     source = packed(pairs.source, rows, start, stop, width, PAD)
     target = packed(pairs.target, rows, start, stop, width, PAD)
-    arrays = [source.ids, target.ids, source.place, target.place, source.sentence, target.sentence]
+    arrays = [source.ids, target.ids, source.position, target.position, source.sentence, target.sentence]
     small = torch.from_numpy(np.stack(arrays).astype(np.int32))
     if device.type == "cuda":
         small = small.pin_memory()

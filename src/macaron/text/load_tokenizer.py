@@ -1,4 +1,7 @@
-"""The tokenizer of a model folder, checked to be the model's own."""
+"""The tokenizer of a model folder, checked to be the model's own.
+
+A model's config.json holds the fingerprint of the tokenizer that it was trained with.
+"""
 
 from pathlib import Path
 from typing import Any

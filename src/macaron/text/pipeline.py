@@ -10,7 +10,7 @@ treated as they were in training. `encode` makes *prepared* text:
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from macaron.errors import MacaronError
 
@@ -20,20 +20,6 @@ Side = Literal["source", "target"]
 State = Literal["raw", "moses"]
 #: What besides its name makes a pipeline; it means something for ``moses`` only.
 MOSES_SETTINGS = ("source_lang", "target_lang", "lower", "normalize")
-
-
-class Pipeline(Protocol):
-    """What the three pipelines have in common."""
-
-    @property
-    def name(self) -> PipelineName:
-        """The name under which the tokenizer stores it."""
-
-    def encode(self, text: str, side: Side = "source", state: State = "raw") -> str:
-        """Turn text of a given state into prepared text, which the subword model splits."""
-
-    def decode(self, text: str, side: Side = "target", state: State = "raw") -> str:
-        """Turn prepared text back into text of the wanted state."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +102,10 @@ class Moses:
             return " ".join(words)
         detokenizer = _moses_tools(self.language(side))[2]
         return cast(str, detokenizer.detokenize(words, unescape=True))
+
+
+#: What the tokenizer stores: `encode` and `decode` text of a side, see above.
+Pipeline = Raw | Spaces | Moses
 
 
 def make_pipeline(

@@ -17,10 +17,9 @@ from tokenizers.processors import TemplateProcessing
 
 from macaron.errors import MacaronError
 from macaron.files import write_text
-from macaron.text.backends import fairseq_backend, trained_backend
 from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, State, make_pipeline
-from macaron.text.subword import ghost_ids
-from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, specials
+from macaron.text.subword import fairseq_backend, trained_backend
+from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, ghost_ids, specials
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
@@ -93,13 +92,13 @@ class MacaronTokenizer:
 
     @classmethod
     def from_fairseq_dict(cls, dict_path: str | Path, codes: str | Path | None = None, **settings: Any) -> Self:
-        """The tokenizer of a fairseq model, see `macaron.text.backends.fairseq_backend`."""
+        """The tokenizer of a fairseq model, see `macaron.text.subword.fairseq_backend`."""
         backend, settings = fairseq_backend(dict_path, codes, **settings)
         return cls.from_backend(backend, **settings)
 
     @classmethod
     def train(cls, lines: Iterable[str] | Sequence[Path], vocab_size: int, **settings: Any) -> Self:
-        """Train a tokenizer, see `macaron.text.backends.trained_backend`."""
+        """Train a tokenizer, see `macaron.text.subword.trained_backend`."""
         backend, settings = trained_backend(lines, vocab_size, **settings)
         return cls.from_backend(backend, **settings)
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from tokenizers import Tokenizer
+
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 
@@ -120,3 +122,21 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
     if not merges:
         raise MacaronError(f"{path}: no merges after the version line")
     return list(merges)
+
+
+def bpe_symbol(token: str) -> str:
+    """Return the BPE's name of a dictionary entry: ``foo@@`` is ``foo``, ``foo`` is ``foo</w>``."""
+    return token[: -len(CONTINUED)] if token.endswith(CONTINUED) and token != CONTINUED else token + WORD_END
+
+
+def ghost_ids(tokenizer: Tokenizer, size: int) -> dict[int, int]:
+    """Map every id from `size` on to the id a dictionary look-up gives for its piece, mostly ``<unk>``."""
+    by_id = {index: symbol for symbol, index in tokenizer.get_vocab().items()}
+    ghosts = {}
+    for index in range(size, len(by_id)):
+        symbol = by_id[index]
+        # A word that itself ends in "@@" reads like a continued piece in the dictionary: the same entry.
+        word = symbol.removesuffix(WORD_END) if symbol.endswith(WORD_END) else symbol + CONTINUED
+        twin = tokenizer.token_to_id(bpe_symbol(word))
+        ghosts[index] = twin if twin is not None and twin < size else UNK
+    return ghosts

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import torch
 
-from macaron.errors import MacaronError, ProcessLost
-from macaron.files import FULL
+from macaron.errors import FULL, MacaronError, ProcessLost
 from macaron.train.settings import TrainSettings
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc", "bad allocation")

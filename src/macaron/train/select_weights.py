@@ -35,6 +35,7 @@ def candidates(folder: Path, state: RunState, last: Weights, mean: Weights, aver
 def select(found: dict[str, Weights], validate: Callable[[Weights], float]) -> tuple[str, dict[str, float]]:
     """The name of the weights with the lowest validation loss, and the losses of all.
 
+    :param found: the candidates, by name
     :param validate: returns the validation loss of weights
     """
     losses = {name: validate(weights) for name, weights in found.items()}

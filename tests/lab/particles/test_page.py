@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from macaron.lab.particles.follow import particles
+from macaron.lab.particles.build_data import build_data, frame_times
 from macaron.lab.particles.page import particles_page
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
@@ -32,6 +32,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
     ]
     plan += [("G", layers + 1, "After the last layer, convection (half step)")] * after
     plan += [("end", layers + 1, "The final norm")]
+    steps_before = [sum(layer == own for _, layer, _ in plan[1:k]) for k, (_, own, _) in enumerate(plan)]
 
     def numbers(*shape: int, digits: int = 2) -> Any:
         return np.round(draw.normal(size=shape) * 12, digits).tolist()
@@ -44,7 +45,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
         {
             "operator": operator,
             "layer": layer,
-            "step": 1,
+            "step": steps_before[k] + 1,
             "coefficient": 1,
             "label": label,
             "raw": numbers(words, 2),
@@ -55,7 +56,7 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
             "lens": [[[int(draw.integers(300)), int(p)] for p in draw.integers(1, 50, size=3)] for _ in range(words)],
             "attention": {"to": "encoder", "weights": attention()} if operator in "FH" else None,
         }
-        for operator, layer, label in plan
+        for k, (operator, layer, label) in enumerate(plan)
     ]
     moved = [frame for frame in frames if frame["operator"] in NAMES]
     return {
@@ -65,6 +66,8 @@ def make_part(name: str, words: int, layers: int, steps: list[str], before: int 
         "lens_note": "What the lens reads.",
         "variance": {"raw": [0.31, 0.12], "normalised": [0.2, 0.055]},
         "axes": {"raw": [-30, 30, -20, 20], "normalised": [-30, 30, -20, 20]},
+        "layers": layers,
+        "times": frame_times(frames, layers, layers),
         "frames": frames,
         "depth": {
             "moves": [
@@ -116,8 +119,8 @@ def unpacked(page: str) -> dict[str, Any]:
 
 
 def times(*parts: dict[str, Any]) -> list[list[float]]:
-    page = particles_page(make_data(*(make_model(f"model {i}", part) for i, part in enumerate(parts))))
-    return [model["parts"][0]["times"] for model in unpacked(page)["models"]]
+    deepest = max(part["layers"] for part in parts)
+    return [frame_times(part["frames"], part["layers"], deepest) for part in parts]
 
 
 def test_a_layer_takes_the_same_time_in_every_scheme():
@@ -144,9 +147,6 @@ def test_data_stand_in_the_page():
     given = copy.deepcopy(data)
     found = unpacked(particles_page(data))
     assert data == given  # it is not changed
-    for part in found["models"][0]["parts"]:
-        assert part.pop("layers") == 2
-        assert len(part.pop("times")) == len(part["frames"])
     assert found == given
 
 
@@ -185,7 +185,7 @@ def test_thirty_words_and_twelve_layers_are_below_300_kb(tmp_path):
     model.config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    data = particles([tmp_path], sentence, target=sentence)
+    data = build_data([tmp_path], sentence, target=sentence)
     assert [len(part["tokens"]) for part in data["models"][0]["parts"]] == [
         32,
         32,
@@ -208,12 +208,14 @@ def test_says_what_the_shadow_hides():
     model = make_model("one", make_part("encoder", 3, 1, STRANG))
     page = particles_page(make_data(model))
     assert "43 % raw, 26 % normalised, of 512 dimensions" in page
-    assert "Near in the picture is not near in the space" in page
+    assert "Points that are close in the picture may be far apart" in page
     assert "What the lens reads." in page
     assert "Two models" not in page
     other = make_model("two", make_part("encoder", 3, 1, LIE))
-    assert "turned (and mirrored, if need be) to fit the first" in particles_page(make_data(model, other, aligned=True))
-    assert "could not all be turned to fit" in particles_page(make_data(model, other, aligned=False))
+    assert "rotated (and reflected, if needed) to fit the first" in particles_page(
+        make_data(model, other, aligned=True)
+    )
+    assert "not all pictures could be rotated to fit" in particles_page(make_data(model, other, aligned=False))
 
 
 def test_only_operators_that_act_are_explained():
@@ -249,4 +251,4 @@ def test_an_encoder_without_a_head_and_one_word():
     for frame in part["frames"]:
         frame["lens"] = None
         frame["nearest"] = [[]]
-    assert "How alike the words become" in particles_page(make_data(make_model("one", part)))
+    assert "Similarity of the words" in particles_page(make_data(make_model("one", part)))

@@ -1,12 +1,12 @@
-// Every page has this: the theme button, values read off charts by pointer or keyboard, wide tables that scroll.
-// window.macaron is what a page's own script may use.
+// Part of every page: the theme button, values of charts by pointer or keyboard, wide tables that scroll.
+// Page scripts use window.macaron.
 "use strict";
 window.macaron = (() => {
   const themes = ["auto", "light", "dark"];
   const root = document.documentElement;
   const announceTheme = () => document.dispatchEvent(new CustomEvent("macaron:theme"));
 
-  // A page opened from a file may have no storage: then the choice lasts as long as the page.
+  // A page opened from a file may have no storage: then the choice is not remembered.
   function stored() {
     try { return themes.includes(localStorage.getItem("macaron-theme")) ? localStorage.getItem("macaron-theme") : "auto"; }
     catch { return "auto"; }
@@ -86,18 +86,18 @@ window.macaron = (() => {
     overlay.append(cursor, ...markers);
     overlay.style.display = "none";
     drawing.append(overlay);
-    let place = stops.length - 1;
+    let current = stops.length - 1;
 
     function show(index, speak) {
-      place = Math.min(Math.max(index, 0), stops.length - 1);
-      const x = stops[place], share = `${100 * acrossX(x)}%`;
+      current = Math.min(Math.max(index, 0), stops.length - 1);
+      const x = stops[current], share = `${100 * acrossX(x)}%`;
       cursor.setAttribute("x1", share);
       cursor.setAttribute("x2", share);
       overlay.style.display = "";
       at.textContent = `${chart.x_label} ${readable(x)}`;
       const said = [at.textContent];
       chart.series.forEach((series, i) => {
-        // A series with values of its own places shows its nearest, and nothing beyond its ends.
+        // A series with other x values shows its nearest value, and none beyond its ends.
         const inside = series.x.length && x >= series.x[0] && x <= series.x[series.x.length - 1];
         markers[i].style.display = inside ? "" : "none";
         if (!inside) { values[i].textContent = "–"; return; }
@@ -121,15 +121,15 @@ window.macaron = (() => {
     }
     plot.addEventListener("pointermove", follow);
     plot.addEventListener("pointerdown", follow);
-    // A finger leaves as soon as it is lifted: what it pointed at stays until it points elsewhere.
+    // On touch screens the values stay when the finger is lifted.
     plot.addEventListener("pointerleave", (event) => {
       if (event.pointerType !== "touch" && document.activeElement !== plot) leave();
     });
     plot.addEventListener("blur", leave);
-    plot.addEventListener("focus", () => { if (plot.matches(":focus-visible")) show(place, true); });
+    plot.addEventListener("focus", () => { if (plot.matches(":focus-visible")) show(current, true); });
     plot.addEventListener("keydown", (event) => {
       const far = Math.max(1, Math.round(stops.length / 10));
-      const moves = { ArrowLeft: place - 1, ArrowRight: place + 1, PageUp: place - far, PageDown: place + far, Home: 0, End: stops.length - 1 };
+      const moves = { ArrowLeft: current - 1, ArrowRight: current + 1, PageUp: current - far, PageDown: current + far, Home: 0, End: stops.length - 1 };
       if (event.key === "Escape") { leave(); return; }
       if (!(event.key in moves) || event.ctrlKey || event.altKey || event.metaKey) return;
       event.preventDefault();
@@ -138,10 +138,10 @@ window.macaron = (() => {
     plot.tabIndex = 0;
     plot.setAttribute("role", "group");
     const name = figure.querySelector("figcaption .name").textContent;
-    plot.setAttribute("aria-label", `${name}: left and right arrow keys read the values`);
+    plot.setAttribute("aria-label", `${name}: press the left and right arrow keys to read values`);
   }
 
-  // A table wider than the page can be scrolled by keyboard, and says what it is.
+  // A table wider than the page gets a name and can be scrolled by keyboard.
   function scrollable() {
     for (const box of document.querySelectorAll(".scroll")) {
       const wide = box.scrollWidth > box.clientWidth;

@@ -1,11 +1,11 @@
-// Where the words stand beside their points, so that they can be read: a search over a few places for each.
+// Positions of the labels beside their points: a search over a few candidates per word, with little overlap.
 "use strict";
 window.particles = {};
-// A lone full stop beside a point would be taken for another point.
+// A bare full stop would look like another point.
 particles.shown = (word) => (/[\p{L}\p{N}]/u.test(word) ? word : `“${word}”`);
 particles.labels = (() => {
   const RADII = [9, 19, 31];
-  // To the right is how one reads a map; straight up and down come next.
+  // In order of preference.
   const DIRECTIONS = [[1, 0], [-1, 0], [0, -1], [0, 1], [0.8, -0.7], [0.8, 0.7], [-0.8, -0.7], [-0.8, 0.7]];
   const PLACES = RADII.flatMap((radius, ring) =>
     DIRECTIONS.map(([x, y], k) => ({ x, y, radius, ring, cost: 0.55 * ring + 0.03 * k })));
@@ -24,9 +24,9 @@ particles.labels = (() => {
   const shared = (a, b) =>
     Math.max(0, Math.min(a[2], b[2]) - Math.max(a[0], b[0])) * Math.max(0, Math.min(a[3], b[3]) - Math.max(a[1], b[1]));
 
-  // The offset of each word's middle from its point, whether it stands so far that a thread must tie it to the point,
-  // and whether it would cover another word (then it is drawn only when asked for). Each word stays where it stood
-  // in the frame before unless something is in its way.
+  // For each word the offset of its centre from its point, whether it is so far away that a line must connect the two
+  // (tied), and whether it would cover another word (crowded: drawn on demand only). A word keeps its position of the
+  // previous frame unless something else is there.
   function place(points, wide, [left, top, right, bottom], before) {
     const chosen = points.map((_, i) => before?.[i]?.place ?? PLACES[0]);
     const boxes = points.map((point, i) => rectangle(point, wide[i], chosen[i]));

@@ -1,4 +1,4 @@
-// The clock and what all stages share. One clock for all models: time is counted in layers.
+// The clock and the state shared by all stages. All models have the same clock, in units of layers.
 "use strict";
 particles.player = (data, root) => {
   const { readout, Stage } = particles;
@@ -14,16 +14,16 @@ particles.player = (data, root) => {
     window: (stage, frame) => (state.follow ? layerWindow(stage, frame) : stage.part.axes[state.view]),
     isChosen: (stage, word) => wordIn(stage, state.chosen) === word,
   };
-  // The same word in another model's stage: by place where both have the same words, else by its text.
+  // The same word in another model's stage: by index if both have the same words, else by its text.
   function wordIn(stage, which) {
     if (!which) return null;
     const mine = stage.part.tokens, theirs = which.panel.stage.part.tokens;
     if (which.panel.stage === stage || (mine.length === theirs.length && mine.every((token, i) => token === theirs[i]))) return which.word;
-    const place = mine.indexOf(theirs[which.word]);
-    return place < 0 ? null : place;
+    const index = mine.indexOf(theirs[which.word]);
+    return index < 0 ? null : index;
   }
 
-  // What all models together take up while they are in the layer that a frame belongs to.
+  // The bounds of all models in the layer of a frame.
   const windows = new Map();
   function layerWindow(stage, frame) {
     const layer = Math.max(1, Math.ceil(stage.part.times[frame] - 1e-6)), key = `${state.part} ${state.view} ${layer}`;
@@ -42,7 +42,7 @@ particles.player = (data, root) => {
     panel.readout = root.querySelectorAll(".readout")[m];
     return panel;
   });
-  let panels = everyone;  // those that have the part that is shown: a BERT beside a translation model has no decoder
+  let panels = everyone;  // those that have the current part: an encoder model has no decoder
   const slider = find("#frame"), play = find("#play"), count = find(".count"), live = find("[role=status]");
   let stops = [0];
 
@@ -70,8 +70,8 @@ particles.player = (data, root) => {
     press("part", name);
   }
 
-  // Everything but the stage that depends on the frame. Told: whether listeners hear of it (not while playing).
-  function tell(told) {
+  // Update everything that depends on the frame, except the stage. announce: also for screen readers (not while playing).
+  function tell(announce) {
     for (const panel of panels) {
       const { part, frame, stage } = panel;
       const { operator, label } = part.frames[frame];
@@ -89,18 +89,18 @@ particles.player = (data, root) => {
     slider.value = state.stop;
     slider.setAttribute("aria-valuetext", panels.map(({ part, frame }) => part.frames[frame].label).join("; "));
     count.textContent = `${state.stop + 1} / ${stops.length}`;
-    if (!told) return;
+    if (!announce) return;
     live.textContent = panels.map(({ model, part, frame }) => (panels.length > 1 ? `${model.name}: ` : "") + readout.summary(part, frame)).join(" ");
     root.dispatchEvent(new Event("settled"));
   }
 
-  // Time. A stop is a moment at which some model ends a sub-step; a model between two of its own stands at the earlier.
+  // A stop is a time at which any model ends a sub-step; a model between two of its sub-steps shows the earlier one.
   let moving = 0, time = 0;
   function animate(step) {
     cancelAnimationFrame(moving);
     let before = null;
     const tick = (now) => {
-      // A window that was out of sight has had no frames: it goes on where it was.
+      // A hidden window gets no animation frames: it continues where it was.
       const goOn = step(before === null ? 0 : Math.min(now - before, 100));
       before = now;
       if (goOn) moving = requestAnimationFrame(tick);
@@ -135,7 +135,7 @@ particles.player = (data, root) => {
     showPlaying();
     let waited = 0;
     animate((passed) => {
-      if (calm.matches) {  // no gliding: one stop after the other
+      if (calm.matches) {  // jump from stop to stop
         waited += passed;
         if (waited < LAYER / 3 / state.speed) return true;
         waited = 0;
@@ -144,7 +144,7 @@ particles.player = (data, root) => {
       for (const { part, stage } of panels) {
         const a = frameAt(part, time), b = Math.min(a + 1, part.frames.length - 1);
         const share = a === b ? 1 : (time - part.times[a]) / (part.times[b] - part.times[a]);
-        // A move takes three quarters of its time, then rests: one can see where it ended.
+        // A move takes three quarters of its time, then pauses.
         if (calm.matches || share <= 0) stage.arrive(a, 1); else stage.between(a, b, ease(Math.min(1, share / 0.75)));
       }
       tips();
@@ -156,7 +156,7 @@ particles.player = (data, root) => {
   function advance(to) {
     time = to;
     const reached = stops.findLastIndex((each) => each <= time + 1e-6);
-    // The frame a model is moving to is the one it speaks of.
+    // A model that is moving shows the values of the frame it moves to.
     let changed = reached !== state.stop;
     state.stop = reached;
     for (const panel of panels) {
@@ -173,7 +173,7 @@ particles.player = (data, root) => {
     state.playing = false;
     showPlaying();
     cancelAnimationFrame(moving);
-    // Finish the move that was under way: a pause shows a state that the network really has.
+    // Finish the current move, so that a pause shows an actual state of the network.
     const next = stops.findIndex((each) => each >= time - 1e-6);
     state.stop = next;
     go(next);
@@ -183,14 +183,14 @@ particles.player = (data, root) => {
     root.classList.toggle("playing", state.playing);
   }
   const toggle = () => (state.playing ? stop() : start());
-  // A step forward out of a move ends that move; a step back goes to where it began.
+  // While playing, a step forward finishes the current move, a step back undoes it.
   function step(by) {
     const midway = state.playing;
     stop();
     if (!midway || by < 0) go(state.stop + by);
   }
 
-  // The current moment in the charts below.
+  // The current time in the charts below.
   const markers = [...document.querySelectorAll("[data-part] figure.chart[data-read]")].map((figure) => {
     const { x } = JSON.parse(figure.querySelector("script").textContent);
     const line = figure.querySelector(".plot svg").appendChild(macaron.svg("line", { class: "moment", y1: 0, y2: "100%" }));

@@ -1,4 +1,4 @@
-// What the stage says in words: the frame's name, the read-out of a word, the strip of sub-steps, the table.
+// The values of the stage as text: of a frame, of a word, the strip of sub-steps, the table.
 "use strict";
 particles.names = { F: "diffusion", G: "convection", H: "cross-attention" };
 
@@ -17,18 +17,18 @@ particles.readout = (() => {
   const nearest = (part, k, i) => part.frames[k].nearest[i].map((j) => shown(part.tokens[j])).join(", ") || "none";
   const predicted = (part, k, i, words) => part.frames[k].lens?.[i].map(([id, percent]) => `${shown(words[id])} ${percent} %`).join(", ") || "–";
 
-  // The frame in one sentence, for those who listen.
+  // A frame in one sentence, for screen readers.
   function summary(part, k) {
     const { move, label } = part.frames[k];
     const words = `${label}.`;
-    if (!k) return `${words} ${part.tokens.length} words before anything has moved them.`;
+    if (!k) return `${words} ${part.tokens.length} words, not moved yet.`;
     const longest = move.indexOf(Math.max(...move));
-    return `${words} Words moved by ${number(mean(move))} on average, “${part.tokens[longest]}” the most (${number(move[longest])}).`;
+    return `${words} Mean move ${number(mean(move))}, longest “${part.tokens[longest]}” (${number(move[longest])}).`;
   }
 
   const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
 
-  // Names with a bar and a number each: a percentage, or something of which the bars' full length is given.
+  // A bar chart of [name, value]: percentages, or values with the one of a full bar.
   function bars(heading, pairs, operator, full = null) {
     const list = element("ul", { class: `bars${operator ? ` op-${operator}` : ""}` });
     for (const [name, value] of pairs) {
@@ -43,16 +43,16 @@ particles.readout = (() => {
   function word(box, part, k, i, view, words, source) {
     const frame = part.frames[k];
     const [x, y] = frame[view][i];
-    // Against the norm that the word had before: as in the curves.
+    // Relative to the norm before the move, as in the charts.
     const relative = k ? ` (${Math.round((100 * frame.move[i]) / (part.frames[k - 1].norm[i] || 1))} % of norm)` : "";
     const facts = element("dl", {},
       ...fact("Norm", element("b", { class: "norm" }, number(frame.norm[i]))),
-      ...fact("This move", element("b", { class: "move" }, k ? number(frame.move[i]) : "none yet"), element("small", {}, relative)),
-      ...fact("In picture", `${number(x)}, ${number(y)}`),
+      ...fact("This move", element("b", { class: "move" }, k ? number(frame.move[i]) : "none"), element("small", {}, relative)),
+      ...fact("Position", `${number(x)}, ${number(y)}`),
       ...fact("Nearest", nearest(part, k, i)));
     const head = element("div", {}, element("p", { class: "token" }, element("b", {}, part.tokens[i]), ` word ${i + 1} of ${part.tokens.length}`), facts);
     const lists = [
-      ...(frame.lens ? [bars("Would predict", frame.lens[i].map(([id, percent]) => [shown(words[id]), percent]))] : []),
+      ...(frame.lens ? [bars("Predicts", frame.lens[i].map(([id, percent]) => [shown(words[id]), percent]))] : []),
     ];
     if (frame.attention) {
       const names = frame.operator === "H" ? source : part.tokens;
@@ -63,11 +63,11 @@ particles.readout = (() => {
     box.replaceChildren(head, element("div", {}, ...lists));
   }
 
-  // The same in a sentence, for those who listen.
+  // A word in one sentence, for screen readers.
   const spoken = (part, k, i, words) => `${part.tokens[i]}: norm ${number(part.frames[k].norm[i])}, ` +
-    `${k ? `moved by ${number(part.frames[k].move[i])}` : "not yet moved"}. Nearest: ${nearest(part, k, i)}. Would predict ${predicted(part, k, i, words)}.`;
+    `${k ? `moved by ${number(part.frames[k].move[i])}` : "not moved yet"}. Nearest: ${nearest(part, k, i)}. Predicts ${predicted(part, k, i, words)}.`;
 
-  // The same in short beside the point, where the read-out is out of sight.
+  // A word in short, beside its point.
   function tip(box, stage, k, i, words) {
     box.hidden = i === null;
     if (i === null) return;
@@ -81,17 +81,17 @@ particles.readout = (() => {
     box.style.bottom = low ? `${stage.height - y + 16}px` : "";
   }
 
-  // Nobody is chosen: the frame as a whole.
+  // The values of a frame, if no word is selected.
   function whole(box, part, k) {
     const { move, norm, operator, attention } = part.frames[k];
     const strong = attention?.weights.some((row, i) => row.some((weight, j) => weight >= particles.Stage.ALL && (operator === "H" || i !== j)));
-    const bows = strong ? `The bows are attention of ${particles.Stage.ALL} % and more.` : `No attention reaches ${particles.Stage.ALL} %: no bows.`;
+    const arcs = strong ? `The arcs are attention of at least ${particles.Stage.ALL} %.` : `No attention reaches ${particles.Stage.ALL} %: no arcs.`;
     const says = {
-      F: `Each word is pulled by the words it attends to. ${bows}`,
-      G: "Each word moves by itself: here no word knows of another.",
-      H: `Each word is pulled by words of the source, on the right. ${bows}`,
-      start: "Embedding and position only: no word knows of another yet.",
-      end: "What the stack hands on: every state through the final norm.",
+      F: `Each word moves towards the words it attends to. ${arcs}`,
+      G: "Each word moves by itself, independently of the others.",
+      H: `Each word moves towards words of the source, on the right. ${arcs}`,
+      start: "Embedding and position only: no interaction yet.",
+      end: "The output of the stack: every state after the final norm.",
     }[operator] ?? "";
     const facts = element("dl", {},
       ...fact("Mean norm", number(mean(norm))),
@@ -102,11 +102,11 @@ particles.readout = (() => {
     box.replaceChildren(
       element("div", {}, element("p", { class: "token" }, element("b", {}, "All words")), element("p", { class: "says" }, says), facts),
       element("div", {}, ...(k ? [bars("Longest moves", order, operator, order[0][1] || 1)] : []),
-        element("p", { class: "hint" }, "Point at a word, tap it or tab to it to read it.")));
+        element("p", { class: "hint" }, "Hover over a word, tap it or tab to it to see its values.")));
   }
 
-  // The sub-steps as a strip of blocks, layer by layer: the scheme at a glance. A click goes there.
-  // With one model all blocks are of one width, and the slider's places are their ends; with two they follow the clock (end).
+  // The sub-steps as a strip of blocks, layer by layer. A click jumps there.
+  // With one model all blocks have the same width, like the slider's stops; with two they follow the clock up to `end`.
   function strip(box, part, end, go) {
     box.replaceChildren();
     let block = null, layer = null;
@@ -125,7 +125,7 @@ particles.readout = (() => {
       block.append(cell);
       block.style.flexGrow = Number(block.style.flexGrow || 0) + width;
     });
-    // A shorter stack ends earlier on the common clock.
+    // A stack may end earlier on the common clock.
     const rest = 100 * (end - part.times[part.times.length - 1]);
     if (rest > 1e-3) box.append(Object.assign(element("div", { class: "layer" }), { style: `flex-grow:${rest}` }));
   }
@@ -141,7 +141,7 @@ particles.readout = (() => {
   function table(box, stages, words) {
     const made = stages.map(({ model, part, frame: k, view }) => {
       const frame = part.frames[k];
-      const head = ["Word", "Axis 1", "Axis 2", "Norm", "Move", "Nearest words", "Would predict"];
+      const head = ["Word", "Axis 1", "Axis 2", "Norm", "Move", "Nearest words", "Predicts"];
       const rows = part.tokens.map((token, i) => [token, ...frame[view][i].map(number), number(frame.norm[i]), k ? number(frame.move[i]) : "–",
         nearest(part, k, i), predicted(part, k, i, words)]);
       const cell = (tag, content, i, extra = {}) => element(tag, { ...(i > 0 && i < 5 ? { class: "number" } : {}), ...extra }, content);

@@ -1,7 +1,7 @@
-// The stage: one model's words as points in an SVG, the moves that brought them there, who attends to whom.
+// The stage: the words of one model as points in an SVG, their moves, and the attention between them.
 "use strict";
 particles.Stage = class {
-  // Attention is drawn from so many per cent on: for one word nearly all, for all words only what stands out.
+  // Least attention that is drawn, in per cent: for one word, for all words.
   static ONE = 2;
   static ALL = 25;
 
@@ -15,11 +15,11 @@ particles.Stage = class {
       if (name !== "points") this[name].setAttribute("aria-hidden", "true");
     }
     this.points.setAttribute("role", "listbox");
-    this.points.setAttribute("aria-label", "Words: up and down arrow keys go from word to word, Enter keeps one");
+    this.points.setAttribute("aria-label", "Words: press the up and down arrow keys to move between words, Enter to select");
     this.width = this.height = 0;
   }
 
-  // Another part (its words are others), drawn from the start. source: the words that cross-attention looks at.
+  // Show another part. source: the words that cross-attention attends to.
   setPart(part, source) {
     this.part = part;
     this.sourceWords = part.frames.some((frame) => frame.operator === "H") ? source : [];
@@ -67,8 +67,8 @@ particles.Stage = class {
     this.sources.forEach((text, i) => { text.setAttribute("x", this.sourceAt[i][0] + 6); text.setAttribute("y", this.sourceAt[i][1]); });
   }
 
-  // Where the picture's middle is and how large a unit: of all frames, or of the layer that a frame belongs to.
-  // One scale for both axes: a picture stretched in one direction would show lengths that are not there.
+  // The centre and the scale of the picture: for all frames, or for the layer of a frame.
+  // Both axes have the same scale, so that lengths are comparable.
   camera(k) {
     const [x0, x1, y0, y1] = this.state.window(this, k), [left, top, right, bottom] = this.inside;
     const scale = Math.min((right - left) / (x1 - x0 || 1), (bottom - top) / (y1 - y0 || 1));
@@ -96,7 +96,7 @@ particles.Stage = class {
     if (this.sources.length) this.axes.append(text("source words", { x: this.width - 10, y: 16, "text-anchor": "end" }));
   }
 
-  // The lines through zero, and a bar that says how long a unit is.
+  // The lines through zero, and a scale bar.
   drawAxes(camera) {
     const [x, y] = this.project([0, 0], camera), right = this.bounds[2], low = this.height - 20;
     const at = (line, x1, y1, x2, y2) => Object.entries({ x1, y1, x2, y2 }).forEach(([key, value]) => line.setAttribute(key, value.toFixed(1)));
@@ -109,7 +109,7 @@ particles.Stage = class {
     this.barText.textContent = String(Number(unit.toPrecision(1)));
   }
 
-  // Places of the words in a frame; computed when first asked for, the frames before it first: words keep their places.
+  // Label positions of a frame, computed on first use in order of frames, so that labels stay where they are.
   offset(k) {
     for (let j = this.offsets.length; j <= k; j++) {
       const camera = this.camera(j), points = this.places[j].map((point) => this.project(point, camera));
@@ -165,7 +165,7 @@ particles.Stage = class {
     this.drawAttention(points, frame, grown, one);
   }
 
-  // The moves: each sub-step's in its operator's colour and kind of line, older ones fainter.
+  // The moves of each sub-step in the colour and line style of its operator, older ones fainter.
   drawMoves(points, frame, grown, one, camera) {
     const { frames } = this.part;
     const at = (j, i) => this.project(this.places[j][i], camera).map((value) => value.toFixed(1));
@@ -207,7 +207,7 @@ particles.Stage = class {
     this.sources.forEach((text, j) => text.classList.toggle("near", (row?.[j] ?? 0) >= particles.Stage.ONE));
   }
 
-  // A bow rather than a straight line: moves are straight, and two words that attend to each other have two bows.
+  // An arc: moves are straight, and two words that attend to each other have two arcs.
   thread([x0, y0], [x1, y1], weight, operator, grown) {
     const bend = operator === "H" ? 0.06 : 0.14;
     const mx = (x0 + x1) / 2 + bend * (y1 - y0), my = (y0 + y1) / 2 - bend * (x1 - x0);
@@ -219,7 +219,7 @@ particles.Stage = class {
     });
   }
 
-  // How much the active word attends to each word of its own part in a frame (per cent), or nothing.
+  // The attention of the active word to each word of its own part in a frame, in per cent, or null.
   lookedAt(frame, one) {
     const { operator, attention } = this.part.frames[frame];
     return one !== null && operator === "F" && this.state.attention ? attention?.weights[one] : null;

@@ -1,8 +1,8 @@
-// The controls: buttons, keys, pointer, the address. And the start.
+// The controls (buttons, keys, pointer, URL) and the start.
 "use strict";
 (async () => {
   const { readout } = particles;
-  // The data come deflated: a page of a long sentence would be three times as large.
+  // The data are compressed: a page would be three times as large.
   const bytes = Uint8Array.from(atob(macaron.data("particles")), (c) => c.charCodeAt(0));
   const data = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
   const root = document.getElementById("particles");
@@ -13,11 +13,11 @@
   const slider = find("#frame"), live = find("[role=status]"), table = find(".table");
 
   let touched = false;
-  // The address says what is shown, so that a link leads there.
+  // The URL stores what is shown.
   function remember() {
     if (!touched) return;
     const said = new URLSearchParams({ frame: state.stop, view: state.view, part: state.part });
-    try { history.replaceState(null, "", `#${said}`); } catch { /* some browsers guard the address of a file */ }
+    try { history.replaceState(null, "", `#${said}`); } catch { /* some browsers forbid it for files */ }
   }
   function recall() {
     const asked = new URLSearchParams(location.hash.slice(1));
@@ -34,7 +34,7 @@
     if (!table.open) return;
     const shown = player.panels.map(({ model, part, frame }) => ({ model: model.name, part, frame, view: state.view }));
     readout.table(find(".table-body"), shown, data.words);
-    dispatchEvent(new Event("resize"));  // base.js looks again which tables are wider than the page
+    dispatchEvent(new Event("resize"));  // base.js checks which tables are wider than the page
   }
 
   function listen() {
@@ -75,7 +75,7 @@
     sentence.addEventListener("pointerover", (event) => { if (event.pointerType !== "touch") hover(panel, word(event)); });
     sentence.addEventListener("pointerleave", () => hover(panel, null));
     sentence.addEventListener("click", (event) => choose(panel, word(event)));
-    // On the HTML around it: an SVG group that listens for focus could be focused itself.
+    // On the surrounding HTML: an SVG group with a focus listener could get the focus itself.
     stage.box.addEventListener("focusin", ({ target }) => {
       for (const particle of stage.particles) particle.setAttribute("tabindex", particle === target ? 0 : -1);
       if (!target.matches(":focus-visible")) return;
@@ -91,7 +91,7 @@
     });
   }
 
-  // Keys belong to the stage while it is to be seen: further down the space bar scrolls the page, as everywhere.
+  // Keys control the stage while it is visible; further down the space bar scrolls the page.
   const inSight = () => {
     const { top, bottom } = find(".arena").getBoundingClientRect();
     return top < innerHeight / 2 && bottom > innerHeight / 2;
@@ -120,7 +120,7 @@
   root.classList.add("ready");
   if (recall()) return;
   go(0, false);
-  // Once, when the stage comes into sight: the picture explains itself by moving. Whoever asks for calm gets calm.
+  // Play once when the stage becomes visible, unless the reader prefers reduced motion.
   if (player.calm.matches) return;
   const seen = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;

@@ -6,12 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError, UsageError, nearest
 from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun
 from macaron.lab.compare.kinds import Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
 from macaron.nn.budget import TOLERANCE
-from macaron.settings import nearest
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]

@@ -1,4 +1,4 @@
-"""What happens to the particles with depth: the sizes of their moves, how they turn, how they gather."""
+"""Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread."""
 
 import math
 from dataclasses import asdict
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from macaron.lab.particles.fields import commutators, truncation_error
-from macaron.lab.particles.states import END, Walk
+from macaron.lab.particles.trace import END, Trace
 
 
-def depth(walk: Walk) -> dict[str, Any]:
-    """All curves over depth, as plain data."""
-    states = [frame.state.double() for frame in walk.frames]
+def depth(traced: Trace) -> dict[str, Any]:
+    """All measures over depth, as plain data."""
+    states = [frame.state.double() for frame in traced.frames]
     moves = [after - before for before, after in pairwise(states)]
     sizes = []
-    for frame, before, move in zip(walk.frames[1:], states, moves, strict=False):
+    for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
         if frame.operator != END:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
             relative = float((length / size.clamp(min=1e-30)).mean())
@@ -30,18 +30,18 @@ def depth(walk: Walk) -> dict[str, Any]:
         "similarity": [mean_cosine(state) for state in states],
         "spread": [participation(state) for state in states],
         "commutator": [
-            {"layer": passage.layer, **asdict(each)}
-            for passage in walk.passages
-            for each in commutators(passage, walk.context)
+            {"layer": layer.number, **asdict(each)}
+            for layer in traced.layers
+            for each in commutators(layer, traced.context)
         ],
         "truncation": [
-            {"layer": passage.layer, "relative": truncation_error(passage, walk.context)} for passage in walk.passages
+            {"layer": layer.number, "relative": truncation_error(layer, traced.context)} for layer in traced.layers
         ],
     }
 
 
 def mean_angle(before: Tensor, after: Tensor) -> float | None:
-    """The mean over particles of the angle in degrees between two moves (T, D); of those that do move."""
+    """The mean angle in degrees between two moves (T, D), over the particles that moved both times."""
     lengths = before.norm(dim=-1) * after.norm(dim=-1)
     moving = lengths > 0
     if not bool(moving.any()):
@@ -51,13 +51,13 @@ def mean_angle(before: Tensor, after: Tensor) -> float | None:
 
 
 def cosines(state: Tensor) -> Tensor:
-    """Of all pairs of particles (T, D): (T, T)."""
+    """The cosines of all pairs of particles (T, D): (T, T)."""
     unit = state / state.norm(dim=-1, keepdim=True).clamp(min=1e-30)
     return unit @ unit.T
 
 
 def mean_cosine(state: Tensor) -> float | None:
-    """The mean cosine of two different particles; 1 where all look the same way. None for a single one."""
+    """The mean cosine of two different particles; None for a single particle."""
     count = len(state)
     if count < 2:
         return None
@@ -66,7 +66,7 @@ def mean_cosine(state: Tensor) -> float | None:
 
 
 def participation(state: Tensor) -> float:
-    """The effective number of dimensions in which the particles lie: (Σ λ)² / Σ λ² of their covariance."""
+    """The participation ratio (Σ λ)² / Σ λ² of the covariance: the effective number of dimensions."""
     squares = torch.linalg.svdvals(state - state.mean(0)) ** 2
     total = float(squares.sum())
     if total <= 0 or not math.isfinite(total):
@@ -74,7 +74,7 @@ def participation(state: Tensor) -> float:
     return total**2 / float((squares**2).sum())
 
 
-def moves_of(walk: Walk) -> list[Tensor]:
-    """The length of every particle's move to each frame (T,); zero at the start."""
-    states = [frame.state.double() for frame in walk.frames]
+def moves_of(traced: Trace) -> list[Tensor]:
+    """For every frame the lengths (T,) of the moves that led to it; zero for the first."""
+    states = [frame.state.double() for frame in traced.frames]
     return [torch.zeros(len(states[0])), *((after - before).norm(dim=-1) for before, after in pairwise(states))]

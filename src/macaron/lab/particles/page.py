@@ -1,35 +1,33 @@
-"""The particle page: a sentence on its way through one model or two, to be played, stepped through and read."""
+"""The particle page: a sentence in one model or two, animated. And all files that ``macaron particles`` writes."""
 
 import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from macaron.errors import UsageError
+from macaron.files import atomic_file
 from macaron.lab.page import Raw, escape, html_table, render_page, section
-from macaron.lab.particles.curves import OPERATORS, curves
+from macaron.lab.particles.depth_charts import OPERATORS, depth_charts
+from macaron.lab.particles.projection import View
 
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
-#: The first is shown first: raw states of a trained model are often a crowd and one word far away.
-VIEWS = ("normalised", "raw")
-#: Time that a prologue, or all that follows the last layer, takes on the clock: half a layer.
-END = 0.5
+#: Normalised first: the raw states of a trained model are often one cluster and a single distant word.
+VIEW_CHOICES: tuple[View, ...] = ("normalised", "raw")
 
 Data = Mapping[str, Any]
 
 
-def particles_page(data: dict[str, Any]) -> str:
-    """The page of what `macaron.lab.particles.follow.particles` has found. Self-contained: it opens offline.
-
-    The data stand in the page deflated, with the moments of all frames on the common clock.
-    """
-    data = _with_times(data)
+def particles_page(data: Data) -> str:
+    """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
     body = "\n".join(
         [
-            "<noscript><p>The stage needs JavaScript; the curves and their tables below do not.</p></noscript>",
+            "<noscript><p>The animation needs JavaScript; the charts and tables below do not.</p></noscript>",
             '<div id="particles">',
             _legend(models),
             _toolbar(parts),
@@ -42,71 +40,55 @@ def particles_page(data: dict[str, Any]) -> str:
             '<details class="table"><summary>Data as a table</summary><div class="table-body"></div></details>',
             _KEYS,
             "</div>",
-            section("What this picture cannot show", _limits(data), id="limits"),
-            section("By depth", *(curves(models, part, alone=len(parts) == 1) for part in parts), id="depth"),
+            section("What this picture does not show", _limits(data), id="limits"),
+            section("Over depth", *(depth_charts(models, part, alone=len(parts) == 1) for part in parts), id="depth"),
             section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
         ]
     )
     names = " and ".join(f"<b>{escape(model['name'])}</b>" for model in models)
     lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” inside {names}. Every layer moves all "
-        "points in a few sub-steps."
+        f"Each point is a word of “{escape(data['sentence'])}” in {names}. Every layer moves all points in a few "
+        "sub-steps."
     )
+    packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
     return render_page(
-        "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": _packed(data)}
+        "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}
     )
 
 
-def _packed(data: Data) -> str:
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+def to_json(data: Data) -> str:
+    """The data as one line of JSON."""
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _with_times(data: Data) -> dict[str, Any]:
-    """The same with ``layers`` and ``times`` in each part.
+def check_out(path: Path, view: View | None = None) -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    kind = path.suffix.lower()
+    if kind not in (".html", ".json", ".png", ".gif"):
+        raise UsageError(f"--out {path}: the name must end in one of .html, .json, .png, .gif")
+    if view is not None and kind in (".html", ".json"):
+        raise UsageError(f"--view is for .png and .gif: {path} has both views")
+    if path.is_dir():
+        raise UsageError(f"--out {path} is a folder: name a file in it, such as {path / 'page.html'}")
 
-    Times say when each frame is reached, counted in layers of the deepest model.
+
+def write(path: Path, data: Data, view: View | None = None) -> None:
+    """Write the data in the format that the file name asks for.
+
+    :param view: the view of a figure or an animation; raw by default
     """
-    models = []
-    deepest = {
-        name: max(_layers(part) for model in data["models"] for part in model["parts"] if part["name"] == name)
-        for name in {part["name"] for model in data["models"] for part in model["parts"]}
-    }
-    for model in data["models"]:
-        parts = [
-            {**part, "layers": _layers(part), "times": _times(part, deepest[part["name"]])} for part in model["parts"]
-        ]
-        models.append({**model, "parts": parts})
-    return {**data, "models": models}
+    check_out(path, view)
+    kind = path.suffix.lower()
+    if kind == ".html":
+        content = particles_page(data).encode("utf-8")
+    elif kind == ".json":
+        content = (to_json(data) + "\n").encode("utf-8")
+    else:
+        from macaron.lab.particles.animation import gif, png
 
-
-def _layers(part: Data) -> int:
-    """Layers of a stack: frames before the first are of layer 0, those after the last of one more than there are."""
-    inside = [frame["layer"] for frame in part["frames"] if frame["label"].startswith("Layer ")]
-    return max(inside, default=1)
-
-
-def _times(part: Data, deepest: int) -> list[float]:
-    """Schemes have different numbers of sub-steps; a layer takes the same time in all of them."""
-    frames, layers = part["frames"], _layers(part)
-    counts: dict[int, int] = {}
-    for frame in frames[1:]:
-        counts[frame["layer"]] = counts.get(frame["layer"], 0) + 1
-    stretch = deepest / layers
-    times = [-END if 0 in counts else 0.0]
-    done: dict[int, int] = {}
-    for frame in frames[1:]:
-        layer = frame["layer"]
-        done[layer] = done.get(layer, 0) + 1
-        share = done[layer] / counts[layer]
-        if layer == 0:
-            time = END * (share - 1)
-        elif layer > layers:
-            time = deepest + END * share
-        else:
-            time = stretch * (layer - 1 + share)
-        times.append(round(time, 6))
-    return times
+        content = (png if kind == ".png" else gif)(data, view or "raw")
+    with atomic_file(path) as file:
+        file.write(content)
 
 
 def _legend(models: Sequence[Data]) -> str:
@@ -122,7 +104,7 @@ def _legend(models: Sequence[Data]) -> str:
 
 
 def _also(text: str | None) -> str:
-    """What a narrow screen has no room for."""
+    """Text that narrow screens hide."""
     return f' <span class="also">({text})</span>' if text else ""
 
 
@@ -139,12 +121,12 @@ def _toolbar(parts: Sequence[str]) -> str:
         [
             '<div class="toolbar">',
             switch("part", "Part of the model", parts) if len(parts) > 1 else "",
-            switch("view", "States normalised, or as they are", VIEWS),
-            '<label>Trails <select id="trails"><option value="move">one move</option>'
-            '<option value="layer" selected>one layer</option><option value="path">whole path</option>'
+            switch("view", "View of the states", VIEW_CHOICES),
+            '<label>Trails <select id="trails"><option value="move">last move</option>'
+            '<option value="layer" selected>this layer</option><option value="path">whole path</option>'
             '<option value="off">none</option></select></label>',
             '<label><input type="checkbox" id="attention" checked> Attention</label>',
-            '<label><input type="checkbox" id="follow"> Zoom<span class="also"> to the layer</span></label>',
+            '<label><input type="checkbox" id="follow"> Zoom<span class="also"> to this layer</span></label>',
             "</div>",
         ]
     )
@@ -157,7 +139,7 @@ def _panel(model: Data) -> str:
             f'<section class="panel" aria-label="{name}">',
             f'<div class="head"><h2>{name} <small>{scheme}</small></h2><p class="now"></p></div>',
             '<div class="sentence" aria-hidden="true"></div>',
-            f'<div class="stage"><svg role="group" aria-label="The words of the sentence in {name}"></svg>',
+            f'<div class="stage"><svg role="group" aria-label="Words of the sentence in {name}"></svg>',
             '<p class="tip" aria-hidden="true" hidden></p></div>',
             '<div class="steps" aria-hidden="true"></div>',
             "</section>",
@@ -166,7 +148,7 @@ def _panel(model: Data) -> str:
 
 
 def _readout(model: Data) -> str:
-    return f'<div class="readout" role="group" aria-label="Read-out of {escape(model["name"])}"></div>'
+    return f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>'
 
 
 _TRANSPORT = """<div class="transport">
@@ -183,10 +165,10 @@ _TRANSPORT = """<div class="transport">
 _KEYS = """<details><summary>Keys</summary><dl class="keys">
 <dt><kbd>Space</kbd></dt><dd>play or pause</dd>
 <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>one sub-step back or forward</dd>
-<dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>first or last</dd>
+<dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>first or last frame</dd>
 <dt><kbd>+</kbd> <kbd>-</kbd></dt><dd>faster or slower</dd>
 <dt><kbd>Tab</kbd>, then <kbd>↑</kbd> <kbd>↓</kbd></dt>
-<dd>from word to word; <kbd>Enter</kbd> keeps one, <kbd>Esc</kbd> lets it go</dd>
+<dd>previous or next word; <kbd>Enter</kbd> selects it, <kbd>Esc</kbd> deselects</dd>
 </dl></details>"""
 
 
@@ -200,25 +182,25 @@ def _limits(data: Data) -> str:
         for part in model["parts"]
     ]
     items = [
-        f"It is a shadow. Two axes show only a share of the variance of all states ({'; '.join(shown)}). The axes are "
-        "principal components of all frames together, so they stay where they are while the words move.",
-        "Near in the picture is not near in the space: two points on one spot may be far apart in all that is hidden. "
-        "Nearest words, norms and lengths of moves are computed in the full space.",
-        "A straight line between two frames is drawn, not computed: the network has no states between its sub-steps. A "
-        "move that looks short may be long in directions that are hidden.",
-        "<b>Normalised</b> shows states as the output would read them, through the final norm. <b>Raw</b> shows the "
-        "states themselves: they often grow with depth, and a word or two may run far away from all others.",
-        "Attention is a mean over heads. It says whom a word listened to, not what it heard.",
-        "The predicted words come from a logit lens: the state is read as if it were the last one. Early in the stack "
+        f"It is a projection. Two axes show only a part of the variance of all states ({'; '.join(shown)}). The axes "
+        "are principal components of all frames together, so they are the same in every frame.",
+        "Points that are close in the picture may be far apart in the other dimensions. Nearest words, norms and "
+        "lengths of moves are computed in the full space.",
+        "The straight lines between frames are interpolated: the network has no states between its sub-steps. A move "
+        "that looks short may be long in the other dimensions.",
+        "<b>Normalised</b> shows the states after the final norm, as the output layer reads them. <b>Raw</b> shows "
+        "the states themselves: they often grow with depth, and a word or two may be far away from all others.",
+        "Attention is averaged over heads. It shows which words a word attended to, not what it took from them.",
+        "The predicted words come from a logit lens: the state is read as if it were the last one. In early layers "
         "that is a guess. " + " ".join(escape(note) for note in _notes(models)),
     ]
     if several:
         items.append(
-            "Two models have two spaces. The second picture is turned (and mirrored, if need be) to fit the first, so "
-            "where they agree is partly our doing; how far words move and gather is not."
+            "Two models have two different spaces. The second picture is rotated (and reflected, if needed) to fit the "
+            "first, so agreement of positions is partly constructed; how far words move and cluster is not."
             if data["aligned"]
-            else "Two models have two spaces, and here their words differ, so the pictures could not all be turned to "
-            "fit each other: compare how far words move and gather, not where they are."
+            else "Two models have two different spaces. Here their words differ, so not all pictures could be rotated "
+            "to fit each other: compare how far words move and cluster, not where they are."
         )
     return f'<ul class="limits">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
 
@@ -244,5 +226,8 @@ def _table(models: Sequence[Data]) -> str:
         for model in models
     ]
     return html_table(
-        ["Model", "Scheme", "One layer", "Parameters", "Output"], rows, caption="What the pictures are of", numeric=(3,)
+        ["Model", "Scheme", "One layer", "Parameters", "Output"],
+        rows,
+        caption="The models in the pictures",
+        numeric=(3,),
     )

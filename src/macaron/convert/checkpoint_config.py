@@ -1,0 +1,199 @@
+"""The configuration of a fairseq checkpoint: read from its settings, checked against its weights."""
+
+import re
+from typing import Any, Literal
+
+import torch
+
+from macaron.convert.checkpoint import Checkpoint
+from macaron.models.configuration import EncoderConfig, TranslationConfig, default_labels
+
+CheckpointKind = Literal["translation", "bert", "classifier"]
+
+#: A weight's prefix that only this kind of model has.
+_PREFIXES: dict[CheckpointKind, str] = {
+    "translation": "decoder.layers.",
+    "bert": "mid_layer.",
+    "classifier": "classifier.",
+}
+#: All names of the one embedding table.
+TABLES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "decoder.embed_out", "embed_out")
+#: The authors' criteria for fine-tuning, and transformers' problem types.
+_PROBLEMS = {
+    "cross_entropy_classify": "single_label_classification",
+    "cross_entropy_classify_binary": "multi_label_classification",  # one yes/no logit
+    "mean_squared_error": "regression",
+}
+#: Settings of fairseq that the authors' models never use.
+_UNSUPPORTED = (
+    "encoder_learned_pos",
+    "decoder_learned_pos",
+    "no_token_positional_embeddings",
+    "adaptive_softmax_cutoff",
+)
+
+
+def checkpoint_kind(checkpoint: Checkpoint) -> CheckpointKind:
+    """The kind of model, recognised by its weights."""
+    names = list(checkpoint.tensors)
+    if any(name.startswith("encoder.layers.") for name in names):
+        for kind, start in _PREFIXES.items():
+            if any(name.startswith(start) for name in names):
+                return kind
+    raise checkpoint.error(
+        "not a translation model, BERT or classifier of the authors' code: it has weights such as "
+        f"{', '.join(map(repr, names[:3]))}"
+    )
+
+
+def translation_config(checkpoint: Checkpoint) -> TranslationConfig:
+    """The configuration of a translation model."""
+    return TranslationConfig(
+        **_shared_fields(checkpoint, ("encoder", "decoder")),
+        encoder_layers=_layer_count(checkpoint, "encoder"),
+        decoder_layers=_layer_count(checkpoint, "decoder"),
+        activation="relu",
+        initializer="xavier",
+        max_position_embeddings=min(
+            checkpoint.whole_number(f"max_{side}_positions", 1024) for side in ("source", "target")
+        ),
+    )
+
+
+def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfig:
+    """The configuration of a pre-trained encoder or a classifier."""
+    args = checkpoint.args
+    activation = args.get("act_fn", "gelu")
+    if activation not in ("relu", "gelu"):
+        raise checkpoint.error(f"args.act_fn is {activation!r}; Macaron has relu and gelu")
+    affine = any(".layer_norms." in name for name in checkpoint.tensors)
+    if bool(args.get("no_normalize_affine", not affine)) == affine:
+        raise checkpoint.error(
+            f"args.no_normalize_affine is {affine!r}, but the norms {'have' if affine else 'lack'} weights"
+        )
+    fields: dict[str, Any] = {
+        **_shared_fields(checkpoint, ("encoder",)),
+        # In the authors' code the first half-step is always relu.
+        "activation": ["relu", activation] if _is_macaron(checkpoint) else activation,
+        "norm_affine": affine,
+        "type_vocab_size": checkpoint.matrix("encoder.embed_segment.weight").shape[0],
+        "max_position_embeddings": checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
+    }
+    if kind == "classifier":
+        fields |= _classifier_fields(checkpoint)
+    else:
+        checkpoint.matrix("embed_out")  # always present, although it is tied
+    return EncoderConfig(
+        **fields,
+        num_hidden_layers=_layer_count(checkpoint, "encoder"),
+        initializer="kaiming",
+        first_segment=1,
+        freeze_first_segment=True,
+    )
+
+
+def _classifier_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    labels = checkpoint.matrix("classifier.weight").shape[0]
+    checkpoint.agree("n_classes", labels)
+    criterion = str(checkpoint.args.get("criterion"))
+    if criterion not in _PROBLEMS:
+        raise checkpoint.error(f"args.criterion is {criterion!r}; a classifier's is one of {', '.join(_PROBLEMS)}")
+    problem = _PROBLEMS[criterion]
+    if problem != "single_label_classification" and labels != 1:
+        raise checkpoint.error(
+            f"args.criterion is {criterion!r}, which has one output, but the classifier has {labels}"
+        )
+    return {"id2label": default_labels(labels), "problem_type": problem}
+
+
+def _shared_fields(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of all kinds."""
+    for name in _UNSUPPORTED:
+        if checkpoint.args.get(name):
+            raise checkpoint.error(f"args.{name} is {checkpoint.args[name]!r}, which Macaron's models do not support")
+    vocabulary, hidden = _embedding_shape(checkpoint)
+    heads = checkpoint.whole_number("encoder_attention_heads")
+    widths: dict[str, list[int]] = {}
+    for stack in stacks:
+        checkpoint.agree(f"{stack}_embed_dim", hidden)
+        checkpoint.agree(f"{stack}_attention_heads", heads)
+        checkpoint.agree(f"{stack}_layers", _layer_count(checkpoint, stack))
+        widths[stack] = _inner_sizes(checkpoint, stack)
+        checkpoint.agree(f"{stack}_ffn_embed_dim", widths[stack][-1])
+        if widths[stack] != widths["encoder"]:
+            raise checkpoint.error(
+                f"the feed-forward networks of the encoder have widths {widths['encoder']}, those of the {stack} "
+                f"{widths[stack]}; in Macaron they must be equal"
+            )
+    if hidden % heads:
+        raise checkpoint.error(f"args.encoder_attention_heads ({heads}) does not divide the hidden size ({hidden})")
+    macaron = _is_macaron(checkpoint)
+    if bool(checkpoint.args.get("macaron", macaron)) != macaron:
+        raise checkpoint.error(
+            f"args.macaron is {checkpoint.args['macaron']!r}, but the layers {'have' if macaron else 'lack'} "
+            "'macaron_fc1'"
+        )
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "intermediate_size": sum(widths["encoder"]),
+        # The weights determine the widths, not the budget.
+        "inner_sizes": widths["encoder"] if macaron else None,
+        "scheme": "strang-gfg" if macaron else "lie-fg",
+        "norm": _norm(checkpoint, stacks),
+        "dropout": checkpoint.rate("dropout"),
+        "attention_dropout": checkpoint.rate("attention_dropout"),
+        "activation_dropout": checkpoint.rate("relu_dropout"),
+    }
+
+
+def _layer_count(checkpoint: Checkpoint, stack: str) -> int:
+    found = {int(match[1]) for name in checkpoint.tensors if (match := re.match(rf"{stack}\.layers\.(\d+)\.", name))}
+    if missing := set(range(len(found))) - found:
+        raise checkpoint.error(f"no weights for '{stack}.layers.{min(missing)}', though there are later layers")
+    return len(found)
+
+
+def _is_macaron(checkpoint: Checkpoint) -> bool:
+    return any(".macaron_fc1." in name for name in checkpoint.tensors)
+
+
+def _inner_sizes(checkpoint: Checkpoint, stack: str) -> list[int]:
+    """Widths of the feed-forward networks of a stack's first layer, in order of application."""
+    names = ("macaron_fc1", "fc1") if _is_macaron(checkpoint) else ("fc1",)
+    return [checkpoint.matrix(f"{stack}.layers.0.{name}.weight").shape[0] for name in names]
+
+
+def _embedding_shape(checkpoint: Checkpoint) -> torch.Size:
+    """The shape of the one embedding table; a model with several is refused."""
+    first = checkpoint.matrix(TABLES[0])
+    for name in TABLES[1:]:
+        if name in checkpoint.tensors and not torch.equal(first.float(), checkpoint.weight(name).float()):
+            raise checkpoint.error(
+                f"{name!r} differs from {TABLES[0]!r}: the model was trained without shared embeddings, but "
+                "Macaron has one table for source, target and output (fairseq's --share-all-embeddings)"
+            )
+    return first.shape
+
+
+def _norm(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> str:
+    pre = {
+        bool(checkpoint.args.get(f"{stack}_normalize_before", f"{stack}.layer_norm.weight" in checkpoint.tensors))
+        for stack in stacks
+    }
+    if len(pre) > 1:
+        raise checkpoint.error(
+            "args.encoder_normalize_before and args.decoder_normalize_before differ; in Macaron encoder and decoder "
+            "have the same norm placement"
+        )
+    if pre == {False}:
+        return "post"
+    for stack in stacks:
+        version = checkpoint.tensors.get(f"{stack}.version")
+        if version is None or version.numel() != 1 or version.is_complex() or not float(version) >= 2:
+            raise checkpoint.error(
+                f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind, without a norm after "
+                "the last layer. Macaron's pre-norm models have that norm, so it cannot be converted"
+            )
+    return "pre"

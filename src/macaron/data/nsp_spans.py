@@ -1,0 +1,187 @@
+"""Texts for pre-training, cut from documents: pairs of spans of sentences, or single spans.
+
+With next-sentence prediction a text is a pair A, B, as in BERT: A are sentences of a document, B are the sentences that
+follow or, half of the time, sentences of another document. Without it a text is one span, as long as possible. No span
+crosses the end of its document.
+
+All documents are processed in parallel, one step of each at a time: there is no loop over sentences. The spans are a
+function of the corpus and of a random generator.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macaron.data.batching import Indices, Lengths
+from macaron.data.store import TokenStore
+
+Random = np.random.Generator
+#: Special tokens around a pair, ``<cls> A </s> B </s>``, and around a single span.
+PAIR_SPECIALS, SPAN_SPECIALS = 3, 2
+#: A long document is processed in several lanes at the same time, each this many sentences long.
+STRIDE = 2048
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentence s is the tokens ``offsets[s]`` to ``offsets[s + 1]``, document d the sentences ``documents[d]`` to
+    ``documents[d + 1]``. None is empty.
+    """
+
+    offsets: Indices
+    documents: Indices
+
+    @classmethod
+    def of(cls, sentences: TokenStore, documents: NDArray[np.uint64]) -> "Corpus":
+        """The corpus of a store; memory-mapped arrays are not copied."""
+        return cls(sentences.offsets.view(np.int64), documents.view(np.int64))
+
+    @property
+    def count(self) -> int:
+        """Number of documents."""
+        return len(self.documents) - 1
+
+    def lanes(self) -> tuple[Indices, Indices, Indices]:
+        """Stretches of documents: first sentence, end (exclusive), document."""
+        pieces = -(-np.diff(self.documents) // STRIDE)
+        document = np.repeat(np.arange(self.count), pieces)
+        number = np.arange(len(document)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        begin = self.documents[document] + number * STRIDE
+        return begin, np.minimum(begin + STRIDE, self.documents[document + 1]), document
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Texts as positions in the flat store: A are the ``a_length`` tokens from ``a_start`` on, B likewise.
+
+    ``follows`` is 1 if B really follows A, 0 if it is of another document, -1 if there is no B.
+    """
+
+    a_start: Indices
+    a_length: Indices
+    b_start: Indices
+    b_length: Indices
+    follows: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.a_start)
+
+    @property
+    def words(self) -> Indices:
+        """Tokens of each text, without the special ones."""
+        return self.a_length + self.b_length
+
+    @property
+    def lengths(self) -> Indices:
+        """Tokens of each text, the special ones included."""
+        return self.words + np.where(self.follows >= 0, PAIR_SPECIALS, SPAN_SPECIALS)
+
+
+def single_spans(corpus: Corpus, longest: int, random: Random) -> Spans:
+    """Every token of the corpus once, in spans as long as ``longest`` allows; sentences may be cut.
+
+    The first span of a long document is shortened at random, so epochs have different spans.
+
+    :param longest: tokens of a text, special ones included
+    """
+    room = longest - SPAN_SPECIALS
+    edges = corpus.offsets[corpus.documents]
+    tokens = np.diff(edges)
+    shortened = random.integers(1, room + 1, len(tokens))
+    first = np.where(tokens > room, shortened, tokens)
+    pieces = 1 + -(-(tokens - first) // room)
+    number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    start = np.repeat(edges[:-1], pieces) + np.where(number, np.repeat(first, pieces) + (number - 1) * room, 0)
+    stop = np.minimum(start + np.where(number, room, np.repeat(first, pieces)), np.repeat(edges[1:], pieces))
+    return Spans(start, stop - start, start, np.zeros_like(start), np.full(len(start), -1, np.int8))
+
+
+def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: float, random: Random) -> Spans:
+    """Pairs of spans of sentences, as in BERT.
+
+    Sentences are collected until there are enough; a random number of them are A, at least one. B are the rest, or as
+    many tokens from a random position of another document, and then the rest is used again. If a document has only one
+    sentence left, B is of another one.
+
+    :param longest: tokens of a pair, special ones included
+    :param short_share: the share of pairs that get a random, shorter length, since tasks have shorter texts, too
+    :param next_share: the share of pairs with the real B, if there is one
+    """
+    offsets, documents, room = corpus.offsets, corpus.documents, longest - PAIR_SPECIALS
+    here, end, document = corpus.lanes()
+    found: list[Spans] = []
+    while len(here):
+        size = len(here)
+        short = random.random(size) < short_share
+        goal = np.where(short, random.integers(2, room + 1, size), room)
+        stop = np.minimum(np.searchsorted(offsets, offsets[here] + goal), end)
+        several = stop - here > 1
+        cut = np.where(several, here + 1 + _below(stop - here - 1, random), stop)
+        follows = several & (random.random(size) < next_share)
+
+        other = _other(document, corpus.count, random)
+        begin = documents[other] + _below(documents[other + 1] - documents[other], random)
+        wanted = np.maximum(goal - (offsets[cut] - offsets[here]), 1)
+        finish = np.minimum(np.searchsorted(offsets, offsets[begin] + wanted), documents[other + 1])
+
+        first = offsets[np.where(follows, cut, begin)], offsets[np.where(follows, stop, finish)]
+        found.append(_fitted((offsets[here], offsets[cut]), first, follows, room, random))
+        here = np.where(follows, stop, cut)
+        going = here < end
+        here, end, document = here[going], end[going], document[going]
+    return _together(found)
+
+
+def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
+    """Pairs of single sentences, each with the next one or one of another document."""
+    offsets, documents = corpus.offsets, corpus.documents
+    document = np.repeat(np.arange(corpus.count), np.diff(documents))
+    sentence = np.arange(len(document))
+    follows = (sentence + 1 < documents[document + 1]) & (random.random(len(sentence)) < next_share)
+    other = _other(document, corpus.count, random)
+    second = np.where(follows, sentence + 1, documents[other] + _below(documents[other + 1] - documents[other], random))
+    one, two = ((offsets[each], offsets[each + 1]) for each in (sentence, second))
+    return _fitted(one, two, follows, longest - PAIR_SPECIALS, random)
+
+
+def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
+    """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally.
+
+    Neither becomes 0 if there is room for two.
+    """
+    excess = np.maximum(first + second - room, 0)
+    level = np.minimum(excess, np.abs(first - second))
+    half = (excess - level) // 2
+    rest = excess - level - 2 * half  # of two equal ones the first loses the odd token
+    longer = first >= second
+    from_first = np.where(longer, level, 0) + half + rest
+    return first - from_first, second - (excess - from_first)
+
+
+def _fitted(
+    one: tuple[Indices, Indices], two: tuple[Indices, Indices], follows: NDArray[np.bool_], room: int, random: Random
+) -> Spans:
+    """Pairs of spans (start, stop); excess tokens are removed at both ends, at random."""
+    lengths = one[1] - one[0], two[1] - two[0]
+    fitting = fit(*lengths, room)
+    starts = [
+        start + random.binomial(length - kept, 0.5)
+        for (start, _), length, kept in zip((one, two), lengths, fitting, strict=True)
+    ]
+    return Spans(starts[0], fitting[0], starts[1], fitting[1], follows.astype(np.int8))
+
+
+def _other(document: Indices, count: int, random: Random) -> Indices:
+    """Another document for each."""
+    other = random.integers(0, count - 1, len(document))
+    return other + (other >= document)
+
+
+def _below(limits: Indices, random: Random) -> Indices:
+    """A random number from 0 to below each limit (0 where that is 0)."""
+    return (random.random(len(limits)) * limits).astype(np.int64)
+
+
+def _together(parts: list[Spans]) -> Spans:
+    return Spans(*(np.concatenate([getattr(part, name) for part in parts]) for name in Spans.__dataclass_fields__))

@@ -1,0 +1,13 @@
+"""``macaron prepare``: corpora in, a prepared folder out (see `macaron.data.prepared`).
+
+inputs          the files of a recipe: found or fetched (fetch, download, archive, wikipedia), streamed in chunks
+cleaning        chunks of lines into cleaned pairs or sentences (sentence_splitter)
+roles           which of them are trained on: duplicates, overlap, those held out to validate on
+encoding        cleaned text into subwords and ids
+job             one run over all steps
+command         whether a folder is up to date, and the run that writes it
+"""
+
+from macaron.data.prepare.command import Outcome, prepare
+
+__all__ = ["Outcome", "prepare"]

@@ -1,0 +1,217 @@
+"""Cleaning: lines into prepared pairs or sentences, in worker processes; the rules by which something is dropped."""
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from macaron.data.prepare.inputs import MAX_LINE, Chunk
+from macaron.data.prepare.sentence_splitter import splitter
+from macaron.data.settings import DataSettings, PairsSettings, TextSettings
+from macaron.errors import MacaronError
+from macaron.text.pipeline import Pipeline, make_pipeline
+
+Rule = Literal["bad bytes", "too short", "too long", "ratio", "duplicate", "overlap"]
+#: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
+RULES: dict[Rule, str] = {
+    "bad bytes": "not UTF-8, or with NUL characters",
+    "too short": "fewer than min_words words on a side",
+    "too long": "more than max_words words on a side",
+    "ratio": "one side too long for the other",
+    "duplicate": "the same pair occurred before",
+    "overlap": "also in valid or test",
+}
+TextRule = Literal["bad bytes", "long line", "too long", "nothing"]
+#: The rules for documents: what they drop, and why.
+TEXT_RULES: dict[TextRule, tuple[str, str]] = {
+    "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
+    "long line": ("paragraphs", "of a megabyte or more: has the text lost its line ends?"),
+    "too long": ("sentences", "more than max_words words"),
+    "nothing": ("sentences", "nothing left by the pipeline"),
+}
+
+#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters. Each of their characters
+#: counts as a word.
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+@dataclass(frozen=True)
+class CleanTask:
+    """A chunk, and the settings to clean it with.
+
+    :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
+    :param keep_text: return the original lines as well
+    """
+
+    settings: PairsSettings | TextSettings
+    chunk: Chunk
+    strict: bool = False
+    keep_text: bool = False
+
+
+@dataclass
+class CleanedChunk:
+    """The rows of a chunk that were kept: pairs or sentences.
+
+    :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
+    :param read: pairs or paragraphs that were read
+    :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
+    :param texts: the original lines, if asked for
+    :param starts: one byte per sentence, 1 if a document ended just before it in this chunk
+    :param closed: a document ended after the last sentence
+    """
+
+    rows: int
+    columns: tuple[bytes, ...]
+    read: int
+    lines: int
+    dropped: Counter[str]
+    hashes: bytes = b""
+    texts: tuple[bytes, ...] = ()
+    starts: bytes = b""
+    closed: bool = False
+    words: int = 0
+
+
+def clean_chunk(task: CleanTask) -> CleanedChunk:
+    """Decode the lines of a chunk, apply the pipeline and the rules."""
+    if isinstance(task.settings, TextSettings):
+        return _clean_text(task.settings, task.chunk)
+    return _clean_pairs(task, task.settings)
+
+
+def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
+    chunk = task.chunk
+    pipeline, state = _pipeline(settings), chunk.files.state
+    sides: tuple[list[str], list[str]] = ([], [])
+    texts: tuple[list[str], list[str]] = ([], [])
+    hashes = bytearray()
+    dropped: Counter[str] = Counter()
+    for offset, (left, right) in enumerate(zip(*chunk.columns, strict=True)):
+        source, target = _decode(left), _decode(right)
+        if source is None or target is None:
+            if task.strict:
+                raise _unreadable(chunk, offset, 0 if source is None else 1)
+            dropped["too long" if left is None or right is None else "bad bytes"] += 1
+            continue
+        given = (source, target)
+        if not task.strict:  # white space at the ends is noise to learn from, but a test set stays as it is
+            source, target = source.strip(), target.strip()
+        source = pipeline.encode(source, "source", state)
+        target = pipeline.encode(target, "target", state)
+        source_words, target_words = source.split(), target.split()
+        if not task.strict:
+            rule = rule_against(settings, count_words(source, source_words), count_words(target, target_words))
+            if rule is not None:
+                dropped[rule] += 1
+                continue
+        sides[0].append(source)
+        sides[1].append(target)
+        hashes += _hash(source_words) + _hash(target_words)
+        if task.keep_text:
+            texts[0].append(given[0])
+            texts[1].append(given[1])
+    return CleanedChunk(
+        rows=len(sides[0]),
+        columns=(_join(sides[0]), _join(sides[1])),
+        read=len(chunk.columns[0]),
+        lines=len(chunk.columns[0]),
+        dropped=dropped,
+        hashes=bytes(hashes),
+        texts=(_join(texts[0]), _join(texts[1])) if task.keep_text else (),
+    )
+
+
+def _clean_text(settings: TextSettings, chunk: Chunk) -> CleanedChunk:
+    """Split paragraphs into sentences; blank lines end documents."""
+    pipeline, state = _pipeline(settings), chunk.files.state
+    split = splitter(state, settings.lang)
+    sentences: list[str] = []
+    ends: set[int] = set()  # numbers of sentences before the ends of documents
+    dropped: Counter[str] = Counter()
+    paragraphs = words = 0
+    for raw in chunk.columns[0]:
+        line = _decode(raw)
+        if line is not None and not line.strip():
+            ends.add(len(sentences))
+            continue
+        paragraphs += 1
+        if line is None:
+            dropped["long line" if raw is None else "bad bytes"] += 1
+            continue
+        for sentence in split(" ".join(line.split())):
+            prepared = pipeline.encode(sentence, state=state)
+            parts = prepared.split()
+            if not parts:
+                dropped["nothing"] += 1
+            elif (count := count_words(prepared, parts)) > settings.max_words:
+                dropped["too long"] += 1
+            else:
+                sentences.append(prepared)
+                words += count
+    return CleanedChunk(
+        rows=len(sentences),
+        columns=(_join(sentences),),
+        read=paragraphs,
+        lines=len(chunk.columns[0]),
+        dropped=dropped,
+        starts=bytes(index in ends for index in range(len(sentences))),
+        closed=chunk.last or len(sentences) in ends,
+        words=words,
+    )
+
+
+def rule_against(settings: PairsSettings, source_words: int, target_words: int) -> Rule | None:
+    """The rule that drops a pair with these numbers of words, or None."""
+    shorter, longer = sorted((source_words, target_words))
+    if shorter < settings.min_words:
+        return "too short"
+    if longer > settings.max_words:
+        return "too long"
+    limit = settings.max_ratio * shorter + settings.ratio_slack
+    return "ratio" if limit > 0 and shorter > 0 and longer > limit else None
+
+
+def count_words(text: str, words: list[str]) -> int:
+    """Count words; in scripts without spaces, characters."""
+    # max() runs at C speed and saves nearly all text the search.
+    return len(words) if max(text, default="") < "\u0e00" else len(words) + len(_SPACELESS.findall(text))
+
+
+def _pipeline(settings: DataSettings) -> Pipeline:
+    return make_pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
+
+
+def _decode(raw: bytes | None) -> str | None:
+    """The text of a line; None if it is too long, not UTF-8, or has NUL characters."""
+    if raw is None or b"\0" in raw:
+        return None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _unreadable(chunk: Chunk, offset: int, column: int) -> MacaronError:
+    """The error for a line of a valid or test set."""
+    raw = chunk.columns[column][offset]
+    if raw is None:
+        problem = f"longer than {MAX_LINE:,} bytes"
+    else:
+        problem = "contains a NUL character" if b"\0" in raw else "not valid UTF-8"
+    return MacaronError(
+        f"{chunk.files.paths[column]}, line {chunk.first_line + offset}: {problem}. Nothing is dropped from a valid or "
+        "test set: repair the line, or remove it from both files."
+    )
+
+
+def _hash(words: list[str]) -> bytes:
+    # 64 bits: among 100 million lines the chance that any two different ones agree is 3 in 10,000.
+    return hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest()
+
+
+def _join(lines: list[str]) -> bytes:
+    return "".join([line + "\n" for line in lines]).encode()

@@ -1,0 +1,128 @@
+"""Whether a prepared folder is up to date, and the run that writes it.
+
+The folder is written aside and renamed when it is complete. It is written again only if the settings that decide its
+contents, or the contents of the input files, have changed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macaron.data.prepare.inputs import Inputs, gather
+from macaron.data.prepare.job import PrepareJob
+from macaron.data.prepared import (
+    KINDS,
+    MANIFEST,
+    SPLITS,
+    DataKind,
+    PreparedData,
+    PreparedText,
+    open_prepared,
+    read_manifest,
+)
+from macaron.data.progress import Progress
+from macaron.data.settings import PairsSettings, TextSettings
+from macaron.errors import MacaronError
+from macaron.files import atomic_folder, write_json
+from macaron.processes import Workers
+from macaron.settings import to_data
+
+#: Increased when the same recipe and files would give another folder: older folders are then prepared again.
+VERSION = 1
+#: Paths and addresses do not decide what is in the folder.
+_PATHS = ("out", "root", "downloads", "archives", "fetch", "wikipedia")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of `prepare`.
+
+    :param reason: why the folder was written; None if it was up to date
+    """
+
+    data: PreparedData | PreparedText
+    reason: str | None
+
+
+def prepare(
+    settings: PairsSettings | TextSettings,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    chunk_lines: int | None = None,
+) -> Outcome:
+    """Prepare a corpus for training; the result does not depend on the number of worker processes.
+
+    :param workers: number of processes, by default one for every core
+    :param chunk_lines: lines that a worker cleans at a time
+    """
+    progress = progress or Progress(quiet=True)
+    older = _older(settings.out, settings.kind)
+    inputs = gather(settings, older, progress, workers)
+    stored = _settings(settings)
+    reason = _reason(settings.out.absolute(), older, stored, inputs)
+    if reason is None:
+        try:
+            data = open_prepared(settings.out)
+            data.check()
+            return Outcome(data, None)
+        except MacaronError as error:
+            reason = str(error)
+    if older:
+        progress.say(f"{settings.out} is prepared again: {reason}")
+    with atomic_folder(settings.out) as folder, Workers(workers) as pool:
+        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines).run(inputs.files)
+        manifest |= {"settings": stored, "inputs": inputs.fingerprints, "downloads": inputs.downloads}
+        write_json(folder / MANIFEST, manifest)
+    return Outcome(open_prepared(settings.out), reason)
+
+
+def _settings(settings: PairsSettings | TextSettings) -> dict[str, Any]:
+    kind = {"kind": "text"} if settings.kind == "text" else {}
+    return {"version": VERSION, **kind, **to_data(settings)}
+
+
+def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that decide what is in the folder. Of a corpus that is its state; the files are compared apart."""
+    decisive = {key: value for key, value in settings.items() if key not in _PATHS}
+    for split in SPLITS:
+        if settings.get("kind") == "text":  # patterns, each of which may mean several files
+            decisive.pop(split, None)
+        else:
+            decisive[split] = [corpus["state"] for corpus in settings.get(split, [])]
+    return decisive
+
+
+def _older(out: Path, kind: DataKind) -> dict[str, Any]:
+    """The manifest of an existing prepared folder; a folder that is not one is left alone."""
+    out = out.absolute()
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return {}
+    if not (out / MANIFEST).is_file():
+        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. Choose another path with --out.")
+    try:
+        older = read_manifest(out)
+    except MacaronError:  # of an older version, or damaged: it is replaced
+        return {}
+    held = older.get("kind", "pairs")
+    if held != kind:
+        raise MacaronError(f"{out} holds {KINDS[held]}. Choose another path with --out.")
+    return older
+
+
+def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: Inputs) -> str | None:
+    """Why the folder must be written; None if it should be up to date."""
+    if not older:
+        return "it is of another version, or damaged" if (out / MANIFEST).exists() else "for the first time"
+    old, new = _decisive(older.get("settings", {})), _decisive(settings)
+    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+    if changed:
+        return f"changed: {', '.join(changed)}"
+    # Files that were moved or touched are the same.
+    if _contents(older.get("inputs", [])) != _contents(inputs.fingerprints):
+        return "the input files have changed"
+    return None
+
+
+def _contents(fingerprints: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(entry["sha256"], entry.get("state")) for entry in fingerprints]

@@ -1,0 +1,134 @@
+"""Downloads that are resumed after an interruption."""
+
+import hashlib
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from macaron.data.progress import Advance, Progress
+from macaron.errors import MacaronError
+
+BLOCK = 1 << 18
+TIMEOUT = 60.0
+#: Failures in a row without a single byte before giving up, with growing pauses between.
+ATTEMPTS = 5
+PAUSE = 1.0
+#: Answers that may be different when asked again; all other 4xx and 5xx are final.
+_TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+_BROKEN = (OSError, http.client.HTTPException)
+
+
+class _Refused(MacaronError):
+    """The server answered, and asking again is useless."""
+
+
+def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
+    """Fetch a file. It is written to ``PATH.part`` until it is complete and its checksum is right.
+
+    An interrupted download is resumed, in this run or the next, if the server's file is still the same.
+    """
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise MacaronError(f"{url}: only http and https addresses are fetched")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+    failures = 0
+    with progress.step(f"fetching {path.name}", "bytes") as step:
+        while True:
+            before = part.stat().st_size if part.exists() else 0
+            try:
+                if _fetch_some(url, part, note, step):
+                    break
+                reason = "the connection was closed early"
+            except urllib.error.HTTPError as error:
+                reason = f"{error.code} {error.reason}"
+                if error.code not in _TEMPORARY:
+                    raise _Refused(f"cannot fetch {url}: {reason}") from None
+            except urllib.error.URLError as error:
+                reason = str(error.reason)
+            except _BROKEN as error:
+                reason = str(error) or type(error).__name__
+            failures = 0 if part.exists() and part.stat().st_size > before else failures + 1
+            if failures >= ATTEMPTS:
+                raise _Refused(f"cannot fetch {url}: {reason}")
+            time.sleep(PAUSE * 2**failures / 2)
+    found = checksum_of(part, checksum)
+    if checksum is not None and found != checksum:
+        part.unlink()
+        note.unlink(missing_ok=True)
+        raise _Refused(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
+    part.replace(path)
+    note.unlink(missing_ok=True)
+
+
+def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
+    """Request the missing bytes; return whether the file is complete."""
+    known = _read_note(note, url)
+    offset = part.stat().st_size if part.exists() and known else 0
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "macaron"})
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
+        if known.get("validator"):  # a file that has changed meanwhile is sent from its beginning
+            request.add_header("If-Range", known["validator"])
+    try:
+        response = urllib.request.urlopen(request, timeout=TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and offset:  # complete, or another file by now
+            if known.get("total") == offset:
+                return True
+            part.unlink()
+            return False
+        raise
+    with response:
+        start, total = _extent(response)
+        if start != offset or (offset and known.get("total") not in (None, total)):
+            if start:  # a range that was not asked for
+                part.unlink()
+                return False
+            offset = 0
+        note.write_text(json.dumps({"url": url, "validator": _validator(response), "total": total}), "utf-8")
+        step(offset, total=total)
+        with part.open("ab" if offset else "wb") as file:
+            while block := response.read(BLOCK):
+                file.write(block)
+                step(len(block))
+                offset += len(block)
+    return total is None or offset == total
+
+
+def _extent(response: Any) -> tuple[int, int | None]:
+    """The offset of the first byte in the response, and the size of the whole file if it is known."""
+    if response.status == 206:
+        # bytes 100-199/200
+        span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
+        first = span.partition("-")[0]
+        if first.isdecimal():
+            return int(first), int(total) if total.isdecimal() else None
+        return -1, None
+    length = response.headers.get("Content-Length", "")
+    return 0, int(length) if length.isdecimal() else None
+
+
+def _validator(response: Any) -> str | None:
+    tag = response.headers.get("ETag")
+    # A weak tag does not guarantee the same bytes.
+    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
+
+
+def _read_note(note: Path, url: str) -> dict[str, Any]:
+    try:
+        known = json.loads(note.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) and known.get("url") == url else {}
+
+
+def checksum_of(path: Path, like: str | None = None) -> str:
+    """The checksum of a file, as ``sha256:...`` or with the algorithm of another checksum."""
+    algorithm = like.partition(":")[0] if like else "sha256"
+    with path.open("rb") as file:
+        return f"{algorithm}:{hashlib.file_digest(file, algorithm).hexdigest()}"

@@ -1,0 +1,321 @@
+"""One run of ``macaron prepare``: from input files to a folder that is complete except for its manifest.
+
+1. All files are streamed through the workers, which clean them; the rows that are left (pairs or sentences) are written
+   to plain files, one per column.
+2. Every row gets its role: duplicates and overlap are found by hashes, and rows to validate on are held out.
+3. The subword vocabulary is learned, from a sample if the corpus is big.
+4. The rows are encoded into token stores.
+
+Memory grows by 1 byte per pair, and 40 bytes for one in 16 pairs in step 2. For documents only the list of parts grows.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from macaron.data.prepare import roles as row_roles
+from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, CleanTask, clean_chunk
+from macaron.data.prepare.encoding import CleanedPart, EncodeTask, count_words, encode_part, train_tokenizer
+from macaron.data.prepare.inputs import AlignedFiles, chunks
+from macaron.data.prepare.roles import TRAIN, VALID
+from macaron.data.prepared import FORMAT, Split
+from macaron.data.progress import Progress
+from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.store import StoreWriter, id_dtype
+from macaron.errors import MacaronError
+from macaron.processes import Workers
+
+if TYPE_CHECKING:
+    from macaron.text.tokenizer import MacaronTokenizer
+
+#: Lines and bytes of a chunk, for pairs and for documents.
+PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
+
+
+@dataclass
+class CleanedSplit:
+    """The cleaned rows of a split in the work folder: one file per column, and files with data for each row.
+
+    :param texts: the original lines, if they are kept
+    :param hashes: two 64-bit hashes per pair
+    :param starts: one byte per sentence, 1 if a document starts with it
+    :param roles: one byte per row; written in step 2, for train
+    :param counts: what was read and kept
+    :param sources: the same for each input, as the manifest has it
+    """
+
+    columns: tuple[Path, ...]
+    texts: tuple[Path, ...]
+    hashes: Path
+    starts: Path
+    roles: Path
+    parts: list[CleanedPart] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    in_document: bool = False  # the last document may continue in the next chunk
+
+    def add(self, cleaned: CleanedChunk, is_text: bool) -> bytes:
+        """Note a chunk that is written after the others; return its document starts."""
+        starts = bytearray(cleaned.starts)
+        if starts:
+            starts[0] |= not self.in_document
+        self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
+        if cleaned.rows or not is_text:
+            none = (0,) * len(self.columns)
+            last = self.parts[-1] if self.parts else CleanedPart(self.columns, none, none, 0, 0, self.roles)
+            self.parts.append(
+                CleanedPart(
+                    self.columns,
+                    offsets=tuple(a + b for a, b in zip(last.offsets, last.sizes, strict=True)),
+                    sizes=tuple(map(len, cleaned.columns)),
+                    first=last.first + last.rows,
+                    rows=cleaned.rows,
+                    roles=self.roles,
+                    starts=self.starts if is_text else None,
+                )
+            )
+        self.counts.update(
+            rows=cleaned.rows, read=cleaned.read, lines=cleaned.lines, words=cleaned.words, documents=sum(starts)
+        )
+        self.dropped.update(cleaned.dropped)
+        return bytes(starts)
+
+
+class PrepareJob:
+    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents."""
+
+    def __init__(
+        self,
+        settings: PairsSettings | TextSettings,
+        folder: Path,
+        workers: Workers,
+        progress: Progress,
+        chunk_lines: int | None = None,
+    ) -> None:
+        self.settings, self.folder, self.workers, self.progress = settings, folder, workers, progress
+        self.is_text = isinstance(settings, TextSettings)
+        self.unit = "sentences" if self.is_text else "pairs"
+        lines, size = TEXT_CHUNK if self.is_text else PAIRS_CHUNK
+        self.chunk = (chunk_lines or lines, size)
+        #: What follows the name of a split in the names of its files, for each column.
+        self.endings = ("",) if self.is_text else tuple(f".{language}" for language in settings.languages)
+        self.work = folder / "work"
+
+    def run(self, files: dict[Split, tuple[AlignedFiles, ...]]) -> dict[str, Any]:
+        """Do all steps, and return the contents of prepared.json."""
+        self.work.mkdir()
+        scored: tuple[Split, ...] = ("valid", "test")
+        held = {split: self.clean(split, files[split]) for split in scored if files.get(split)}
+        train = self.clean("train", files["train"])
+        kept = self.choose(train, held)
+        tokenizer, subwords = self.learn(train)
+        splits = self.encode(train, tokenizer, {TRAIN: "train", VALID: "valid"} if kept[VALID] else {TRAIN: "train"})
+        if not self.is_text and kept[VALID]:
+            self._write_held_out(train)
+            splits["valid"]["text_state"] = files["train"][0].state
+        for split, cleaned in held.items():
+            splits |= self.encode(cleaned, tokenizer, {TRAIN: split})
+            splits[split]["text_state"] = files[split][0].state
+        shutil.rmtree(self.work)
+        return {
+            "format": FORMAT,
+            **self._languages(),
+            "pipeline": self.settings.pipeline,
+            "vocab_size": len(tokenizer),
+            "tokenizer_fingerprint": tokenizer.fingerprint(),
+            "splits": splits,
+            "cleaning": self._cleaning(train, kept),
+            "subwords": {**subwords, f"of_{self.unit}": kept[TRAIN]},
+        }
+
+    def _languages(self) -> dict[str, str]:
+        if isinstance(self.settings, TextSettings):
+            return {"kind": "text", "lang": self.settings.lang}
+        return {"source_lang": self.settings.source_lang, "target_lang": self.settings.target_lang}
+
+    def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
+        dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
+        if self.is_text:
+            return {**_totals(train.counts), "dropped": dropped, "files": train.sources}
+        return {
+            "read": train.counts["read"],
+            "dropped": dropped,
+            "held_out": kept[VALID],
+            "kept": kept[TRAIN],
+            "corpora": train.sources,
+        }
+
+    # Step 1
+
+    def clean(self, split: Split, files: Sequence[AlignedFiles]) -> CleanedSplit:
+        """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
+        strict = split != "train"
+        keep_text = not self.is_text and (strict or self.settings.valid_every > 0)
+        cleaned = CleanedSplit(
+            columns=self._names(self.work, f"{split}.prepared"),
+            texts=self._names(self.folder if strict else self.work, split) if keep_text else (),
+            hashes=self.work / f"{split}.hashes",
+            starts=self.work / f"{split}.starts",
+            roles=self.work / f"{split}.roles",
+        )
+        name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
+        with ExitStack() as stack:
+            step = stack.enter_context(self.progress.step(name, self.unit))
+            outputs = [
+                stack.enter_context(path.open("wb"))
+                for path in (*cleaned.columns, *cleaned.texts, cleaned.hashes, cleaned.starts)
+            ]
+            for each in files:
+                before = cleaned.counts.copy()
+                for chunk in self.workers.map(clean_chunk, self._tasks(each, strict, keep_text)):
+                    starts = cleaned.add(chunk, self.is_text)
+                    contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
+                    for file, content in zip(outputs, contents, strict=True):
+                        file.write(content)
+                    step(chunk.rows if self.is_text else chunk.read)
+                cleaned.sources.append(self._source(each, cleaned.counts - before))
+        if strict:  # nothing is dropped
+            cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
+        return cleaned
+
+    def _tasks(self, files: AlignedFiles, strict: bool, keep_text: bool) -> Iterator[CleanTask]:
+        for chunk in chunks(files, *self.chunk):
+            yield CleanTask(self.settings, chunk, strict, keep_text)
+
+    def _source(self, files: AlignedFiles, counts: Counter[str]) -> dict[str, Any]:
+        if self.is_text:
+            return {"file": str(files.paths[0]), "state": files.state, **_totals(counts)}
+        sides = {"source": str(files.paths[0]), "target": str(files.paths[1])}
+        return {**sides, "state": files.state, "read": counts["read"], "kept_by_line_rules": counts["rows"]}
+
+    def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
+        return tuple(folder / f"{name}{ending}" for ending in self.endings)
+
+    # Step 2
+
+    def choose(self, train: CleanedSplit, held: dict[Split, CleanedSplit]) -> Counter[int]:
+        """Decide for every row whether it is trained on, validated on or dropped; return the size of each role."""
+        if isinstance(self.settings, TextSettings):
+            self._check_documents(train)
+            row_roles.hold_out_documents(
+                train.starts, train.roles, self.settings.valid_every, train.counts["documents"]
+            )
+            return _role_sizes(train.roles)
+        settings = self.settings
+        whole_pair = settings.remove_overlap == "pair"
+        with self.progress.step("duplicates and overlap") as step:
+            roles = row_roles.all_train(train.hashes)
+            if settings.remove_duplicates:
+                train.dropped["duplicate"] = row_roles.mark_duplicates(train.hashes, roles)
+            if settings.remove_overlap != "none":
+                for split in held.values():
+                    forbidden = row_roles.sorted_hashes(split.hashes.read_bytes(), whole_pair)
+                    train.dropped["overlap"] += row_roles.mark_overlap(train.hashes, roles, forbidden, whole_pair)
+            if settings.valid_every:
+                row_roles.hold_out(roles, settings.valid_every)
+                if settings.remove_overlap != "none":
+                    forbidden = row_roles.held_out_hashes(train.hashes, roles, whole_pair)
+                    train.dropped["overlap"] += row_roles.mark_overlap(train.hashes, roles, forbidden, whole_pair)
+            roles.tofile(train.roles)
+            step(len(roles))
+        kept = _role_sizes(train.roles)
+        if not kept[TRAIN]:
+            raise MacaronError(
+                f"nothing is left to train on: of {train.counts['read']:,} pairs cleaning dropped all "
+                f"({_listed(train.dropped)}). Look at the files, or loosen the rules in [data]."
+            )
+        if settings.valid_every and not kept[VALID]:
+            raise MacaronError(
+                f"data.valid_every = {settings.valid_every} leaves nothing to validate on: there are only "
+                f"{kept[TRAIN]:,} pairs"
+            )
+        return kept
+
+    def _check_documents(self, train: CleanedSplit) -> None:
+        """At least two documents are needed: one to train on, one to validate on."""
+        names = ", ".join(source["file"] for source in train.sources)  # few, if there is nearly nothing in them
+        if train.counts["documents"] == 0:
+            raise MacaronError(
+                f"{names}: nothing is left to train on: of {train.counts['read']:,} paragraphs everything was dropped "
+                f"({_listed(train.dropped)}). Look at the files, or loosen max_words in [data]."
+            )
+        if train.counts["documents"] == 1:
+            raise MacaronError(
+                f"{names}: only one document in lines 1 to {train.counts['lines']:,}. There is none left to validate "
+                "on, and no other to draw a wrong next sentence from. Put a blank line between documents, or give more "
+                "files."
+            )
+
+    # Step 3
+
+    def learn(self, train: CleanedSplit) -> tuple["MacaronTokenizer", dict[str, int]]:
+        """Learn the vocabulary from the rows that are trained on, and save the tokenizer."""
+        with self.progress.step("counting words", self.unit) as step:
+            words = count_words(self.workers, train.parts)
+            step(words.rows)
+        tokenizer = train_tokenizer(words, self.folder, self.settings, self.progress)
+        return tokenizer, {f"learned_from_{self.unit}": words.rows, "word_types": len(words.counts)}
+
+    # Step 4
+
+    def encode(
+        self, cleaned: CleanedSplit, tokenizer: "MacaronTokenizer", names: dict[int, Split]
+    ) -> dict[Split, dict[str, Any]]:
+        """Write the token stores of the splits that the roles go to, and return their sizes."""
+        file = self.folder / "tokenizer" / "tokenizer.json"
+        identity, dtype = tokenizer.fingerprint(), id_dtype(len(tokenizer))
+        raw, end = self.settings.pipeline == "raw", not self.is_text
+        tasks = (EncodeTask(part, file, identity, dtype, raw, end) for part in cleaned.parts)
+        with ExitStack() as stack:
+            step = stack.enter_context(
+                self.progress.step(f"encoding {names[TRAIN]}", self.unit, total=cleaned.counts["rows"])
+            )
+            writers = {
+                role: [
+                    stack.enter_context(StoreWriter(path, len(tokenizer), documents=self.is_text))
+                    for path in self._names(self.folder, split)
+                ]
+                for role, split in names.items()
+            }
+            for encoded in self.workers.map(encode_part, tasks):
+                for role, rows in encoded.items():
+                    for writer, (ids, lengths) in zip(writers[role], rows.columns, strict=True):
+                        writer.append_flat(ids, lengths, rows.starts)
+                    step(len(rows))
+        return {split: self._sizes(*writers[role]) for role, split in names.items()}
+
+    def _sizes(self, first: StoreWriter, *others: StoreWriter) -> dict[str, Any]:
+        if self.is_text:
+            return {"documents": first.documents, "sentences": first.sequences, "tokens": first.tokens}
+        return {"pairs": first.sequences, "source_tokens": first.tokens, "target_tokens": others[0].tokens}
+
+    def _write_held_out(self, train: CleanedSplit) -> None:
+        roles = train.roles.read_bytes()
+        for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
+            with given.open("rb") as lines, path.open("wb") as file:
+                file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)
+
+
+def _totals(counts: Counter[str]) -> dict[str, int]:
+    names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
+    return {name: counts[key] for name, key in names.items()}
+
+
+def _role_sizes(path: Path) -> Counter[int]:
+    """The number of rows with each role."""
+    sizes: Counter[int] = Counter()
+    with path.open("rb") as file:
+        while content := file.read(row_roles.BLOCK):
+            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
+    return sizes
+
+
+def _listed(dropped: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {rule}" for rule, count in dropped.items() if count)

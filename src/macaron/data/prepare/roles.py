@@ -1,0 +1,130 @@
+"""The role of every pair or sentence: trained on, held out to validate on, or dropped as duplicate or overlap.
+
+A pair is identified by two 64-bit hashes, of its source and its target, in a file (see
+`macaron.data.prepare.cleaning`). In memory there is one byte per pair for its role, and temporarily the hashes of a
+part of the pairs. Different lines with the same hash would be taken for equal: for 100 million lines, the chance that
+this happens once is 3 in 10,000. Whole documents are held out; their sentences' roles are written to a file.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Roles = NDArray[np.uint8]
+
+TRAIN: Final = 1
+VALID: Final = 2
+DUPLICATE: Final = 3
+OVERLAP: Final = 4
+
+BLOCK = 1 << 18
+#: Pairs are compared in parts of about this many, at 40 bytes each; at most `MOST_PARTS`, since each reads the file.
+PART = 1 << 21
+MOST_PARTS = 16
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def all_train(path: Path) -> Roles:
+    """The initial roles of the pairs in a file of hashes."""
+    return np.full(path.stat().st_size // 16, TRAIN, np.uint8)
+
+
+def mark_duplicates(path: Path, roles: Roles) -> int:
+    """Mark every pair that occurred before, and return their number."""
+    parts = max(1, min(MOST_PARTS, -(-len(roles) // PART)))
+    marked = 0
+    for part in range(parts):
+        indices, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+        for start, hashes in _blocks(path):
+            block = pair_hashes(hashes)
+            # The high bits choose the part, so a pair and its copy are in the same one.
+            mine = np.flatnonzero((block >> np.uint64(40)) % np.uint64(parts) == part)
+            indices.append(mine + start)
+            keys.append(block[mine])
+        index, key = np.concatenate(indices), np.concatenate(keys)
+        del indices, keys
+        order = np.argsort(key, kind="stable")  # stable: the first of equal pairs stays first
+        key = key[order]
+        repeated = order[1:][key[1:] == key[:-1]]
+        roles[index[repeated]] = DUPLICATE
+        marked += len(repeated)
+    return marked
+
+
+def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) -> int:
+    """Mark training pairs whose source (or whole pair) is among the sorted hashes of the forbidden ones."""
+    if not len(forbidden):
+        return 0
+    marked = 0
+    for start, hashes in _blocks(path):
+        key = pair_hashes(hashes) if whole_pair else hashes[:, 0]
+        index = np.minimum(np.searchsorted(forbidden, key), len(forbidden) - 1)
+        block = roles[start : start + len(key)]
+        hit = (forbidden[index] == key) & (block == TRAIN)
+        block[hit] = OVERLAP
+        marked += int(hit.sum())
+    return marked
+
+
+def hold_out(roles: Roles, every: int) -> None:
+    """Hold out every Nth training pair to validate on."""
+    counted = 0
+    for start in range(0, len(roles), BLOCK):
+        block = roles[start : start + BLOCK]
+        training = np.flatnonzero(block == TRAIN)
+        block[training[(counted + 1 + np.arange(len(training))) % every == 0]] = VALID
+        counted += len(training)
+
+
+def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) -> None:
+    """Write the roles of all sentences: every Nth document is held out to validate on.
+
+    Of few documents two are held out, so that there is another one to draw a wrong next sentence from; of two or three
+    documents only one.
+
+    :param starts: file with one byte per sentence, 1 if a document starts with it
+    :param roles: file to write, one byte per sentence
+    """
+    held = 2 if documents >= 4 else 1
+    few = [(1 + number) * documents // (1 + held) for number in range(held)]
+    number = -1
+    with starts.open("rb") as given, roles.open("wb") as file:
+        while content := given.read(BLOCK):
+            numbers = number + np.cumsum(np.frombuffer(content, np.uint8), dtype=np.int64)
+            valid = (numbers + 1) % every == 0 if documents >= 2 * every else np.isin(numbers, few)
+            file.write(np.where(valid, VALID, TRAIN).astype(np.uint8).tobytes())
+            number = int(numbers[-1])
+
+
+def held_out_hashes(path: Path, roles: Roles, whole_pair: bool) -> Hashes:
+    """The sorted hashes of the pairs that `hold_out` marked."""
+    found = [np.empty(0, np.uint64)]
+    for start, hashes in _blocks(path):
+        mine = hashes[roles[start : start + len(hashes)] == VALID]
+        found.append(pair_hashes(mine) if whole_pair else mine[:, 0])
+    return np.unique(np.concatenate(found))
+
+
+def sorted_hashes(content: bytes, whole_pair: bool) -> Hashes:
+    """The sorted hashes of a valid or test set, from the bytes that cleaning wrote."""
+    hashes = np.frombuffer(content, "<u8").reshape(-1, 2).astype(np.uint64)
+    return np.unique(pair_hashes(hashes) if whole_pair else hashes[:, 0])
+
+
+def pair_hashes(hashes: Hashes) -> Hashes:
+    """One hash of both sides (n x 2 to n), modulo 2**64."""
+    return hashes[:, 0] + hashes[:, 1] * _ODD
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, Hashes]]:
+    # Read, not mapped: pages of a mapped file count as memory of the process.
+    with path.open("rb") as file:
+        start = 0
+        while content := file.read(16 * BLOCK):
+            hashes = np.frombuffer(content, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
+            yield start, hashes
+            start += len(hashes)

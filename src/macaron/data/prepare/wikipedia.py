@@ -1,0 +1,159 @@
+"""The articles of a Wikipedia dump (``...-pages-articles.xml.bz2``) as plain text.
+
+One paragraph per line, a blank line between articles, as `macaron prepare` reads it. The dump is streamed: one process
+decompresses and parses it, the others remove the markup, and memory does not grow with its size.
+"""
+
+import bz2
+import gzip
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+from xml.etree import ElementTree
+
+from macaron.data.prepare.wikitext import DROPPED_NAMESPACES, paragraphs
+from macaron.data.progress import Progress
+from macaron.errors import MacaronError
+from macaron.files import atomic_file, open_binary
+from macaron.processes import Workers
+
+#: Numbers of namespaces, the same in every language.
+_ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
+#: Characters of a batch, about: what one worker does at a time.
+BATCH = 1 << 20
+
+
+@dataclass(frozen=True)
+class PageBatch:
+    """The markup of some articles, and the settings to extract them with.
+
+    :param dropped: namespaces whose links are dropped with their text
+    """
+
+    pages: list[str]
+    dropped: frozenset[str]
+    min_words: int
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The text of a batch, ready to be written."""
+
+    text: bytes
+    articles: int
+    pages: int
+
+
+def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *, min_words: int = 0) -> int:
+    """Write the text of a dump to a file, ``.gz`` or plain. The file appears when it is complete.
+
+    :param min_words: leave out articles with fewer words
+    :return: the number of articles
+    """
+    articles = 0
+    with (
+        progress.step(f"extracting the text of {dump.name}", "articles") as step,
+        atomic_file(path) as raw,
+        _compressed(raw, path) as file,
+    ):
+        for extracted in workers.map(extract_batch, batches(dump, min_words)):
+            file.write(extracted.text)
+            articles += extracted.articles
+            step(extracted.articles)
+        if not articles:
+            raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
+    return articles
+
+
+def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
+    if path.suffix != ".gz":
+        return nullcontext(raw)
+    # A level at which one process keeps up with the parser; no time in the header, so that the file is reproducible.
+    return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
+
+
+def extract_batch(batch: PageBatch) -> Extracted:
+    """The text of some articles; those with too few words are left out."""
+    documents = []
+    for markup in batch.pages:
+        found = paragraphs(markup, batch.dropped)
+        if found and (not batch.min_words or sum(len(line.split()) for line in found) >= batch.min_words):
+            documents.append("".join([line + "\n" for line in found]) + "\n")
+    return Extracted("".join(documents).encode("utf-8", "replace"), len(documents), len(batch.pages))
+
+
+def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
+    """The markup of the articles of a dump, in its order; redirects and other pages are left out."""
+    dropped = set(DROPPED_NAMESPACES)
+    pages: list[str] = []
+    size = 0
+    for element in _elements(dump):
+        if _name(element) == "namespace":
+            if element.get("key") in (_MEDIA, _FILES, _CATEGORIES) and element.text:
+                dropped.add(element.text.lower())
+            continue
+        markup = _article(element)
+        if markup is None:
+            continue
+        pages.append(markup)
+        size += len(markup)
+        if size >= BATCH:
+            yield PageBatch(pages, frozenset(dropped), min_words)
+            pages, size = [], 0
+    if pages:
+        yield PageBatch(pages, frozenset(dropped), min_words)
+
+
+def _elements(dump: Path) -> Iterator[ElementTree.Element]:
+    """The pages and the names of namespaces; each is freed when the next one is read."""
+    try:
+        with _open(dump) as file:
+            events = ElementTree.iterparse(file, ("start", "end"))
+            _, root = next(events)
+            for event, element in events:
+                if event == "end" and _name(element) in ("page", "namespace"):
+                    yield element
+                    if _name(element) == "page":
+                        root.clear()
+    except ElementTree.ParseError as error:
+        line, column = error.position
+        raise MacaronError(
+            f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
+            "The dump is damaged: delete it to fetch it again."
+        ) from None
+    except (EOFError, ValueError) as error:
+        raise MacaronError(f"{dump}: cannot be read ({error}). Delete it to fetch it again.") from None
+    except OSError as error:
+        # bz2 raises "Invalid data stream" without an error number.
+        reason = error.strerror or f"{error}. Delete it to fetch it again"
+        raise MacaronError(f"{dump}: {reason}.") from None
+
+
+def _open(dump: Path) -> IO[bytes]:
+    # bz2 reads concatenated streams, as in the multistream dumps.
+    return bz2.open(dump, "rb") if dump.suffix == ".bz2" else open_binary(dump)
+
+
+def _article(page: ElementTree.Element) -> str | None:
+    """The markup of the last revision of an article; None for anything else."""
+    markup: str | None = None
+    for child in page:
+        match _name(child):
+            case "ns" if child.text != _ARTICLES:
+                return None
+            case "redirect":
+                return None
+            case "revision":
+                for field in child:
+                    if _name(field) == "model" and field.text != "wikitext":
+                        return None
+                    if _name(field) == "text":
+                        markup = field.text
+    return markup
+
+
+def _name(element: ElementTree.Element) -> str:
+    # The namespace of the XML changes with the version of the export.
+    return element.tag.rpartition("}")[2]

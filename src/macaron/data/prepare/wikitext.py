@@ -1,0 +1,210 @@
+"""The running text of a page in wiki markup: no templates, tables, lists, headings, references, files or categories.
+
+BERT's authors used "only the text passages" of Wikipedia, and so do we. Every step is linear in the length of the page.
+Markup that is opened and never closed loses its brackets, not the rest of the page.
+"""
+
+import html
+import re
+from bisect import bisect_right
+from collections.abc import Collection
+
+#: Namespaces whose links are dropped. A dump names them in its own language as well.
+DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
+
+#: Elements that are removed with their contents. Of all others only the tags are removed.
+_ELEMENTS = (
+    "ref|references|math|chem|ce|gallery|timeline|score|imagemap|hiero|syntaxhighlight|source|code|pre|table|style|"
+    "templatestyles|mapframe|maplink|graph|poem|includeonly|noinclude|section|indicator|categorytree|inputbox"
+)
+_ELEMENT = re.compile(rf"<(/?)\s*({_ELEMENTS})\b([^<>]*)>", re.IGNORECASE)
+_BREAK = re.compile(r"<\s*/?\s*(?:br|hr|p|div|li|td|tr)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+#: Templates and parameters anywhere, tables at the beginning of a line.
+_BRACE = re.compile(r"(?P<open>\{\{|^[ \t:]*\{\|)|(?P<close>\}\}|^[ \t]*\|\}(?!\}))", re.MULTILINE)
+_SQUARE = re.compile(r"\[\[|\]\]")
+_EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:)[^\s\[\]]+([^\[\]\n]*)\]", re.IGNORECASE)
+_INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+_QUOTES = re.compile(r"'{2,}")
+_MAGIC = re.compile(r"__[A-Z]{3,}__")
+_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
+
+#: Templates that are part of their sentence, and the argument that is kept.
+_KEPT = {
+    "lang": 2,
+    "transl": 2,
+    "transliteration": 2,
+    "nowrap": 1,
+    "nobr": 1,
+    "abbr": 1,
+    "small": 1,
+    "em": 1,
+    "as of": 1,
+}
+_MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
+_MEASURES = ("convert", "cvt")
+_PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
+_INNERMOST = re.compile(r"\{\{([^{}|]*)((?:\|[^{}]*)?)\}\}")
+
+#: Remains of removed markup: empty brackets, spaces before a comma.
+_TIDY = (
+    (re.compile(r"[(\[]\s*(?:[,;:/|–-]\s*)*[)\]]"), ""),
+    (re.compile(r"([(\[])\s*(?:[,;:]\s*)+"), r"\1"),
+    (re.compile(r"(?<![\s,;–—])(?:\s*+[,;–—])++\s*([)\]])"), r"\1"),
+    (re.compile(r"\s+([,.;:!?)\]])"), r"\1"),
+    (re.compile(r"([(\[])\s+"), r"\1"),
+    (re.compile(r",(?:\s*,)+"), ","),
+)
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> list[str]:
+    """The paragraphs of a page, one line each; none for a redirect.
+
+    :param dropped: namespaces whose links are removed with their text, in lower case
+    """
+    if _REDIRECT.match(markup):
+        return []
+    text = _without_comments(markup)
+    text = _without_elements(text)
+    text = _INNERMOST.sub(_in_sentence, _PARAMETER.sub("", text))
+    text = _without_braces(text)
+    text = _links(text, dropped)
+    text = _EXTERNAL.sub(r"\1", text)
+    text = _TAG.sub("", _BREAK.sub(" ", text))
+    text = _QUOTES.sub("", _MAGIC.sub("", text))
+    return _lines(html.unescape(text))
+
+
+def _without_comments(text: str) -> str:
+    kept, position = [], 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[position:start])
+        position = end + 3
+    return "".join([*kept, text[position:]])
+
+
+def _without_elements(text: str) -> str:
+    """Remove the elements whose contents are not text. One that is not closed loses only its tag."""
+    tags = list(_ELEMENT.finditer(text))
+    closing: dict[str, list[int]] = {}
+    for tag in tags:
+        if tag[1]:
+            closing.setdefault(tag[2].lower(), []).append(tag.start())
+    ends = {tag.start(): tag.end() for tag in tags}
+    kept, position = [], 0
+    for tag in tags:
+        if tag.start() < position:
+            continue
+        kept.append(text[position : tag.start()])
+        position = tag.end()
+        if not tag[1] and not tag[3].endswith("/"):
+            closers = closing.get(tag[2].lower(), [])
+            following = bisect_right(closers, tag.start())
+            if following < len(closers):
+                position = ends[closers[following]]
+    return "".join([*kept, text[position:]])
+
+
+def _in_sentence(template: re.Match[str]) -> str:
+    """The text of the few templates that are part of a sentence; all others are returned, to be removed later."""
+    name = template[1].strip().lower()
+    if name in _MARKS:
+        return _MARKS[name]
+    if name not in _KEPT and name not in _MEASURES:
+        return template[0]
+    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument]
+    if name in _MEASURES and len(arguments) >= 2:
+        return f"{arguments[0]} {arguments[1]}"
+    if name in _KEPT and len(arguments) >= _KEPT[name]:
+        text = arguments[_KEPT[name] - 1]
+        return f"As of {text}" if name == "as of" else text
+    return template[0]
+
+
+def _arguments(text: str) -> list[str]:
+    """The arguments of a template; a bar inside a link does not end one."""
+    arguments: list[str] = []
+    for part in text.split("|")[1:]:
+        if arguments and arguments[-1].count("[[") > arguments[-1].count("]]"):
+            arguments[-1] += "|" + part
+        else:
+            arguments.append(part)
+    return arguments
+
+
+def _without_braces(text: str) -> str:
+    """Remove templates and tables, nested ones included."""
+    templates: list[tuple[int, int]] = []
+    tables: list[tuple[int, int]] = []
+    gone: list[tuple[int, int]] = []
+    for brace in _BRACE.finditer(text):
+        mine, others = (templates, tables) if brace[0] in ("{{", "}}") else (tables, templates)
+        if brace["open"]:
+            mine.append(brace.span())
+            continue
+        start = brace.start()
+        if mine:
+            start, _ = mine.pop()
+            # An open bracket inside it is ordinary text.
+            while others and others[-1][0] > start:
+                others.pop()
+        gone.append((start, brace.end()))
+    gone += templates + tables
+    kept, position = [], 0
+    for start, end in sorted(gone):
+        if start >= position:
+            kept.append(text[position:start])
+        position = max(position, end)
+    return "".join([*kept, text[position:]])
+
+
+def _links(text: str, dropped: Collection[str]) -> str:
+    """Replace links by their text; files and categories are removed, with the links in their captions."""
+    levels: list[list[str]] = [[]]
+    position = 0
+    for bracket in _SQUARE.finditer(text):
+        levels[-1].append(text[position : bracket.start()])
+        position = bracket.end()
+        if bracket[0] == "[[":
+            levels.append([])
+        elif len(levels) > 1:
+            inside = "".join(levels.pop())
+            levels[-1].append(_link(inside, dropped))
+    levels[-1].append(text[position:])
+    return "".join(["".join(level) for level in levels])
+
+
+def _link(inside: str, dropped: Collection[str]) -> str:
+    target, _, rest = inside.partition("|")
+    namespace, colon, _ = target.partition(":")
+    if colon and namespace.strip().lower() in dropped:
+        return ""
+    if colon and not rest and _INTERWIKI.fullmatch(namespace):  # the same page in another language
+        return ""
+    shown = rest.rpartition("|")[2] if rest else ""
+    return shown.strip() or target.strip().lstrip(":")
+
+
+def _lines(text: str) -> list[str]:
+    """Adjacent lines are one paragraph; headings, lists and remains of tables are left out."""
+    found: list[str] = []
+    parts: list[str] = []
+    for given in (*text.split("\n"), ""):
+        line = " ".join(given.split())
+        if line and line[0] not in "=*#:;|!{}" and not line.startswith("----"):
+            parts.append(line)
+            continue
+        if parts:
+            paragraph = _tidy(" ".join(parts))
+            if _LETTER.search(paragraph):
+                found.append(paragraph)
+            parts = []
+    return found
+
+
+def _tidy(paragraph: str) -> str:
+    for pattern, replacement in _TIDY:
+        paragraph = pattern.sub(replacement, paragraph)
+    return " ".join(paragraph.split())

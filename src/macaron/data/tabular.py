@@ -1,0 +1,141 @@
+"""A user's own examples: TSV or CSV with a header, one or two columns of text and one of labels."""
+
+import csv
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from macaron.errors import MacaronError, nearest
+from macaron.files import read_lines
+
+Format = Literal["tsv", "csv"]
+
+
+@dataclass
+class Table:
+    """The wanted columns of a file.
+
+    :param texts: one or two lists
+    :param labels: as in the file; empty if none are wanted
+    :param lines: the last line of each row
+    """
+
+    name: str
+    texts: tuple[list[str], ...]
+    labels: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def table_format(path: Path) -> Format | None:
+    """The format by the file's name: ``.csv`` with commas and quotes, ``.tsv`` with tabs and no quotes; else None."""
+    name = path.name.lower().removesuffix(".gz").removesuffix(".xz")
+    return "csv" if name.endswith(".csv") else "tsv" if name.endswith(".tsv") else None
+
+
+def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int, list[str]]]:
+    """The number of a row's last line and its values, header included."""
+    if kind == "tsv":
+        for number, line in enumerate(lines, start=1):
+            yield number, line.split("\t")
+        return
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise MacaronError(f"{name}, line {reader.line_num}: not valid CSV ({error})") from None
+
+
+def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """The values of some columns, named as in the first row; empty rows are left out."""
+    _, header = next(rows, (1, []))
+    header = [title.strip() for title in header]
+    if not any(header):
+        raise MacaronError(f"{name}, line 1: no header. The first line must name the columns.")
+    for wanted in columns:
+        if wanted not in header:
+            hint = nearest(wanted, header)
+            hint += "" if hint.endswith("?") else "."
+            if len(header) == 1 and "," in header[0]:
+                hint += " The name of a file with commas must end in .csv."
+            raise MacaronError(
+                f"{name}, line 1: no column {wanted!r} in the header{hint} Name the columns with --text, --text2 and "
+                "--label."
+            )
+        if header.count(wanted) > 1:
+            raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
+    indices = [header.index(wanted) for wanted in columns]
+    for number, row in rows:
+        if not any(row):
+            continue
+        if len(row) != len(header):
+            raise MacaronError(
+                f"{name}, line {number}: {len(row)} columns, the header has {len(header)}. In a .csv, texts with "
+                "commas are quoted; in a .tsv, texts have no tabs."
+            )
+        yield number, [row[index] for index in indices]
+
+
+def read_table(path: Path, texts: Sequence[str], label: str | None) -> Table:
+    """Read a file (plain, ``.gz``, ``.xz``).
+
+    :param texts: the columns of one or two texts
+    """
+    columns = [*texts, *([] if label is None else [label])]
+    found = Table(str(path), tuple([] for _ in texts))
+    for number, values in select(rows_of(read_lines(path), table_format(path) or "tsv", str(path)), str(path), columns):
+        for column, value in zip(found.texts, values, strict=False):
+            column.append(value)
+        if label is not None:
+            value = values[-1].strip()
+            if not value:
+                raise MacaronError(f"{path}, line {number}: the label is empty. Fill it in, or remove the line.")
+            found.labels.append(value)
+        found.lines.append(number)
+    if not found.lines:
+        raise MacaronError(f"{path}: no examples in this file, except perhaps a header")
+    return found
+
+
+def find_classes(table: Table) -> tuple[str, ...]:
+    """The classes of a training set: whole numbers by value, others in alphabetical order."""
+    classes = set(table.labels)
+    if len(classes) < 2:
+        raise MacaronError(f"{table.name}: all labels are {table.labels[0]!r}: need at least two classes")
+    if len(classes) > max(len(table.labels) // 2, 2):
+        raise MacaronError(
+            f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples. Give --regression if "
+            "they are numbers to predict, or another --label."
+        )
+    whole = all(label.lstrip("+-").isdecimal() for label in classes)
+    return tuple(sorted(classes, key=lambda label: (int(label), label) if whole else (0, label)))
+
+
+def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
+    """The labels as indices."""
+    indices = {label: float(index) for index, label in enumerate(classes)}
+    for number, label in zip(table.lines, table.labels, strict=True):
+        if label not in indices:
+            raise MacaronError(
+                f"{table.name}, line {number}: the label {label!r} is not among the training set's: "
+                f"{', '.join(classes)[:200]}"
+            )
+    return [indices[label] for label in table.labels]
+
+
+def numbers_of(table: Table) -> list[float]:
+    """The labels as numbers."""
+    values = []
+    for number, label in zip(table.lines, table.labels, strict=True):
+        try:
+            value = float(label)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise MacaronError(f"{table.name}, line {number}: {label!r} is not a number, as --regression needs")
+        values.append(value)
+    return values

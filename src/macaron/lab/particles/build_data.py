@@ -1,0 +1,234 @@
+"""The data of ``macaron particles``: one JSON object, from which the page, the figure and the animation are made."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from macaron.errors import MacaronError
+from macaron.lab.particles.depth import cosines, depth, moves_of
+from macaron.lab.particles.projection import VIEWS, Array, Projection, align, bounds, fit
+from macaron.lab.particles.trace import END, Trace
+from macaron.lab.particles.traced_model import PartName, TracedModel, TracedPart, TracedSentence, check_parts
+from macaron.ode.describe import equations
+
+FORMAT = "macaron-particles-1"
+#: Words that the lens names for a state, and neighbours of a particle.
+LENS_WORDS, NEIGHBOURS = 3, 3
+#: Coordinates are rounded to a thousandth of the axes, which is about a pixel.
+RESOLUTION = 1 / 1000
+#: The time of a prologue, and of everything after the last layer, in layers.
+END_TIME = 0.5
+
+
+def build_data(
+    models: Sequence[Path],
+    sentence: str,
+    *,
+    target: str | None = None,
+    parts: Sequence[PartName] = ("encoder", "decoder"),
+) -> dict[str, Any]:
+    """Trace a sentence through one model, or through two for comparison.
+
+    Two models may be of different kinds. Parts of the same name and tokens are rotated towards each other
+    (``aligned``); others only share the scale of their axes.
+
+    :param models: model folders, or folders of runs
+    :param target: the decoder's input; by default each model's own translation
+    """
+    for what, text in (("the sentence", sentence), ("the target", target or "")):
+        if any(0xD800 <= ord(character) < 0xE000 for character in text):
+            raise MacaronError(f"{what} is not valid Unicode: {text[:80]!r}. Encode it in UTF-8.")
+    loaded = [TracedModel(path) for path in models]
+    check_parts(loaded, parts, target)
+    if len({model.name for model in loaded}) < len(loaded):
+        # Same names are replaced by paths; the same model twice gets a number.
+        paths = [str(model.path) for model in loaded]
+        for i, model in enumerate(loaded):
+            model.name = paths[i] + (f" ({paths[: i + 1].count(paths[i])})" if paths[i] in paths[:i] else "")
+    sentence = " ".join(sentence.split())
+    return assemble(sentence, [model.trace(sentence, parts, target) for model in loaded])
+
+
+def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
+    """The data of traced sentences."""
+    words: dict[str, int] = {}  # all words of the lenses, written once
+    projected = [[_ProjectedPart.of(part) for part in each.parts] for each in traced]
+    aligned = len(traced) > 1 and _align(projected)
+    models = []
+    for each, own in zip(traced, projected, strict=True):
+        scheme = each.parts[0].scheme
+        models.append(
+            {
+                "name": each.model.name,
+                "kind": each.model.kind,
+                "scheme": scheme.name,
+                "equation": "\n".join(equations(scheme)),
+                "parameters": each.model.model.num_parameters(),
+                "output": each.output,
+                "target": each.target,
+                "source": each.source,
+                "parts": [_part(each.model, part, projected, words) for part in own],
+            }
+        )
+    return {"format": FORMAT, "sentence": sentence, "aligned": aligned, "words": list(words), "models": models}
+
+
+@dataclass
+class _ProjectedPart:
+    """A part with the projection of each view."""
+
+    part: TracedPart
+    views: dict[str, Projection]
+    aligned: bool = False
+
+    @classmethod
+    def of(cls, part: TracedPart) -> "_ProjectedPart":
+        states = {"raw": [frame.state for frame in part.trace.frames], "normalised": normalised(part.trace)}
+        return cls(part, {view: fit(torch.stack(states[view]).double().numpy()) for view in VIEWS})
+
+
+def normalised(traced: Trace) -> list[Tensor]:
+    """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
+    norm = traced.stack.norm
+    if norm is None:
+        return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in traced.frames]
+    return [frame.state if frame.operator == END else norm(frame.state).detach() for frame in traced.frames]
+
+
+def _align(projected: Sequence[Sequence[_ProjectedPart]]) -> bool:
+    """Rotate the parts of later models towards the first model's; return whether that was possible for all."""
+    first = {each.part.name: each for each in projected[0]}
+    everywhere = True
+    for each in (each for own in projected[1:] for each in own):
+        leader = first.get(each.part.name)
+        if leader is None or leader.part.tokens != each.part.tokens:
+            everywhere = False
+            continue
+        traces = [leader.part.trace, each.part.trace]
+        ends = [traced.layer_ends for traced in traces]
+        shapes = {(t.stack.num_layers, t.stack.prologue is None, t.stack.epilogue is None) for t in traces}
+        if len(shapes) > 1:
+            ends = [[own[0], own[-1]] for own in ends]  # only the start and the end are at the same depth
+        each.views = {view: align(leader.views[view], each.views[view], *ends) for view in VIEWS}
+        each.aligned = leader.aligned = True
+    return everywhere
+
+
+def _part(
+    model: TracedModel, each: _ProjectedPart, projected: Sequence[Sequence[_ProjectedPart]], words: dict[str, int]
+) -> dict[str, Any]:
+    part, traced = each.part, each.part.trace
+    same = [other for own in projected for other in own if other.part.name == part.name]
+    axes = {view: bounds([other.views[view] for other in same]) for view in VIEWS}
+    decimals = {view: _decimals(axes[view]) for view in VIEWS}
+    lenses = _lenses(model, part, words)
+    frames = []
+    for index, (frame, moved) in enumerate(zip(traced.frames, moves_of(traced), strict=True)):
+        attention = None
+        if frame.attention is not None:
+            to = part.name if frame.operator == "F" else "encoder"
+            attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
+        points = {str(view): _points(each.views[view].shown[index], decimals[view]) for view in VIEWS}
+        frames.append(
+            {
+                "operator": frame.operator,
+                "layer": frame.layer,
+                "step": frame.step,
+                "coefficient": _rounded(frame.coefficient),
+                "label": frame.label,
+                **points,
+                "norm": _rounded(frame.state.norm(dim=-1).tolist(), 3),
+                "move": _rounded(moved.tolist(), 3),
+                "nearest": _nearest(frame.state),
+                "lens": lenses[index] if lenses is not None else None,
+                "attention": attention,
+            }
+        )
+    layers = traced.stack.num_layers
+    return {
+        "name": part.name,
+        "scheme": part.scheme.name,
+        "tokens": part.tokens,
+        "dimension": traced.output.shape[-1],
+        "aligned": each.aligned,
+        "lens_note": part.lens_note,
+        "variance": {view: _rounded(each.views[view].variance) for view in VIEWS},
+        "axes": {view: [round(edge, decimals[view]) for edge in axes[view]] for view in VIEWS},
+        "layers": layers,
+        "times": frame_times(frames, layers, max(other.part.trace.stack.num_layers for other in same)),
+        "frames": frames,
+        "depth": _rounded(depth(traced)),
+    }
+
+
+def frame_times(frames: Sequence[Mapping[str, Any]], layers: int, deepest: int) -> list[float]:
+    """When each frame is reached, in layers of the deepest model: a layer takes the same time in every scheme."""
+    counts = Counter(frame["layer"] for frame in frames[1:])
+    times = [-END_TIME if 0 in counts else 0.0]
+    for frame in frames[1:]:
+        layer = frame["layer"]
+        share = frame["step"] / counts[layer]
+        if layer == 0:
+            time = END_TIME * (share - 1)
+        elif layer > layers:
+            time = deepest + END_TIME * share
+        else:
+            time = deepest / layers * (layer - 1 + share)
+        times.append(round(time, 6))
+    return times
+
+
+@torch.no_grad()
+def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list[list[list[list[int]]]] | None:
+    """For every frame and particle the predicted words and their probabilities in percent.
+
+    The best word, and the next two if they do not round to 0.
+    """
+    if part.lens is None:
+        return None
+    states = normalised(part.trace)
+    if part.trace.stack.norm is None:
+        states = [frame.state for frame in part.trace.frames]
+    lenses = []
+    for state in states:
+        best = torch.softmax(part.lens(state), dim=-1).topk(LENS_WORDS, dim=-1)
+        rows = zip(best.indices.tolist(), (100 * best.values).round().int().tolist(), strict=True)
+        found = [[pair for rank, pair in enumerate(zip(*row, strict=True)) if pair[1] or rank == 0] for row in rows]
+        lenses.append([[[words.setdefault(model.labels(id), len(words)), p] for id, p in pairs] for pairs in found])
+    return lenses
+
+
+def _nearest(state: Tensor) -> list[list[int]]:
+    """The nearest other particles of each particle, by cosine."""
+    table = cosines(state.double()).fill_diagonal_(-2)
+    count = min(NEIGHBOURS, len(state) - 1)
+    return [row[:count] for row in table.argsort(dim=-1, descending=True, stable=True).tolist()]
+
+
+def _decimals(axes: Sequence[float]) -> int:
+    span = max(axes[1] - axes[0], axes[3] - axes[2])
+    return max(0, int(np.ceil(-np.log10(span * RESOLUTION)))) if span > 0 else 0
+
+
+def _points(points: Array, decimals: int) -> list[list[float]]:
+    return [[_plain(round(float(x), decimals)) for x in point] for point in points]
+
+
+def _rounded(data: Any, digits: int = 4) -> Any:
+    """The same data with numbers rounded to significant digits."""
+    if isinstance(data, dict):
+        return {key: _rounded(value, digits) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_rounded(value, digits) for value in data]
+    return _plain(float(f"{data:.{digits}g}")) if isinstance(data, float) else data
+
+
+def _plain(value: float) -> float:
+    return int(value) if value == int(value) else value  # 3 instead of 3.0, 0 instead of -0.0

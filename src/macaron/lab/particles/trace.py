@@ -1,0 +1,157 @@
+"""The states of a sentence after every sub-step of a stack: the particles and their moves.
+
+The stack walks its layers itself and reports every sub-step, so the last frame is the model's output to the bit.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from macaron.nn import Context, Stack
+from macaron.nn.layer import SubStep
+from macaron.ode.describe import number
+
+#: What the operators do to particles.
+MEANING = {"F": "diffusion", "G": "convection", "H": "cross-attention"}
+START, END = "start", "end"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The states of all particles after a sub-step.
+
+    :param operator: F, G, H, or ``start`` (the embedding) and ``end`` (the final norm)
+    :param layer: from 1; 0 is before the first layer, the number of layers + 1 after the last
+    :param step: number of the sub-step in its layer, from 1
+    :param state: (T, D)
+    :param attention: (T, S), the attention weights of the sub-step, averaged over heads; None for other operators
+    """
+
+    operator: str
+    layer: int
+    step: int
+    coefficient: float
+    label: str
+    state: Tensor
+    attention: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """The sub-steps of one layer, and its states (1, T, D) before and after."""
+
+    number: int
+    steps: Sequence[SubStep]
+    before: Tensor
+    after: Tensor
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A sentence traced through a stack.
+
+    :param layers: without the prologue and epilogue of the stack
+    :param output: (T, D), the output of the stack
+    """
+
+    stack: Stack
+    frames: list[Frame]
+    layers: list[LayerTrace]
+    context: Context
+    output: Tensor
+
+    @property
+    def layer_ends(self) -> list[int]:
+        """Indices of the first frame, of the last frame of each layer (0: the prologue) and of the last frame."""
+        last = {frame.layer: index for index, frame in enumerate(self.frames)}
+        return [0, *(index for index in last.values() if index)]
+
+
+@torch.no_grad()
+def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
+    """Trace one sentence through a stack.
+
+    :param forward: runs the model on the sentence, a batch of one, so that it calls the stack once
+    """
+    contexts: list[Context] = []
+    states: list[Tensor] = []  # before each layer, and after the last
+    visited: list[tuple[int, SubStep]] = []
+    outputs: list[Tensor] = []
+
+    def visit(step: SubStep) -> None:
+        visited.append((len(states) - 1, step))
+
+    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        contexts.append(args[1])
+        return (*args[:2], states), {**kwargs, "visit": visit, "norm": False}
+
+    def after(_: nn.Module, __: Any, result: Tensor) -> Tensor:
+        states.append(result)
+        outputs.append(result if stack.norm is None else stack.norm(result))
+        return outputs[0]
+
+    handles = [stack.register_forward_pre_hook(before, with_kwargs=True), stack.register_forward_hook(after)]
+    try:
+        forward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    (context,), (output,) = contexts, outputs
+    frames = [Frame(START, 0, 0, 0.0, "The embedded words", states[0][0])]
+    layers: list[LayerTrace] = []
+    first = 1 if stack.prologue is None else 0
+    for index, (start, end) in enumerate(pairwise(states)):
+        steps = [step for visited_index, step in visited if visited_index == index]
+        layer = LayerTrace(first + index, steps, start, end)
+        frames += _frames(layer, stack.num_layers, context)
+        if 1 <= layer.number <= stack.num_layers:
+            layers.append(layer)
+    if stack.norm is not None:
+        last = stack.num_layers + 1
+        step = 1 + sum(frame.layer == last for frame in frames)
+        frames.append(Frame(END, last, step, 0.0, "The final norm", output[0]))
+    return Trace(stack, frames, layers, context, output[0])
+
+
+def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]:
+    """The frames of one layer.
+
+    A layer of several branches, x + Σ w (end - x) with all branches starting at x, has no states between them. Its
+    sub-steps are shown in sequence, each with its share w of the move, so that the moves add up to the layer's.
+    """
+    where = f"Layer {layer.number} of {layers}" if layer.number else "Before the first layer"
+    where = "After the last layer" if layer.number > layers else where
+    branches = list(dict.fromkeys(step.branch for step in layer.steps))
+    several = len(layer.steps[0].layer.walk) > 1
+    start = state = layer.before
+    for index, step in enumerate(layer.steps):
+        if index and step.branch != layer.steps[index - 1].branch:
+            start = state
+        state = start + step.weight * (step.after - layer.before) if several else step.after
+        if step is layer.steps[-1]:
+            state = layer.after  # equal up to rounding
+        branch = f", branch {branches.index(step.branch) + 1} of {len(branches)}" if several else ""
+        operator, coefficient = step.move.operator, step.move.coefficient
+        label = f"{where}, {MEANING[operator]} ({_size(coefficient)}{branch})"
+        attention = None if operator == "G" else _attention(step, context)
+        yield Frame(operator, layer.number, index + 1, step.weight * coefficient, label, state[0], attention)
+
+
+def _attention(step: SubStep, context: Context) -> Tensor:
+    """The attention weights (T, S) of a sub-step: the mean over heads, weighted over the integrator's stages.
+
+    The sub-step is evaluated again: an attention that returns its weights rounds differently.
+    """
+    stages: list[tuple[str, Tensor]] = []
+    tableau = step.layer.tableau
+    step.sublayer(step.before, step.move.coefficient, tableau, replace(context, weights=stages), 0)
+    mean = torch.stack([weights[0].mean(0) for _, weights in stages])
+    return torch.einsum("s,stk->tk", torch.tensor(tableau.b, dtype=mean.dtype), mean)
+
+
+def _size(coefficient: float) -> str:
+    return {1.0: "full step", 0.5: "half step"}.get(coefficient, f"step of {number(coefficient)}")

@@ -1,0 +1,174 @@
+"""A loaded model, and a sentence traced through its stacks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from macaron.decode.settings import SearchSettings
+from macaron.decode.translator import Translator, load_folder
+from macaron.errors import MacaronError, UsageError
+from macaron.lab.particles.token_labels import START, TokenLabels
+from macaron.lab.particles.trace import Trace, trace
+from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
+from macaron.models.translation import TranslationModel
+from macaron.ode import Scheme
+from macaron.text.load_tokenizer import model_tokenizer
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import Kind
+
+#: More particles than a page can show legibly.
+MAX_TOKENS = 200
+PartName = Literal["encoder", "decoder"]
+
+_NEXT = "The prediction of the next word, read from the state by the final norm and the output embedding."
+_SHARED = (
+    "A translation encoder predicts no words. Its states are read by its final norm and the embedding that source, "
+    "target and output share: a rough reading."
+)
+_MASKED = "The prediction of the masked-word head for this position."
+
+
+@dataclass(frozen=True)
+class TracedPart:
+    """A sentence traced through one stack.
+
+    :param lens: the logits (..., V) of states (..., D) as the stack would output them; None if the model has no head
+    :param lens_note: what the lens reads
+    """
+
+    name: PartName
+    scheme: Scheme
+    tokens: list[str]
+    trace: Trace
+    lens: Callable[[Tensor], Tensor] | None
+    lens_note: str | None
+
+
+@dataclass(frozen=True)
+class TracedSentence:
+    """A sentence traced through a model.
+
+    :param output: the model's own translation
+    :param target: the decoder's input
+    """
+
+    model: "TracedModel"
+    source: list[str]
+    parts: list[TracedPart]
+    output: str | None = None
+    target: str | None = None
+
+
+class TracedModel:
+    """A model folder or a run's folder, loaded in float32 on the CPU."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        folder = path if (path / "config.json").is_file() else path / "model"
+        own = path.resolve()
+        #: The name of the folder; RUN/model is called RUN.
+        self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
+        self.kind = _kind(path, folder)
+        self.model: Any
+        self.tokenizer: MacaronTokenizer
+        self.has_head = True
+        if self.kind == "translation":
+            self.model, self.tokenizer = load_folder(folder)
+        else:
+            folder = find_folder(folder, EncoderConfig.model_type)
+            # A classifier has no head for masked words.
+            self.model, missing = load_model(folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
+            self.tokenizer, self.has_head = model_tokenizer(folder, "encoder", self.model.config), not missing
+        self.model = self.model.float().eval()
+        self.labels = TokenLabels(self.tokenizer)
+        self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
+
+    def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
+        """Trace a sentence through the model.
+
+        :param target: the decoder's input; by default the model's own translation
+        """
+        return self._translation(sentence, parts, target) if self.kind == "translation" else self._encoder(sentence)
+
+    def _encoder(self, sentence: str) -> TracedSentence:
+        model: EncoderForMaskedLM = self.model
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=True)
+        self._check(ids, 2, "the sentence")
+        tokens = list(map(self.labels, ids))
+        traced = trace(model.model.encoder, lambda: model.model(torch.tensor([ids])))
+        lens, note = (model.mlm_logits, _MASKED) if self.has_head else (None, None)
+        part = TracedPart("encoder", model.config.encoder_scheme_value(), tokens, traced, lens, note)
+        return TracedSentence(self, tokens, [part])
+
+    def _translation(self, sentence: str, parts: Sequence[PartName], target: str | None) -> TracedSentence:
+        model: TranslationModel = self.model
+        (ids,) = self.tokenizer.encode_lines([sentence])
+        self._check(ids, 1, "the sentence")
+        source, sources = list(map(self.labels, ids)), torch.tensor([ids])
+        found: list[TracedPart] = []
+        if "encoder" in parts:
+            traced = trace(model.encoder, lambda: model.encode(sources))
+            scheme = model.config.encoder_scheme_value()
+            found.append(TracedPart("encoder", scheme, source, traced, model.logits, _SHARED))
+        output: str | None = None
+        if "decoder" in parts:
+            output, words = self._translate(model, sentence)
+            if target is not None:
+                (words,) = self.tokenizer.encode_lines([target], "target")
+                self._check(words, 1, "the target")
+            start = model.config.decoder_start_token_id
+            # The decoder's input is shifted: the end token is only predicted.
+            shifted = torch.tensor([[2 if start is None else start, *words[:-1]]])
+            with torch.no_grad():
+                memory = model.encode(sources)
+            traced = trace(model.decoder, lambda: model.decode(shifted, memory))
+            tokens = [START, *map(self.labels, words[:-1])]
+            scheme = model.config.decoder_scheme_value()
+            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
+            target = output if target is None else target
+        return TracedSentence(self, source, found, output, target)
+
+    def _translate(self, model: TranslationModel, sentence: str) -> tuple[str, list[int]]:
+        """The model's own translation as text and as tokens with their end, cut at the longest length."""
+        translator = Translator(model, self.tokenizer)
+        longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
+        ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
+        return best.text, list(best.tokens)
+
+    def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
+        """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
+        if len(ids) <= specials:
+            raise MacaronError(f"{self.path}: {what} has no tokens in this model's vocabulary. Give some words.")
+        if len(ids) > self.limit:
+            why = "the model's positions" if self.limit < MAX_TOKENS else "more would not be legible"
+            raise MacaronError(
+                f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
+            )
+
+
+def _kind(path: Path, folder: Path) -> Kind:
+    if not path.is_dir():
+        raise MacaronError(f"{path}: no such folder. Give a model folder or a run's folder.")
+    kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
+    kind = stored_type(folder if (folder / "config.json").is_file() else path)
+    if kind not in kinds:
+        raise MacaronError(
+            f"{path}: a model of type {kind!r}, which has no splitting scheme; expected one of "
+            f"{', '.join(map(repr, kinds))}. `macaron convert` makes one from the authors' checkpoints."
+        )
+    return kinds[kind]
+
+
+def check_parts(models: Sequence[TracedModel], parts: Sequence[PartName], target: str | None) -> None:
+    """Refuse parts that a model lacks."""
+    if target is not None and ("decoder" not in parts or all(each.kind == "encoder" for each in models)):
+        raise UsageError("--target is for the decoder of a translation model: leave it out")
+    for each in models:
+        if each.kind == "encoder" and "encoder" not in parts:
+            raise UsageError(f"{each.path} has only an encoder: leave out --part decoder")
