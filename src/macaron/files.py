@@ -4,6 +4,7 @@ Everything is written beside its final path (within a file system a rename is on
 at the end. An error or Ctrl-C leaves what was there before.
 """
 
+import errno
 import fcntl
 import gzip
 import json
@@ -16,35 +17,43 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from macaron.errors import MacaronError, cannot_write
+from macaron.errors import FULL, MacaronError, cannot_write
 
-_PARTIAL, _OLD = ".partial", ".old"
-_EARLIER = (".writing", ".removed")  # what earlier versions of Macaron left
+_PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
+_EARLIER = ".writing"  # what earlier versions of Macaron left
 
 
 @contextmanager
 def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[BinaryIO]:
     """A binary file to write, which becomes ``path`` if the block succeeds. Permissions and links are kept.
 
+    A device or a pipe is written directly: replacing ``/dev/null`` by a file would harm the machine.
+
     :param make_parents: create missing parent folders
     """
     final = Path(os.path.realpath(path))  # through a link, not over it
-    partial = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
+    special = final.exists() and not final.is_file()
+    partial = final if special else final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
-        if make_parents:
-            final.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with _refusing(path):
+            if make_parents:
+                final.parent.mkdir(parents=True, exist_ok=True)
+            file = partial.open("wb")
+        with _refusing(path, inside=partial), file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        if final.exists():
-            partial.chmod(final.stat().st_mode & 0o777)
-        partial.replace(final)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+            if not special:
+                os.fsync(file.fileno())
+        if special:
+            return
+        with _refusing(path):
+            if final.exists():
+                partial.chmod(final.stat().st_mode & 0o777)
+            partial.replace(final)
     finally:
-        with suppress(OSError):  # renamed, or never made
-            partial.unlink()
+        if not special:
+            with suppress(OSError):  # renamed, or never made
+                partial.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -62,36 +71,36 @@ def write_json(path: Path, value: Any) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of ``path`` if the block succeeds.
 
-    The files are on the disk before the rename. What a killed process left is removed by the next one; two
-    processes that write the same folder at once are refused.
+    The files are on the disk before the rename. What a killed process left is removed by the next one, and the folder
+    that it was replacing is put back first. Two processes that write the same folder at once are refused.
     """
     final = Path(os.path.realpath(path))
+    if final.exists() and not final.is_dir():
+        raise MacaronError(f"{path} is a file, not a folder. Choose another path.")
     partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (_PARTIAL, _OLD))
     lock = _locked(path, partial)
     try:
-        for leftover in (*partial.iterdir(), old):
-            remove(leftover)
-        try:
+        with _refusing(path):
+            _put_back(old)
+            for leftover in partial.iterdir():
+                remove(leftover)
+        with _refusing(path, inside=partial):
             yield partial
+        with _refusing(path):
             for file in (*partial.rglob("*"), partial):
                 if file.is_file():  # some libraries write private files
                     file.chmod(partial.stat().st_mode & 0o666)
                 _sync(file)
             if final.exists():
                 final.rename(old)
-            try:
-                partial.rename(final)
-            except BaseException:  # Ctrl-C as well: put the old folder back
-                if old.exists():
-                    old.rename(final)
-                raise
+            partial.rename(final)
             _sync(final.parent)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        finally:
-            remove(partial)
-            if final.exists():
-                remove(old)
+    except BaseException:  # Ctrl-C as well
+        _put_back(old)
+        remove(partial)
+        raise
+    else:
+        remove(old)  # not the partial folder: it may be that of the next process already
     finally:
         os.close(lock)
 
@@ -99,8 +108,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it is there. A folder is renamed first: it never looks complete while it is not."""
     if path.is_dir() and not path.is_symlink():
-        if not path.name.startswith("."):
-            hidden = path.with_name(f".{path.name}{_OLD}")
+        if not path.name.endswith((_PARTIAL, _REMOVED)):
+            hidden = path.with_name(f".{path.name.removeprefix('.').removesuffix(_OLD)}{_REMOVED}")
             shutil.rmtree(hidden, ignore_errors=True)
             path = path.rename(hidden)
         shutil.rmtree(path, ignore_errors=True)
@@ -109,9 +118,11 @@ def remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process left half written or half removed in a folder."""
-    for path in folder.glob(".*") if folder.is_dir() else ():
-        if path.name.endswith((_PARTIAL, _OLD, *_EARLIER)):
+    """Remove what a killed process left in a folder, and put back a folder that it was about to replace."""
+    for path in sorted(folder.glob(".*")) if folder.is_dir() else ():
+        if path.name.endswith(_OLD):
+            _put_back(path)
+        elif path.name.endswith((_PARTIAL, _REMOVED, _EARLIER)):
             remove(path)
 
 
@@ -153,13 +164,37 @@ def read_lines(path: str | Path) -> Iterator[str]:
         raise MacaronError(f"{path}: {error.strerror or error}") from None
 
 
+@contextmanager
+def _refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
+    """Turn failed writes into an error that names ``path``.
+
+    :param inside: only those below this path. The system names no path where a write fails for lack of space; errors
+        of anything else that the caller does, such as reading, pass unchanged.
+    """
+    try:
+        yield
+    except OSError as error:
+        if inside is not None:
+            named = error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(inside)
+            if not named and not (error.filename is None and error.errno in (*FULL, errno.EIO)):
+                raise
+        raise cannot_write(path, error) from error
+
+
+def _put_back(old: Path) -> None:
+    """Name the folder that was to be replaced as before, or remove it where its successor is complete."""
+    final = old.with_name(old.name.removeprefix(".").removesuffix(_OLD))
+    if final.exists():
+        remove(old)
+    elif old.exists():
+        old.rename(final)
+
+
 def _locked(path: Path, partial: Path) -> int:
     """Make the partial folder and lock it: the lock goes with the folder, and no lock file is left."""
-    try:
+    with _refusing(path):
         partial.mkdir(parents=True, exist_ok=True)
         lock = os.open(partial, os.O_RDONLY)
-    except OSError as error:
-        raise cannot_write(path, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(lock).st_ino != partial.stat().st_ino:
