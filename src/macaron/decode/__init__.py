@@ -13,9 +13,7 @@ __all__ = ["Hypothesis", "Sampling", "SearchSettings", "Translator", "translate_
 
 __getattr__ = lazy(
     __name__,
-    {
-        "search": ["translate_ids"],
-        "settings": ["Hypothesis", "Sampling", "SearchSettings"],
-        "translator": ["Translator"],
-    },
+    search=["translate_ids"],
+    settings=["Hypothesis", "Sampling", "SearchSettings"],
+    translator=["Translator"],
 )
