@@ -6,9 +6,8 @@ contents, or the contents of the input files, have changed.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from macaron.data.prepare.inputs import Inputs, gather
 from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import (
     KINDS,
@@ -26,6 +25,9 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.processes import Workers
 from macaron.settings import to_data
+
+if TYPE_CHECKING:
+    from macaron.data.prepare.fetch import Inputs
 
 #: Increased when the same recipe and files would give another folder: older folders are then prepared again.
 VERSION = 1
@@ -56,6 +58,8 @@ def prepare(
     :param workers: number of processes, by default one for every core
     :param chunk_lines: lines that a worker cleans at a time
     """
+    from macaron.data.prepare.fetch import gather  # late: worker processes do without it
+
     progress = progress or Progress(quiet=True)
     older = _older(settings.out, settings.kind)
     inputs = gather(settings, older, progress, workers)
@@ -110,7 +114,7 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     return older
 
 
-def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: Inputs) -> str | None:
+def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: "Inputs") -> str | None:
     """Why the folder must be written; None if it should be up to date."""
     if not older:
         return "it is of another version, or damaged" if (out / MANIFEST).exists() else "for the first time"

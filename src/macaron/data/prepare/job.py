@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, CleanTask, clean_chunk
 from macaron.data.prepare.encoding import CleanedPart, EncodeTask, count_words, encode_part, train_tokenizer
@@ -207,14 +205,14 @@ class PrepareJob:
             row_roles.hold_out_documents(
                 train.starts, train.roles, self.settings.valid_every, train.counts["documents"]
             )
-            return _role_sizes(train.roles)
+            return row_roles.role_sizes(train.roles)
         settings = self.settings
         with self.progress.step("duplicates and overlap") as step:
             roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
             train.dropped.update(dropped)
             roles.tofile(train.roles)
             step(len(roles))
-        kept = _role_sizes(train.roles)
+        kept = row_roles.role_sizes(train.roles)
         if not kept[TRAIN]:
             raise MacaronError(
                 f"nothing is left to train on: of {train.counts['read']:,} pairs cleaning dropped all "
@@ -295,15 +293,6 @@ class PrepareJob:
 def _totals(counts: Counter[str]) -> dict[str, int]:
     names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
     return {name: counts[key] for name, key in names.items()}
-
-
-def _role_sizes(path: Path) -> Counter[int]:
-    """The number of rows with each role."""
-    sizes: Counter[int] = Counter()
-    with path.open("rb") as file:
-        while content := file.read(row_roles.BLOCK):
-            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
-    return sizes
 
 
 def _listed(dropped: Counter[str]) -> str:

@@ -140,6 +140,15 @@ def sorted_hashes(content: bytes, whole_pair: bool) -> Hashes:
     return np.unique(pair_hashes(hashes) if whole_pair else hashes[:, 0])
 
 
+def role_sizes(path: Path) -> Counter[int]:
+    """The number of rows with each role."""
+    sizes: Counter[int] = Counter()
+    with path.open("rb") as file:
+        while content := file.read(BLOCK):
+            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
+    return sizes
+
+
 def pair_hashes(hashes: Hashes) -> Hashes:
     """One hash of both sides (n x 2 to n), modulo 2**64."""
     return hashes[:, 0] + hashes[:, 1] * _ODD
