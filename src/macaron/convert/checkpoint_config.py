@@ -71,20 +71,16 @@ def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfi
         raise checkpoint.error(
             f"args.no_normalize_affine is {affine!r}, but the norms {'have' if affine else 'lack'} weights"
         )
-    fields: dict[str, Any] = {
-        **_shared_fields(checkpoint, ("encoder",)),
-        # In the authors' code the first half-step is always relu.
-        "activation": ["relu", activation] if _is_macaron(checkpoint) else activation,
-        "norm_affine": affine,
-        "type_vocab_size": checkpoint.matrix("encoder.embed_segment.weight").shape[0],
-        "max_position_embeddings": checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
-    }
-    if kind == "classifier":
-        fields |= _classifier_fields(checkpoint)
-    else:
+    if kind == "bert":
         checkpoint.matrix("embed_out")  # always present, although it is tied
     return EncoderConfig(
-        **fields,
+        **_shared_fields(checkpoint, ("encoder",)),
+        **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
+        # In the authors' code the first half-step is always relu.
+        activation=["relu", activation] if _is_macaron(checkpoint) else activation,
+        norm_affine=affine,
+        type_vocab_size=checkpoint.matrix("encoder.embed_segment.weight").shape[0],
+        max_position_embeddings=checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
         num_hidden_layers=_layer_count(checkpoint, "encoder"),
         initializer="kaiming",
         first_segment=1,

@@ -1,5 +1,6 @@
 """The names of fairseq's weights and ours, and the renaming."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ _NOT_WEIGHTS = tuple(
     for name in ("version", "embed_positions._float_tensor", "embed_positions.weights")
 )
 #: The first names of a decoder layer's norms, and the later ones.
-_OLD_NORMS = {"0": "self_attn_layer_norm", "1": "encoder_attn_layer_norm", "2": "final_layer_norm"}
+_OLD_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 _HEADS: dict[CheckpointKind, dict[str, str]] = {
     "translation": {},
     "bert": {"mid_layer.0": "head.dense", "mid_layer.2": "head.norm", "classifier": "next_sentence"},
@@ -29,13 +30,8 @@ _HEADS: dict[CheckpointKind, dict[str, str]] = {
 
 def upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the decoder norms of the oldest checkpoints."""
-    result = {}
-    for name, tensor in tensors.items():
-        parts = name.split(".")
-        if parts[:2] == ["decoder", "layers"] and parts[3:4] == ["layer_norms"] and parts[4] in _OLD_NORMS:
-            parts[3:5] = [_OLD_NORMS[parts[4]]]
-        result[".".join(parts)] = tensor
-    return result
+    old = re.compile(r"^(decoder\.layers\.\d+)\.layer_norms\.([012])\.")
+    return {old.sub(lambda found: f"{found[1]}.{_OLD_NORMS[int(found[2])]}.", name): t for name, t in tensors.items()}
 
 
 def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind) -> Names:
@@ -60,11 +56,10 @@ def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cros
     :param prefix: of our names
     :param cross: whether the layers attend to an encoder
     """
-    macaron = config.scheme == "strang-gfg"
     names: Names = {}
+    modules = _layer_modules(config.scheme == "strang-gfg", cross, config.norm_affine)
     for layer in range(layers):
         theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
-        modules = _layer_modules(macaron, cross, config.norm_affine)
         names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
     if config.norm_affine and config.norm == "pre":
         names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})

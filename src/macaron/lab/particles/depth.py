@@ -72,9 +72,3 @@ def participation(state: Tensor) -> float:
     if total <= 0 or not math.isfinite(total):
         return 0.0
     return total**2 / float((squares**2).sum())
-
-
-def moves_of(traced: Trace) -> list[Tensor]:
-    """For every frame the lengths (T,) of the moves that led to it; zero for the first."""
-    states = [frame.state.double() for frame in traced.frames]
-    return [torch.zeros(len(states[0])), *((after - before).norm(dim=-1) for before, after in pairwise(states))]

@@ -7,7 +7,7 @@ zero, so there the move at the actual c is taken.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import accumulate, combinations
 
 import torch
 from torch import Tensor
@@ -54,11 +54,16 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 
     For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
     """
+    return {operator: _sum(terms) for operator, terms in _terms(steps, context).items()}
+
+
+def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[float, VectorField]]]:
+    """For each operator its applications: their shares of the layer and their fields."""
     terms: dict[str, list[tuple[float, VectorField]]] = {}
     for step in steps:
         share = step.weight * step.move.coefficient
         terms.setdefault(step.move.operator, []).append((share, step_field(step, context)))
-    return {operator: _sum(each) for operator, each in terms.items()}
+    return terms
 
 
 def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegment]:
@@ -71,22 +76,18 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     With negative coefficients or several branches times overlap, and only the mean is defined: the operators' fields
     over the whole layer act all the time.
     """
-    shares = [step.weight * step.move.coefficient for step in steps]
-    if len(steps[0].layer.walk) > 1 or min(shares) <= 0:
+    if len(steps[0].layer.walk) > 1 or any(step.weight * step.move.coefficient <= 0 for step in steps):
         return [(1.0, _sum([(1.0, field) for field in operator_fields(steps, context).values()]))]
-    totals: dict[str, float] = {}
-    for step, share in zip(steps, shares, strict=True):
-        totals[step.move.operator] = totals.get(step.move.operator, 0.0) + share
-    clocks: dict[str, list[tuple[float, float, VectorField]]] = {}  # per operator: (end, speed, field)
-    for step, share in zip(steps, shares, strict=True):
-        clock, total = clocks.setdefault(step.move.operator, []), totals[step.move.operator]
-        since = clock[-1][0] if clock else 0.0
-        clock.append((since + share / total, total, step_field(step, context)))
+    clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
+    for terms in _terms(steps, context).values():
+        total = sum(share for share, _ in terms)
+        ends = accumulate(share / total for share, _ in terms)
+        clocks.append([(end, total, field) for end, (_, field) in zip(ends, terms, strict=True)])
     segments: list[TimeSegment] = []
     since = 0.0
-    for until in sorted({round(end, 12) for clock in clocks.values() for end, _, _ in clock} | {1.0}):
+    for until in sorted({round(end, 12) for clock in clocks for end, _, _ in clock} | {1.0}):
         middle = (since + until) / 2
-        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks.values()]
+        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks]
         segments.append((until - since, _sum([(speed, field) for _, speed, field in acting])))
         since = until
     return segments

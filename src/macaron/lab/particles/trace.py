@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn import Context, Stack
@@ -69,6 +70,14 @@ class Trace:
         """Indices of the first frame, of the last frame of each layer (0: the prologue) and of the last frame."""
         last = {frame.layer: index for index, frame in enumerate(self.frames)}
         return [0, *(index for index in last.values() if index)]
+
+    @torch.no_grad()
+    def normalised(self) -> list[Tensor]:
+        """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
+        norm = self.stack.norm
+        if norm is None:
+            return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in self.frames]
+        return [frame.state if frame.operator == END else norm(frame.state) for frame in self.frames]
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """A loaded model, and a sentence traced through its stacks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator, load_folder
 from macaron.errors import MacaronError, UsageError
+from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -34,12 +35,13 @@ _SHARED = (
 _MASKED = "The prediction of the masked-word head for this position."
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TracedPart:
-    """A sentence traced through one stack.
+    """A sentence traced through one stack, and its projections.
 
     :param lens: the logits (..., V) of states (..., D) as the stack would output them; None if the model has no head
     :param lens_note: what the lens reads
+    :param aligned: whether it is rotated towards the same part of another model, or that part towards it
     """
 
     name: PartName
@@ -48,6 +50,12 @@ class TracedPart:
     trace: Trace
     lens: Callable[[Tensor], Tensor] | None
     lens_note: str | None
+    views: dict[View, Projection] = field(init=False)
+    aligned: bool = False
+
+    def __post_init__(self) -> None:
+        states = {"raw": [frame.state for frame in self.trace.frames], "normalised": self.trace.normalised()}
+        self.views = {view: fit(torch.stack(states[view]).double().numpy()) for view in VIEWS}
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,10 @@ class TracedModel:
             found.append(TracedPart("encoder", scheme, source, traced, model.logits, _SHARED))
         output: str | None = None
         if "decoder" in parts:
-            output, words = self._translate(model, sentence)
+            translator = Translator(model, self.tokenizer)
+            longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
+            ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
+            output, words = best.text, list(best.tokens)  # with their end, or cut at the longest length
             if target is not None:
                 (words,) = self.tokenizer.encode_lines([target], "target")
                 self._check(words, 1, "the target")
@@ -133,13 +144,6 @@ class TracedModel:
             found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
-
-    def _translate(self, model: TranslationModel, sentence: str) -> tuple[str, list[int]]:
-        """The model's own translation as text and as tokens with their end, cut at the longest length."""
-        translator = Translator(model, self.tokenizer)
-        longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
-        ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
-        return best.text, list(best.tokens)
 
     def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
         """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
