@@ -129,13 +129,12 @@ def trajectories(
 
 
 def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
-    # Progress is for a terminal only.
-    if not sys.stderr.isatty():
-        return schemes
     from rich.console import Console
     from rich.progress import track
 
-    return track(schemes, description="measuring", console=Console(stderr=True), transient=True)
+    # Progress is for a terminal only.
+    hidden = not sys.stderr.isatty()
+    return track(schemes, "measuring", console=Console(stderr=True), transient=True, disable=hidden)
 
 
 def _print_json(data: Any) -> None:

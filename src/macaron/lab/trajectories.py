@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.figures import trajectory_label
 from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
-from macaron.ode.trajectories import SELECTION, SchemeTrajectories, TrajectoryComparison, compare
+from macaron.ode.trajectories import SELECTION, Trajectory, TrajectoryComparison, compare
 from macaron.ode.word_series import Array
 
 #: The colours of schemes on the page; 0 and 1 are the operators'.
@@ -68,42 +70,35 @@ class _Drawing:
             for one in each.trajectories
             if one.steps >= 4
         ]
-        self.low = [min(float(points[:, k].min()) for points in shown) for k in range(2)]
-        self.high = [max(float(points[:, k].max()) for points in shown) for k in range(2)]
-        self.scale = (_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0])
-        self.height = round((self.high[1] - self.low[1]) * self.scale + 2 * _MARGIN)
+        points = np.concatenate(shown)
+        self.low, self.high = points.min(0), points.max(0)
+        self.scale = float((_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0]))
+        self.height = round(float(self.high[1] - self.low[1]) * self.scale + 2 * _MARGIN)
 
     def points(self, states: Array) -> list[list[float]]:
         """The path of each particle, from states (k, n, 2), as [x, y, x, y, ...] rounded to tenths."""
         x = _MARGIN + (states[..., 0] - self.low[0]) * self.scale
         y = _MARGIN + (self.high[1] - states[..., 1]) * self.scale
-        return [
-            [round(float(value), 1) for point in zip(x[:, i], y[:, i], strict=True) for value in point]
-            for i in range(states.shape[1])
-        ]
+        paths = np.stack([x.T, y.T], axis=-1).reshape(states.shape[1], -1)
+        return [[round(value, 1) for value in path] for path in paths.tolist()]
 
 
 def _data(groups: Sequence[Group], drawing: _Drawing, steps: int) -> dict[str, object]:
+    def plain(one: Trajectory) -> dict[str, object]:
+        return {
+            "nodes": drawing.points(one.nodes),
+            "moves": [[operator, drawing.points(states)] for operator, states in one.moves],
+            "error": number(one.error),
+            "ratio": f"{one.ratio:.2f}",
+        }
+
     return {
         "steps": [one.steps for one in groups[0][1].schemes[0].trajectories],
         "start": steps,
         "groups": [
-            {"name": name, "schemes": [_scheme(each, drawing) for each in found.schemes]} for name, found in groups
+            {"name": name, "schemes": [{"trajectories": list(map(plain, each.trajectories))} for each in found.schemes]}
+            for name, found in groups
         ],
-    }
-
-
-def _scheme(found: SchemeTrajectories, drawing: _Drawing) -> dict[str, object]:
-    return {
-        "trajectories": [
-            {
-                "nodes": drawing.points(one.nodes),
-                "moves": [[operator, drawing.points(states)] for operator, states in one.moves],
-                "error": number(one.error),
-                "ratio": f"{one.ratio:.2f}",
-            }
-            for one in found.trajectories
-        ]
     }
 
 

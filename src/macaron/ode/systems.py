@@ -9,6 +9,7 @@ Shapes: S systems in a batch (absent for one), n particles, d coordinates, m hid
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import sqrt
 
 import numpy as np
@@ -27,14 +28,7 @@ class System:
 
     def total(self, operators: Sequence[str]) -> Field:
         """The sum of the operators' fields: what a splitting of them approximates."""
-
-        def field(t: Time, x: Array) -> Array:
-            velocity = self.fields[operators[0]](t, x)
-            for operator in operators[1:]:
-                velocity = velocity + self.fields[operator](t, x)
-            return velocity
-
-        return field
+        return lambda t, x: reduce(np.add, [self.fields[operator](t, x) for operator in operators])
 
     def displaced(self) -> "System":
         """The same system in terms of the displacement from its start.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from macaron.decode.settings import SearchSettings
-from macaron.decode.translator import Translator, load_folder
+from macaron.decode.translator import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
@@ -20,7 +20,6 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_t
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import Kind
 
 #: More particles than a page can show legibly.
@@ -78,22 +77,16 @@ class TracedModel:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        folder = path if (path / "config.json").is_file() else path / "model"
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        self.kind = _kind(path, folder)
-        self.model: Any
-        self.tokenizer: MacaronTokenizer
-        self.has_head = True
-        if self.kind == "translation":
-            self.model, self.tokenizer = load_folder(folder)
-        else:
-            folder = find_folder(folder, EncoderConfig.model_type)
-            # A classifier has no head for masked words.
-            self.model, missing = load_model(folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
-            self.tokenizer, self.has_head = model_tokenizer(folder, "encoder", self.model.config), not missing
-        self.model = self.model.float().eval()
+        self.kind = _kind(path)
+        model_class: Any = TranslationModel if self.kind == "translation" else EncoderForMaskedLM
+        heads = () if self.kind == "translation" else ENCODER_HEADS
+        folder = find_folder(path, model_class.config_class.model_type)
+        self.model, missing = load_model(folder, model_class, torch.float32, heads)
+        self.has_head = not missing  # a classifier has no head for masked words
+        self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
 
@@ -156,11 +149,12 @@ class TracedModel:
             )
 
 
-def _kind(path: Path, folder: Path) -> Kind:
+def _kind(path: Path) -> Kind:
     if not path.is_dir():
         raise MacaronError(f"{path}: no such folder. Give a model folder or a run's folder.")
     kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
-    kind = stored_type(folder if (folder / "config.json").is_file() else path)
+    run = not (path / "config.json").is_file() and (path / "model" / "config.json").is_file()
+    kind = stored_type(path / "model" if run else path)
     if kind not in kinds:
         raise MacaronError(
             f"{path}: a model of type {kind!r}, which has no splitting scheme; expected one of "
