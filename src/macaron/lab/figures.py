@@ -17,7 +17,7 @@ from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
-from macaron.ode.trajectories import SchemeTrajectories, TrajectoryComparison
+from macaron.ode.trajectories import DURATION, SchemeTrajectories, TrajectoryComparison
 from macaron.ode.word_series import Array
 
 if TYPE_CHECKING:
@@ -205,6 +205,6 @@ def _draw_errors(axes: Any, found: TrajectoryComparison, colours: Sequence[str])
     axes.set_xscale("log", base=2)
     axes.set_xticks([one.steps for one in found.schemes[0].trajectories])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel(f"steps for a time of {found.duration:g}")
+    axes.set_xlabel(f"steps for a time of {DURATION:g}")
     axes.set_title("Error at the end", loc="left")
     clean_axes(axes)

@@ -9,7 +9,7 @@ from macaron.lab.charts import Series, line_chart
 from macaron.lab.figures import trajectory_label
 from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
-from macaron.ode.trajectories import SELECTION, Trajectory, TrajectoryComparison, compare
+from macaron.ode.trajectories import DURATION, SELECTION, Trajectory, TrajectoryComparison, compare
 from macaron.ode.word_series import Array
 
 #: The colours of schemes on the page; 0 and 1 are the operators'.
@@ -198,7 +198,7 @@ def _caveats(found: TrajectoryComparison, networks: bool) -> list[str]:
     )
     system = (
         f"This is one system, softmax attention and a small tanh network in the plane (seed {found.seed}), over a "
-        f"time of {found.duration:g}. The default seed was chosen among 400 because its paths are apart; the orders do "
+        f"time of {DURATION:g}. The default seed was chosen among 400 because its paths are apart; the orders do "
         "not depend on it (macaron ode orders measures seven other systems)."
     )
     return [f"<p>{text}</p>" for text in ([euler] if networks else []) + [system]]

@@ -129,7 +129,7 @@ def _part(
         "name": part.name,
         "scheme": part.scheme.name,
         "tokens": part.tokens,
-        "dimension": part.trace.output.shape[-1],
+        "dimension": states[0].shape[-1],
         "aligned": part.aligned,
         "lens_note": part.lens_note,
         "variance": {view: _rounded(part.views[view].shares[:2].tolist()) for view in VIEWS},

@@ -1,7 +1,6 @@
 """Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread."""
 
 import math
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -30,9 +29,7 @@ def depth(traced: Trace) -> dict[str, Any]:
         "similarity": [mean_cosine(state) for state in states],
         "spread": [participation(state) for state in states],
         "commutator": [
-            {"layer": layer.number, **asdict(each)}
-            for layer in traced.layers
-            for each in commutators(layer, traced.context)
+            {"layer": layer.number, **each} for layer in traced.layers for each in commutators(layer, traced.context)
         ],
         "truncation": [
             {"layer": layer.number, "relative": truncation_error(layer, traced.context)} for layer in traced.layers

@@ -6,8 +6,9 @@ zero, so there the move at the actual c is taken.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, combinations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,23 +94,13 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     return segments
 
 
-@dataclass(frozen=True)
-class Commutator:
-    """The commutator of two operators' fields.
-
-    :param relative: |DA.B - DB.A| / (|DA.B| + |DB.A|): 0 where they commute, 0.71 where the terms are orthogonal, as
-        unrelated directions in a large space are, 1 where they are opposite
-    :param error: |DA.B - DB.A| / 2 over the length of the layer's move: to leading order, the error of a Lie step
-    """
-
-    pair: str
-    relative: float
-    error: float
-
-
 @torch.no_grad()
-def commutators(layer: LayerTrace, context: Context) -> list[Commutator]:
-    """The commutator of each pair of a layer's operators, at its input.
+def commutators(layer: LayerTrace, context: Context) -> list[dict[str, Any]]:
+    """The commutator of each ``pair`` of a layer's operators A and B, at its input.
+
+    ``relative`` is |DA.B - DB.A| / (|DA.B| + |DB.A|): 0 where they commute, 0.71 where the terms are orthogonal, as
+    unrelated directions in a large space are, 1 where they are opposite. ``error`` is |DA.B - DB.A| / 2 over the length
+    of the layer's move: to leading order, the error of a Lie step.
 
     The directional derivatives are Jacobian-vector products, with eager attention: the fused kernels have none.
     """
@@ -123,7 +114,7 @@ def commutators(layer: LayerTrace, context: Context) -> list[Commutator]:
         other = torch.func.jvp(fields[b], (x,), (moves[a],))[1]
         size, difference = float(one.norm() + other.norm()), float((one - other).norm())
         relative = difference / size if size > 0 else 0.0
-        found.append(Commutator(a + b, relative, difference / 2 / whole if whole > 0 else 0.0))
+        found.append({"pair": a + b, "relative": relative, "error": difference / 2 / whole if whole > 0 else 0.0})
     return found
 
 

@@ -55,15 +55,14 @@ class LayerTrace:
 class Trace:
     """A sentence traced through a stack.
 
+    :param frames: the last one is the output of the stack
     :param layers: without the prologue and epilogue of the stack
-    :param output: (T, D), the output of the stack
     """
 
     stack: Stack
     frames: list[Frame]
     layers: list[LayerTrace]
     context: Context
-    output: Tensor
 
     @property
     def layer_ends(self) -> list[int]:
@@ -89,7 +88,6 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     contexts: list[Context] = []
     states: list[Tensor] = []  # before each layer, and after the last
     visited: list[tuple[int, SubStep]] = []
-    outputs: list[Tensor] = []
 
     def visit(step: SubStep) -> None:
         visited.append((len(states) - 1, step))
@@ -100,8 +98,7 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
 
     def after(_: nn.Module, __: Any, result: Tensor) -> Tensor:
         states.append(result)
-        outputs.append(result if stack.norm is None else stack.norm(result))
-        return outputs[0]
+        return result if stack.norm is None else stack.norm(result)
 
     handles = [stack.register_forward_pre_hook(before, with_kwargs=True), stack.register_forward_hook(after)]
     try:
@@ -109,7 +106,7 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     finally:
         for handle in handles:
             handle.remove()
-    (context,), (output,) = contexts, outputs
+    (context,) = contexts
     frames = [Frame(START, 0, 0, 0.0, "The embedded words", states[0][0])]
     layers: list[LayerTrace] = []
     first = 1 if stack.prologue is None else 0
@@ -122,8 +119,8 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     if stack.norm is not None:
         last = stack.num_layers + 1
         step = 1 + sum(frame.layer == last for frame in frames)
-        frames.append(Frame(END, last, step, 0.0, "The final norm", output[0]))
-    return Trace(stack, frames, layers, context, output[0])
+        frames.append(Frame(END, last, step, 0.0, "The final norm", stack.norm(states[-1])[0]))
+    return Trace(stack, frames, layers, context)
 
 
 def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]:
