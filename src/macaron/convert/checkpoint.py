@@ -105,9 +105,6 @@ class Checkpoint:
 class _Inert:
     """A stand-in for an object that is not needed: accepts any arguments and state, and keeps none."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "_Inert":
-        return super().__new__(cls)
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 

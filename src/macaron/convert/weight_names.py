@@ -53,25 +53,14 @@ def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind
 def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cross: bool = False) -> Names:
     """The names of an encoder or decoder stack.
 
+    The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
+
     :param prefix: of our names
     :param cross: whether the layers attend to an encoder
     """
-    names: Names = {}
-    modules = _layer_modules(config.scheme == "strang-gfg", cross, config.norm_affine)
-    for layer in range(layers):
-        theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
-        names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
-    if config.norm_affine and config.norm == "pre":
-        names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})
-    return names
-
-
-def _layer_modules(macaron: bool, cross: bool, affine: bool) -> Names:
-    """For each module of a layer the prefix of fairseq's parameters, and our module or modules.
-
-    The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
-    """
+    macaron = config.scheme == "strang-gfg"
     last = "G2" if macaron else "G1"
+    # For each module of a layer the prefix of fairseq's parameters, and our module or modules.
     modules: Names = {"self_attn.in_proj_": ("F1.operator.qkv",), "self_attn.out_proj.": ("F1.operator.out",)}
     norms = {"layer_norms.0.": "F1", "layer_norms.1.": last, "layer_norms.2.": "G1"}
     if cross:
@@ -83,15 +72,21 @@ def _layer_modules(macaron: bool, cross: bool, affine: bool) -> Names:
             "final_layer_norm.": last,
             "macaron_layer_norm.": "G1",
         }
+    if not macaron:
+        norms.popitem()  # of the half-step
     for linear in ("fc1", "fc2"):
         modules[f"{linear}."] = (f"{last}.operator.{linear}",)
         if macaron:
             modules[f"macaron_{linear}."] = (f"G1.operator.{linear}",)
-    if not macaron:
-        norms.popitem()  # of the half-step
-    if affine:
+    if config.norm_affine:
         modules |= {theirs: (f"{ours}.norm",) for theirs, ours in norms.items()}
-    return modules
+    names: Names = {}
+    for layer in range(layers):
+        theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
+        names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
+    if config.norm_affine and config.norm == "pre":
+        names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})
+    return names
 
 
 def _parameters(modules: Names) -> Names:

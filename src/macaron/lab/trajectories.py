@@ -30,15 +30,13 @@ _LEAD = (
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
-    """Write the page. Without a selection it shows Lie and Strang, with exact and with Euler sub-steps."""
+    """Write the page, which shows one group of trajectories at a time.
+
+    Without a selection there are two: Lie and Strang, with exact and with Euler sub-steps.
+    """
     groups = [("exactly", compare(selection or SELECTION, seed))]
     if not selection:
         groups.append(("by Euler steps", compare(AS_NETWORKS, seed)))
-    write_page(path, trajectory_page(groups, steps))
-
-
-def trajectory_page(groups: Sequence[Group], steps: int) -> str:
-    """The page as HTML; one group is shown at a time."""
     first = groups[0][1]
     drawing = _Drawing(groups)
     body = [
@@ -47,7 +45,7 @@ def trajectory_page(groups: Sequence[Group], steps: int) -> str:
         section("What this shows, and what it does not", *_caveats(first, len(groups) > 1), id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
-    return render_page(
+    page = render_page(
         f"{names} on five particles",
         "\n".join(body),
         lead=_LEAD if len(groups) > 1 else "",
@@ -55,6 +53,7 @@ def trajectory_page(groups: Sequence[Group], steps: int) -> str:
         scripts=["trajectories.js"],
         data={"trajectories": _data(groups, drawing, steps)},
     )
+    write_page(path, page)
 
 
 class _Drawing:

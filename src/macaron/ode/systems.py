@@ -82,11 +82,10 @@ def _stacked(seeds: int | Sequence[int]) -> Callable[[str, tuple[int, ...], int]
     """A source of normal arrays divided by the root of their fan-in; each depends on its seed and name alone."""
 
     def draw(name: str, shape: tuple[int, ...], fan_in: int) -> Array:
-        def one(seed: int) -> Array:
-            normal: Array = np.random.default_rng([seed, *name.encode()]).normal(size=shape)
-            return normal / sqrt(fan_in)
-
-        return one(seeds) if isinstance(seeds, int) else np.stack([one(seed) for seed in seeds])
+        several = [seeds] if isinstance(seeds, int) else seeds
+        normals = [np.random.default_rng([seed, *name.encode()]).normal(size=shape) for seed in several]
+        stacked: Array = np.stack(normals) / sqrt(fan_in)
+        return stacked[0] if isinstance(seeds, int) else stacked
 
     return draw
 

@@ -142,7 +142,8 @@ def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]
             state = layer.after  # equal up to rounding
         branch = f", branch {branches.index(step.branch) + 1} of {len(branches)}" if several else ""
         operator, coefficient = step.move.operator, step.move.coefficient
-        label = f"{where}, {MEANING[operator]} ({_size(coefficient)}{branch})"
+        size = {1.0: "full step", 0.5: "half step"}.get(coefficient, f"step of {number(coefficient)}")
+        label = f"{where}, {MEANING[operator]} ({size}{branch})"
         attention = None if operator == "G" else _attention(step, context)
         yield Frame(operator, layer.number, index + 1, step.weight * coefficient, label, state[0], attention)
 
@@ -157,7 +158,3 @@ def _attention(step: SubStep, context: Context) -> Tensor:
     step.sublayer(step.before, step.move.coefficient, tableau, replace(context, weights=stages), 0)
     mean = torch.stack([weights[0].mean(0) for _, weights in stages])
     return torch.einsum("s,stk->tk", torch.tensor(tableau.b, dtype=mean.dtype), mean)
-
-
-def _size(coefficient: float) -> str:
-    return {1.0: "full step", 0.5: "half step"}.get(coefficient, f"step of {number(coefficient)}")
