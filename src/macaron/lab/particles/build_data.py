@@ -11,7 +11,7 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.lab.particles.depth import cosines, depth
-from macaron.lab.particles.projection import VIEWS, Array, align, bounds
+from macaron.lab.particles.projection import VIEWS, align, bounds
 from macaron.lab.particles.traced_model import PartName, TracedModel, TracedPart, TracedSentence, check_parts
 from macaron.ode.describe import equations
 
@@ -86,7 +86,8 @@ def _align(traced: Sequence[TracedSentence]) -> bool:
         traces = [leader.trace, part.trace]
         ends = [each.layer_ends for each in traces]
         shapes = {(t.stack.num_layers, t.stack.prologue is None, t.stack.epilogue is None) for t in traces}
-        if len(shapes) > 1:
+        # A post-norm stack has no frame after its last layer.
+        if len(shapes) > 1 or len(ends[0]) != len(ends[1]):
             ends = [[own[0], own[-1]] for own in ends]  # only the start and the end are at the same depth
         part.views = {view: align(leader.views[view], part.views[view], *ends) for view in VIEWS}
         part.aligned = leader.aligned = True
@@ -107,7 +108,12 @@ def _part(
         if frame.attention is not None:
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
-        points = {str(view): _points(part.views[view].shown[index], decimals[view]) for view in VIEWS}
+        points: dict[str, Any] = {
+            view: [
+                [_plain(round(x, decimals[view])) for x in point] for point in part.views[view].shown[index].tolist()
+            ]
+            for view in VIEWS
+        }
         moved = (states[index] - states[max(index - 1, 0)]).norm(dim=-1)
         frames.append(
             {
@@ -187,10 +193,6 @@ def _nearest(state: Tensor) -> list[list[int]]:
 def _decimals(axes: Sequence[float]) -> int:
     span = max(axes[1] - axes[0], axes[3] - axes[2])
     return max(0, int(np.ceil(-np.log10(span * RESOLUTION)))) if span > 0 else 0
-
-
-def _points(points: Array, decimals: int) -> list[list[float]]:
-    return [[_plain(round(float(x), decimals)) for x in point] for point in points]
 
 
 def _rounded(data: Any, digits: int = 4) -> Any:

@@ -25,6 +25,9 @@ def particles_page(data: Data) -> str:
     """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
+    readouts = [
+        f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>' for model in models
+    ]
     body = f"""<noscript><p>The animation needs JavaScript; the charts and tables below do not.</p></noscript>
 <div id="particles">
 {_legend(models)}
@@ -32,7 +35,7 @@ def particles_page(data: Data) -> str:
 <div class="arena" data-models="{len(models)}">
 <div class="panels">{"".join(map(_panel, models))}</div>
 {_TRANSPORT}
-<div class="readouts">{"".join(map(_readout, models))}</div>
+<div class="readouts">{"".join(readouts)}</div>
 </div>
 <p role="status" class="visually-hidden"></p>
 <details class="table"><summary>Data as a table</summary><div class="table-body"></div></details>
@@ -130,10 +133,6 @@ def _panel(model: Data) -> str:
 <p class="tip" aria-hidden="true" hidden></p></div>
 <div class="steps" aria-hidden="true"></div>
 </section>"""
-
-
-def _readout(model: Data) -> str:
-    return f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>'
 
 
 _TRANSPORT = """<div class="transport">
