@@ -78,7 +78,7 @@ def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfi
         **fields,
         **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
         # In the authors' code the first half-step is always relu.
-        activation=["relu", activation] if fields["inner_sizes"] else activation,
+        activation=("relu", activation) if fields["inner_sizes"] else activation,
         norm_affine=affine,
         type_vocab_size=checkpoint.matrix("encoder.embed_segment.weight").shape[0],
         max_position_embeddings=checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
