@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from macaron.errors import UsageError
+from macaron.errors import MacaronError, UsageError
 
 Number = TypeVar("Number", int, float)
 
@@ -56,7 +56,12 @@ def glue(
     models/, predictions/, submission.zip. Stop it with Ctrl-C; --resume goes on.
     """
     if check is not None:
-        _check(check)
+        from macaron.data.glue_submission import check_submission
+
+        problems = check_submission(check)
+        if problems:
+            raise MacaronError(f"{check}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
+        typer.echo(f"{check}: complete and well formed")
         return
     if model is None or data is None or out is None:
         raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
@@ -85,16 +90,6 @@ def glue(
     )
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
-
-
-def _check(path: Path) -> None:
-    from macaron.data.glue_submission import check_submission
-    from macaron.errors import MacaronError
-
-    problems = check_submission(path)
-    if problems:
-        raise MacaronError(f"{path}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
-    typer.echo(f"{path}: complete and well formed")
 
 
 def _numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> tuple[Number, ...]:

@@ -21,7 +21,7 @@ from macaron.models.summary import count
 from macaron.ode import scheme as find_scheme
 from macaron.recipe import Recipe, recipe_from
 from macaron.train import stopping
-from macaron.train.checkpoint import RunState, checkpoints, state_of
+from macaron.train.checkpoint import RunState, checkpoints, run_state
 from macaron.train.settings import LIMITS
 
 #: Hexadecimal digits of a digest of tokens.
@@ -63,7 +63,7 @@ class FinishedRun(RunFolder):
             line = f"{path / 'metrics.jsonl'}:{found.damaged_lines[0]}"
             raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
         done, kept = RunState(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
-        progress = state_of(kept[-1]) if kept else done
+        progress = run_state(kept[-1]) if kept else done
         if progress.update != done.update:
             raise MacaronError(
                 f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: "
