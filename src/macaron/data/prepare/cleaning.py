@@ -38,20 +38,6 @@ _SPACELESS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CleanTask:
-    """A chunk, and the settings to clean it with.
-
-    :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
-    :param keep_text: return the original lines as well
-    """
-
-    settings: PairsSettings | TextSettings
-    chunk: Chunk
-    strict: bool = False
-    keep_text: bool = False
-
-
 @dataclass
 class CleanedChunk:
     """The rows of a chunk that were kept: pairs or sentences.
@@ -76,15 +62,20 @@ class CleanedChunk:
     words: int = 0
 
 
-def clean_chunk(task: CleanTask) -> CleanedChunk:
-    """Decode the lines of a chunk, apply the pipeline and the rules."""
-    if isinstance(task.settings, TextSettings):
-        return _clean_text(task.settings, task.chunk)
-    return _clean_pairs(task, task.settings)
+def clean_chunk(
+    chunk: Chunk, settings: PairsSettings | TextSettings, strict: bool = False, keep_text: bool = False
+) -> CleanedChunk:
+    """Decode the lines of a chunk, apply the pipeline and the rules.
+
+    :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
+    :param keep_text: return the original lines of pairs as well
+    """
+    if isinstance(settings, TextSettings):
+        return _clean_text(chunk, settings)
+    return _clean_pairs(chunk, settings, strict, keep_text)
 
 
-def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
-    chunk = task.chunk
+def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     pipeline, state = _pipeline(settings), chunk.files.state
     sides: tuple[list[str], list[str]] = ([], [])
     texts: tuple[list[str], list[str]] = ([], [])
@@ -93,17 +84,17 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
     for offset, (left, right) in enumerate(zip(*chunk.columns, strict=True)):
         source, target = _decode(left), _decode(right)
         if source is None or target is None:
-            if task.strict:
+            if strict:
                 raise _unreadable(chunk, offset, 0 if source is None else 1)
             dropped["too long" if left is None or right is None else "bad bytes"] += 1
             continue
         given = (source, target)
-        if not task.strict:  # white space at the ends is noise to learn from, but a test set stays as it is
+        if not strict:  # white space at the ends is noise to learn from, but a test set stays as it is
             source, target = source.strip(), target.strip()
         source = pipeline.encode(source, "source", state)
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
-        if not task.strict:
+        if not strict:
             rule = rule_against(settings, count_words(source, source_words), count_words(target, target_words))
             if rule is not None:
                 dropped[rule] += 1
@@ -111,7 +102,7 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
         sides[0].append(source)
         sides[1].append(target)
         hashes += _hash(source_words) + _hash(target_words)
-        if task.keep_text:
+        if keep_text:
             texts[0].append(given[0])
             texts[1].append(given[1])
     return CleanedChunk(
@@ -121,11 +112,11 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
         lines=len(chunk.columns[0]),
         dropped=dropped,
         hashes=bytes(hashes),
-        texts=(_join(texts[0]), _join(texts[1])) if task.keep_text else (),
+        texts=(_join(texts[0]), _join(texts[1])) if keep_text else (),
     )
 
 
-def _clean_text(settings: TextSettings, chunk: Chunk) -> CleanedChunk:
+def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)
