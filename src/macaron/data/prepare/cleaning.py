@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.prepare.sentence_splitter import splitter
@@ -12,9 +11,8 @@ from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline, make_pipeline
 
-Rule = Literal["bad bytes", "too short", "too long", "ratio", "duplicate", "overlap"]
 #: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
-RULES: dict[Rule, str] = {
+RULES: dict[str, str] = {
     "bad bytes": "not UTF-8, or with NUL characters",
     "too short": "fewer than min_words words on a side",
     "too long": "more than max_words words on a side",
@@ -22,9 +20,8 @@ RULES: dict[Rule, str] = {
     "duplicate": "the same pair occurred before",
     "overlap": "also in valid or test",
 }
-TextRule = Literal["bad bytes", "long line", "too long", "nothing"]
 #: The rules for documents: what they drop, and why.
-TEXT_RULES: dict[TextRule, tuple[str, str]] = {
+TEXT_RULES: dict[str, tuple[str, str]] = {
     "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
     "long line": ("paragraphs", "of a megabyte or more: has the text lost its line ends?"),
     "too long": ("sentences", "more than max_words words"),
@@ -155,7 +152,7 @@ def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     )
 
 
-def rule_against(settings: PairsSettings, source_words: int, target_words: int) -> Rule | None:
+def rule_against(settings: PairsSettings, source_words: int, target_words: int) -> str | None:
     """The rule that drops a pair with these numbers of words, or None."""
     shorter, longer = sorted((source_words, target_words))
     if shorter < settings.min_words:

@@ -1,4 +1,4 @@
-"""The files of a recipe: found or fetched, fingerprinted, and streamed in chunks of lines."""
+"""The files of a recipe: found, fingerprinted, and streamed in chunks of lines."""
 
 import gzip
 import hashlib
@@ -6,7 +6,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob
 from itertools import zip_longest
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.progress import Progress
 from macaron.data.settings import CorpusSettings, FetchSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import open_binary
@@ -48,120 +47,69 @@ class Chunk:
     last: bool = False
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The files of a recipe by split, their fingerprints, and a record of all downloads."""
-
-    files: dict[Split, tuple[AlignedFiles, ...]]
-    fingerprints: list[dict[str, Any]]
-    downloads: list[dict[str, Any]]
+#: The files of a recipe by split.
+SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
+#: What prepared.json holds about a file or a download.
+Record = dict[str, Any]
 
 
-def gather(
-    settings: PairsSettings | TextSettings,
-    older: Mapping[str, Any],
-    progress: Progress,
-    workers: int | None = None,
-) -> Inputs:
-    """Find all files; fetch those that are missing and have an address; name all others that are missing.
-
-    :param older: prepared.json of an earlier run; its fingerprints save reading files that have not changed
-    """
-    missing, absent = _absent_texts(settings) if isinstance(settings, TextSettings) else _absent_corpora(settings)
-    if missing:
-        raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
-    downloads: list[dict[str, Any]] = list(older.get("downloads", []))
-    if absent:
-        from macaron.data.prepare.fetch import fetch
-
-        fetched = fetch(settings, absent, downloads, progress, workers)
-        names = {record["file"] for record in fetched}
-        downloads = [record for record in downloads if record["file"] not in names] + fetched
-    files = _texts(settings) if isinstance(settings, TextSettings) else _corpora(settings)
-    known = {entry["file"]: entry for entry in older.get("inputs", [])}
-    fingerprints = []
-    for split in SPLITS:
-        for each in files.get(split, ()):
-            state = {"state": each.state} if settings.kind == "text" else {}
-            fingerprints += [{**fingerprint(path, known.get(str(path))), **state} for path in each.paths]
-    return Inputs(files, fingerprints, downloads)
+#: The files by split, the names of missing files without an address, and what has to be fetched.
+Found = tuple[SplitFiles, list[str], Sequence[CorpusSettings | FetchSettings]]
 
 
-# Pairs: two files for each prefix.
+def search(settings: PairsSettings | TextSettings) -> Found:
+    """Find the files of a recipe."""
+    return _find_texts(settings) if isinstance(settings, TextSettings) else _find_corpora(settings)
 
 
 def find_file(prefix: Path, language: str) -> Path | None:
     """Find ``PREFIX.LANGUAGE``, plain or compressed; the plain one first."""
-    for ending in ENDINGS:
-        path = Path(f"{prefix}.{language}{ending}")
-        if path.is_file():
-            return path
-    return None
+    paths = (Path(f"{prefix}.{language}{ending}") for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
 
 
-def _absent_corpora(settings: PairsSettings) -> tuple[list[str], list[CorpusSettings]]:
-    """The missing files that have no address, each with the endings that were tried; and all incomplete corpora."""
+def _find_corpora(settings: PairsSettings) -> Found:
+    """Two files for each prefix. A missing one is named with the endings that were tried."""
     tried = ", ".join(ending for ending in ENDINGS if ending)
-    missing, incomplete = [], []
-    for corpus in (*settings.train, *settings.valid, *settings.test):
-        prefix = settings.root / corpus.path
-        absent = [language for language in settings.languages if find_file(prefix, language) is None]
-        # One of the two files was given, or their folder.
-        hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
-        if corpus.url is None and corpus.archive is None:
-            missing += [f"{prefix}.{language} (also tried: {tried}{hint})" for language in absent]
-        if absent:
-            incomplete.append(corpus)
-    return missing, incomplete
-
-
-def _corpora(settings: PairsSettings) -> dict[Split, tuple[AlignedFiles, ...]]:
-    found: dict[Split, tuple[AlignedFiles, ...]] = {}
+    found: SplitFiles = {}
+    missing: list[str] = []
+    absent: list[CorpusSettings] = []
     for split in SPLITS:
         corpora: tuple[CorpusSettings, ...] = getattr(settings, split)
         for corpus in corpora:
             prefix = settings.root / corpus.path
-            sides = [find_file(prefix, language) for language in settings.languages]
-            if None in sides:  # fetched a moment ago
-                raise MacaronError(f"{prefix}: its files have disappeared")
-            found[split] = (*found.get(split, ()), AlignedFiles(tuple(cast(list[Path], sides)), corpus.state))
-    return found
+            sides = {language: find_file(prefix, language) for language in settings.languages}
+            paths = tuple(path for path in sides.values() if path is not None)
+            if len(paths) == len(sides):
+                found[split] = (*found.get(split, ()), AlignedFiles(paths, corpus.state))
+            elif corpus.url is not None or corpus.archive is not None:
+                absent.append(corpus)
+            else:
+                # One of the two files was given, or their folder.
+                hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
+                missing += [f"{prefix}.{side} (also tried: {tried}{hint})" for side, path in sides.items() if not path]
+    return found, missing, absent
 
 
-# Documents: files and patterns.
-
-
-def _find_texts(settings: TextSettings, pattern: str) -> list[Path]:
-    """The files of a path or pattern, by name. The path of an existing file is not a pattern, whatever its letters."""
-    path = settings.root / pattern
-    if path.is_file():
-        return [path]
-    found = (Path(name) for name in sorted(glob(str(path), recursive=True)))
-    # An unfinished download is not a text.
-    return [file for file in found if file.is_file() and not re.search(r"\.part(\.json)?$", file.name)]
-
-
-def _absent_texts(settings: TextSettings) -> tuple[list[str], list[FetchSettings]]:
-    """The missing texts that have no address, and all files to fetch."""
+def _find_texts(settings: TextSettings) -> Found:
+    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
-    to_come = {settings.root / item.path for item in fetched}
+    absent = [item for item in fetched if not (settings.root / item.path).is_file()]
+    to_come = [settings.root / item.path for item in absent]
     missing = []
-    for text in settings.train:
-        path = settings.root / text.path
-        expected = path in to_come or any(file.match(str(path)) for file in to_come)
-        if not expected and not _find_texts(settings, text.path):
-            missing.append(str(path))
-    return missing, [item for item in fetched if not (settings.root / item.path).is_file()]
-
-
-def _texts(settings: TextSettings) -> dict[Split, tuple[AlignedFiles, ...]]:
     texts: dict[Path, AlignedFiles] = {}
     for text in settings.train:
-        for path in _find_texts(settings, text.path):
+        pattern = settings.root / text.path
+        # The path of an existing file is not a pattern, whatever its letters. An unfinished download is not a text.
+        names = [str(pattern)] if pattern.is_file() else sorted(glob(str(pattern), recursive=True))
+        paths = [Path(name) for name in names if Path(name).is_file() and not re.search(r"\.part(\.json)?$", name)]
+        if not paths and not any(path == pattern or path.match(str(pattern)) for path in to_come):
+            missing.append(str(pattern))
+        for path in paths:
             if path in texts:
                 raise MacaronError(f"{path} is named twice in data.train, the second time by {text.path!r}: remove one")
             texts[path] = AlignedFiles((path,), text.state)
-    return {"train": tuple(texts.values())}
+    return {"train": tuple(texts.values())}, missing, absent
 
 
 # Reading
@@ -229,14 +177,14 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
         raise MacaronError(f"{path}: {error.strerror or error}") from None
 
 
-def fingerprint(path: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
+def fingerprint(path: Path, known: Record | None = None) -> Record:
     """What tells whether a file has changed: size, time and SHA-256.
 
     :param known: an earlier fingerprint; if size and time are still the same, the file is not read again
     """
     try:
         status = path.stat()
-        facts: dict[str, Any] = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+        facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
         if known is not None and all(known.get(key) == value for key, value in facts.items()):
             return known
         with path.open("rb") as file:

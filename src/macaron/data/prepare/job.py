@@ -23,7 +23,7 @@ import numpy as np
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_chunk
 from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, train_tokenizer
-from macaron.data.prepare.inputs import AlignedFiles, chunks
+from macaron.data.prepare.inputs import AlignedFiles, SplitFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
 from macaron.data.progress import Progress
@@ -107,7 +107,7 @@ class PrepareJob:
         self.endings = ("",) if self.is_text else tuple(f".{language}" for language in settings.languages)
         self.work = folder / "work"
 
-    def run(self, files: dict[Split, tuple[AlignedFiles, ...]]) -> dict[str, Any]:
+    def run(self, files: SplitFiles) -> dict[str, Any]:
         """Do all steps, and return the contents of prepared.json."""
         self.work.mkdir()
         scored: tuple[Split, ...] = ("valid", "test")
