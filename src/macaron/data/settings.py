@@ -244,8 +244,7 @@ class PairsSettings(DataSettings):
             scored = split != "train" or self.valid_every
             if scored and len({corpus.state for corpus in getattr(self, split)}) > 1:
                 raise MacaronError(f"data.{split}: corpora of different state cannot be scored together; split them")
-        names = [archive.name for archive in self.archives]
-        if len(set(names)) < len(names):
+        if len(names := {archive.name for archive in self.archives}) < len(self.archives):
             raise MacaronError("data.archives: two archives have the same name")
         for corpus in (*self.train, *self.valid, *self.test):
             if corpus.archive is not None and corpus.archive not in names:

@@ -19,7 +19,7 @@ from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
-from macaron.data.settings import CorpusSettings, PairsSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError
 from macaron.recipe import load_data_recipe
 
@@ -257,7 +257,7 @@ def test_bad_archives(tmp_path: Path) -> None:
 def served(recipe: PairsSettings, server: Server, root: Path, **changes: object) -> PairsSettings:
     """The recipe, with its archives on the server (and no checksums, which small ones cannot have)."""
     archives = tuple(
-        replace(archive, urls=(server.url(archive.file_name),), checksum=None) for archive in recipe.archives
+        replace(archive, urls=(server.url(file_name(archive.urls)),), checksum=None) for archive in recipe.archives
     )
     return replace(recipe, archives=archives, root=root, out=root / "out", **changes)
 

@@ -1,7 +1,7 @@
 """``macaron prepare``: corpora in, a prepared folder out (see `macaron.data.prepared`).
 
-fetch           the files of a recipe, fetched if they are missing (download, archive, wikipedia)
-inputs          files: found, fingerprinted and streamed in chunks of lines
+fetch           the files of a recipe: found or fetched (download, archive, wikipedia)
+inputs          aligned files, read in chunks of lines
 cleaning        chunks of lines into cleaned pairs or sentences (sentence_splitter)
 roles           which of them are trained on: duplicates, overlap, those held out to validate on
 encoding        cleaned text into subwords and ids

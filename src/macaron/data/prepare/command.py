@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macaron.data.prepare.fetch import gather
-from macaron.data.prepare.inputs import Record
 from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import (
     KINDS,
@@ -57,6 +55,8 @@ def prepare(
     :param workers: number of processes, by default one for every core
     :param chunk_lines: lines that a worker cleans at a time
     """
+    from macaron.data.prepare.fetch import gather  # late: worker processes do without it
+
     progress = progress or Progress(quiet=True)
     older = _older(settings.out, settings.kind)
     files, fingerprints, downloads = gather(settings, older, progress, workers)
@@ -107,7 +107,7 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     return older
 
 
-def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[Record]) -> str | None:
+def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[dict[str, Any]]) -> str | None:
     """Why the folder must be written; None if it should be up to date."""
     if not older:
         return "it is of another version, or damaged" if (out / MANIFEST).exists() else "for the first time"

@@ -18,12 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_chunk
 from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, train_tokenizer
-from macaron.data.prepare.inputs import AlignedFiles, SplitFiles, chunks
+from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
 from macaron.data.progress import Progress
@@ -107,7 +105,7 @@ class PrepareJob:
         self.endings = ("",) if self.is_text else tuple(f".{language}" for language in settings.languages)
         self.work = folder / "work"
 
-    def run(self, files: SplitFiles) -> dict[str, Any]:
+    def run(self, files: dict[Split, tuple[AlignedFiles, ...]]) -> dict[str, Any]:
         """Do all steps, and return the contents of prepared.json."""
         self.work.mkdir()
         scored: tuple[Split, ...] = ("valid", "test")
@@ -213,7 +211,7 @@ class PrepareJob:
                 train.dropped.update(dropped)
                 roles.tofile(train.roles)
                 step(len(roles))
-        kept = _role_sizes(train.roles)
+        kept = row_roles.role_sizes(train.roles)
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
@@ -285,12 +283,3 @@ class PrepareJob:
 def _totals(counts: Counter[str]) -> dict[str, int]:
     names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
     return {name: counts[key] for name, key in names.items()}
-
-
-def _role_sizes(path: Path) -> Counter[int]:
-    """The number of rows with each role."""
-    sizes: Counter[int] = Counter()
-    with path.open("rb") as file:
-        while content := file.read(row_roles.BLOCK):
-            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
-    return sizes

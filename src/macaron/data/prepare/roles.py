@@ -129,6 +129,15 @@ def sorted_keys(path: Path, whole_pair: bool, roles: Roles | None = None) -> Has
     return np.unique(np.concatenate(found))
 
 
+def role_sizes(path: Path) -> Counter[int]:
+    """The number of rows with each role."""
+    sizes: Counter[int] = Counter()
+    with path.open("rb") as file:
+        while content := file.read(BLOCK):
+            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
+    return sizes
+
+
 def _keys(path: Path, whole_pair: bool) -> Iterator[tuple[int, Hashes]]:
     """Blocks of a file of hashes: the index of the first pair, and one hash per pair, of its source or both sides."""
     # Read, not mapped: pages of a mapped file count as memory of the process.
