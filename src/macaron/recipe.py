@@ -178,12 +178,11 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     :param origin: the file, for messages
     """
     origin = Origin(origin) if isinstance(origin, str) else origin
-    kind, data = _check(content, origin)
+    kind, data, model = _check(content, origin)
     if "out" not in data:
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
-    model = {"preset": DEFAULT_PRESETS[kind], **content.get("model", {})}
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
-    recipe = Recipe(Path(data["out"]), ModelSettings(model.pop("preset"), model), **sections, kind=kind)
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind)
     if kind == "text":
         try:
             recipe.pretrain.check(recipe.train)
@@ -195,7 +194,7 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
 def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsSettings | TextSettings:
     """The ``[data]`` section of a recipe from plain data, complete."""
     origin = Origin(origin) if isinstance(origin, str) else origin
-    kind, data = _check(content, origin)
+    kind, data, _ = _check(content, origin)
     if "data" not in content:
         raise MacaronError(f"{origin.prefix()}there is no [data] section in this recipe")
     return build(_DATA[kind], data, origin, ("data",))
@@ -207,8 +206,8 @@ def _load(path: Path, assignments: Sequence[str]) -> tuple[dict[str, Any], Origi
     return load_toml(path, assignments)
 
 
-def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any]]:
-    """Check the spelling and the types of all sections; return the kind of the recipe, and [data] without it."""
+def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any], ModelSettings]:
+    """Check the spelling and the types of all sections; return the recipe's kind, [data] without it, and [model]."""
     known = {"data", "model", *_SECTIONS}
     for name, section in content.items():
         if name not in known:
@@ -223,14 +222,15 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     check(_DATA[kind], data, origin, ("data",))
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
-    model = {"preset": DEFAULT_PRESETS[kind], **content.get("model", {})}
-    check(type(_preset(model.pop("preset"), origin)), model, origin, ("model",))
+    changes = dict(content.get("model", {}))
+    model = ModelSettings(changes.pop("preset", DEFAULT_PRESETS[kind]), changes)
+    check(type(_preset(model.preset, origin)), changes, origin, ("model",))
     for other, name in _OWN.items():
         if name in content and other != kind:
             raise MacaronError(
                 f"{origin.prefix((name,))}[{name}] is for {PURPOSES[other]}; this recipe is for {PURPOSES[kind]}"
             )
-    return kind, data
+    return kind, data, model
 
 
 def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
@@ -284,13 +284,11 @@ def _key(name: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
+    if isinstance(value, float):
         return repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{_key(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
-    # JSON's strings are TOML's, but for one character that JSON leaves as it is.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    # JSON's strings are TOML's, but for one character that JSON does not escape.
+    return json.dumps(value, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")

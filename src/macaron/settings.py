@@ -1,5 +1,6 @@
 """Strict settings: TOML into frozen dataclasses, dotted overrides. An unknown key is refused with its line."""
 
+import copy
 import dataclasses
 import re
 import tomllib
@@ -7,13 +8,22 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
 
 T = TypeVar("T")
 #: The path of a value: names of sections and keys, and indices of lists.
 KeyPath = tuple[str | int, ...]
+#: Types in messages.
+_NAMES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    Path: "a path",
+    tuple: "a list",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +91,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Apply ``key.key=value`` assignments; values are TOML (a bare word is taken as a string)."""
-    changed: dict[str, Any] = _copy(data)
+    changed = copy.deepcopy(dict(data))
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
@@ -92,7 +102,10 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             section = section.setdefault(name, {})
             if not isinstance(section, dict):
                 raise MacaronError(f"cannot set {key.strip()}: {name} is a value, not a section")
-        section[last] = _toml_value(text.strip())
+        try:
+            section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            section[last] = text.strip()
     return changed
 
 
@@ -102,8 +115,7 @@ def build(cls: type[T], data: Any, origin: Origin | str = "", path: KeyPath = ()
     :param origin: the file, for messages
     :param path: the section, for messages
     """
-    made: T = _read(cls, data, Origin(origin) if isinstance(origin, str) else origin, path, True)
-    return made
+    return cast(T, _read(cls, data, Origin(origin) if isinstance(origin, str) else origin, path, True))
 
 
 def check(cls: type[Any], data: Any, origin: Origin, path: KeyPath = ()) -> None:
@@ -175,7 +187,7 @@ def _convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: boo
                 continue
         return _convert(last, value, origin, path, complete)
     if dataclasses.is_dataclass(kind):
-        return _read(typing.cast(type, kind), value, origin, path, complete)
+        return _read(cast(type, kind), value, origin, path, complete)
     if options is tuple and isinstance(value, list | tuple):
         return tuple(_convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
     if options is dict and isinstance(value, Mapping):
@@ -188,25 +200,6 @@ def _convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: boo
         return Path(value)
     if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
-    expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else _name(kind)
-    raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be {expected}, not {value!r}")
-
-
-def _name(kind: Any) -> str:
-    plain = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Path: "a path"}
-    if get_origin(kind) is tuple:
-        return "a list"
-    return plain.get(kind, str(kind))
-
-
-def _toml_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _copy(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {key: _copy(value) for key, value in data.items()}
-    return list(data) if isinstance(data, list) else data
+    expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)
+    name = _NAMES.get(options or kind, expected)
+    raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be {name}, not {value!r}")

@@ -103,8 +103,11 @@ def test_mistakes(corpus: Path, arguments: list[str], code: int, message: str) -
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("\n" * 7, "of 7 pairs cleaning dropped all (7 too short). Look at the files, or loosen the rules in [data]."),
-        ("de neu\n", "of 1 pairs cleaning dropped all (1 overlap)"),
+        (
+            "\n" * 7,
+            "of 7 pairs everything was dropped (7 too short). Look at the files, or loosen the rules in [data].",
+        ),
+        ("de neu\n", "of 1 pairs everything was dropped (1 overlap)"),
         ("", "{0}/few.de and {0}/few.en: empty. Give files with text, or leave them out."),
     ],
 )

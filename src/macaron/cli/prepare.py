@@ -8,8 +8,6 @@ import typer
 from macaron.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from macaron.data.prepared import PreparedData, PreparedText
 
 Prefixes = list[str]
@@ -65,7 +63,12 @@ def prepare(
     held = {"--valid": valid, "--test": test}
     assignments = settings or []
     if recipe is not None:
-        _check_alone(recipe, _given({**common, **pairs, **held, "--text": text}))
+        extra = _given({**common, **pairs, **held, "--text": text})
+        if text and recipe.suffix != ".toml":  # the shell expanded --text *.txt
+            quoted = f"--text '*{recipe.suffix}'"
+            raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: {quoted}")
+        if extra:
+            raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
         chosen = load_data_recipe(recipe, assignments, out)
     else:
         data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
@@ -89,7 +92,6 @@ def prepare(
 
     # Late: a mistake in the call is reported at once.
     from macaron.data.prepare import prepare as run
-    from macaron.data.prepared import PreparedText
     from macaron.data.progress import Progress
 
     try:
@@ -101,10 +103,7 @@ def prepare(
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return
     prepared = outcome.data
-    if isinstance(prepared, PreparedText):
-        _print_text(prepared)
-    else:
-        _print_pairs(prepared)
+    _print_report(prepared)
     typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline})")
     typer.echo(f"prepared in {prepared.folder}")
 
@@ -113,72 +112,48 @@ def _given(options: dict[str, object]) -> list[str]:
     return [name for name, value in options.items() if value is not None]
 
 
-def _check_alone(recipe: Path, extra: list[str]) -> None:
-    """Refuse options beside a recipe."""
-    if "--text" in extra and recipe.suffix != ".toml":  # the shell expanded --text *.txt
-        raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: --text '*{recipe.suffix}'")
-    if extra:
-        raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
+def _print_report(data: "PreparedData | PreparedText") -> None:
+    """Print what cleaning dropped by rule, and the sizes of the splits."""
+    import sys
 
-
-def _print_pairs(data: "PreparedData") -> None:
-    """Print the number of dropped pairs by rule, and the sizes of the splits."""
-    from macaron.data.prepare.cleaning import RULES
-
-    cleaning = data.manifest["cleaning"]
-    table = _table("Training pairs", "pairs")
-    table.add_row("read", f"{cleaning['read']:,}")
-    for rule, meaning in RULES.items():
-        table.add_row(f"- {rule}", f"{cleaning['dropped'][rule]:,}", meaning)
-    if cleaning["held_out"]:
-        table.add_row("- held out", f"{cleaning['held_out']:,}", "every Nth, to validate")
-    table.add_row("kept", f"{cleaning['kept']:,}")
-    _show(table)
-    for split, sizes in data.manifest["splits"].items():
-        typer.echo(
-            f"{split}: {sizes['pairs']:,} pairs, {sizes['source_tokens']:,} {data.source_lang} and "
-            f"{sizes['target_tokens']:,} {data.target_lang} tokens"
-        )
-
-
-def _print_text(data: "PreparedText") -> None:
-    """The same for documents."""
-    from macaron.data.prepare.cleaning import TEXT_RULES
-
-    cleaning = data.manifest["cleaning"]
-    table = _table("Text", "")
-    table.add_row("paragraphs", f"{cleaning['paragraphs']:,}", "read")
-    for rule, (unit, meaning) in TEXT_RULES.items():
-        table.add_row(f"- {rule}", f"{cleaning['dropped'][rule]:,}", f"{unit}: {meaning}")
-    table.add_row("sentences", f"{cleaning['sentences']:,}", "kept")
-    table.add_row("words", f"{cleaning['words']:,}", "in them")
-    table.add_row("documents", f"{cleaning['documents']:,}", "with at least one sentence")
-    _show(table)
-    for split, sizes in data.manifest["splits"].items():
-        typer.echo(
-            f"{split}: {sizes['documents']:,} documents, {sizes['sentences']:,} sentences, {sizes['tokens']:,} tokens"
-        )
-    subwords = data.manifest["subwords"]
-    if subwords["learned_from_sentences"] < subwords["of_sentences"]:
-        typer.echo(
-            f"subwords were learned from a sample: {subwords['learned_from_sentences']:,} of "
-            f"{subwords['of_sentences']:,} sentences"
-        )
-
-
-def _table(title: str, unit: str) -> "Table":
+    from rich.console import Console
     from rich.table import Table
 
+    from macaron.data.prepare.cleaning import RULES, TEXT_RULES
+    from macaron.data.prepared import PreparedText
+
+    cleaning, splits = data.manifest["cleaning"], data.manifest["splits"]
+    dropped = cleaning["dropped"]
+    if isinstance(data, PreparedText):
+        title, unit = "Text", ""
+        rows = [
+            ("paragraphs", cleaning["paragraphs"], "read"),
+            *((f"- {rule}", dropped[rule], f"{what}: {meaning}") for rule, (what, meaning) in TEXT_RULES.items()),
+            ("sentences", cleaning["sentences"], "kept"),
+            ("words", cleaning["words"], "in them"),
+            ("documents", cleaning["documents"], "with at least one sentence"),
+        ]
+        sizes = "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens"
+    else:
+        title, unit = "Training pairs", "pairs"
+        rows = [
+            ("read", cleaning["read"], ""),
+            *((f"- {rule}", dropped[rule], meaning) for rule, meaning in RULES.items()),
+            *([("- held out", cleaning["held_out"], "every Nth, to validate")] if cleaning["held_out"] else []),
+            ("kept", cleaning["kept"], ""),
+        ]
+        source, target = data.languages
+        sizes = f"{{pairs:,}} pairs, {{source_tokens:,}} {source} and {{target_tokens:,}} {target} tokens"
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column(unit, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    return table
-
-
-def _show(table: "Table") -> None:
-    import sys
-
-    from rich.console import Console
-
+    for name, count, meaning in rows:
+        table.add_row(name, f"{count:,}", meaning)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
+    for split, counts in splits.items():
+        typer.echo(f"{split}: {sizes.format(**counts)}")
+    subwords = data.manifest["subwords"]
+    learned, given = subwords.get("learned_from_sentences"), subwords.get("of_sentences")
+    if learned is not None and learned < given:
+        typer.echo(f"subwords were learned from a sample: {learned:,} of {given:,} sentences")

@@ -16,7 +16,8 @@ from macaron.files import atomic_folder
 ARCHIVE = Path(__file__).with_name("demo_corpus.tar.bz2")
 #: The demo's recipe; ``recipes/demo.toml`` links to it.
 DEMO_RECIPE = Path(__file__).with_name("demo.toml")
-FILES = tuple(f"{split}.{language}" for split in ("train", "valid", "test", "novel") for language in ("de", "en"))
+_SPLITS = ("train", "valid", "test", "novel")
+FILES = tuple(f"{split}.{language}" for split in _SPLITS for language in ("de", "en"))
 DICTIONARY = "dictionary.json"
 _TOKEN = re.compile(r"[\w'-]+|,")
 
@@ -31,7 +32,9 @@ def write_demo_corpus(folder: Path) -> bool:
     if foreign := sorted(found - set(FILES)):
         raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
     if found == set(FILES):
-        if not all(_is_beginning(folder, split, corpus) for split in ("train", "valid", "test", "novel")):
+        texts = {name: (folder / name).read_bytes() for name in FILES}
+        aligned = all(texts[f"{split}.de"].count(b"\n") == texts[f"{split}.en"].count(b"\n") for split in _SPLITS)
+        if not aligned or not all(corpus[name].startswith(texts[name]) for name in FILES):
             raise MacaronError(
                 f"{folder} is not the demo corpus of this version: "
                 "remove it and what was made from it, or choose another folder"
@@ -89,10 +92,3 @@ def _members() -> Iterator[tuple[str, bytes]]:
             file = archive.extractfile(member)
             assert file is not None  # the archive holds files only
             yield member.name, file.read()
-
-
-def _is_beginning(folder: Path, split: str, corpus: Mapping[str, bytes]) -> bool:
-    sides = [(folder / f"{split}.{language}").read_bytes() for language in ("de", "en")]
-    whole = [corpus[f"{split}.{language}"] for language in ("de", "en")]
-    beginning = all(content.startswith(side) for side, content in zip(sides, whole, strict=True))
-    return beginning and sides[0].count(b"\n") == sides[1].count(b"\n")

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,9 +51,10 @@ def task_folder(root: Path, task: GlueTask) -> Path:
         raise MacaronError(
             f"{root}: no such folder. Give the one that holds {task.folders[0]} and the others (--data)."
         )
-    for name in _folder_names(task):
-        if (root / name).is_dir():
-            return root / name
+    for name in task.folders:
+        for folder in (root / name, root / name.lower()):
+            if folder.is_dir():
+                return folder
     raise MacaronError(
         f"{root}: no folder {task.folders[0]!r} for the task {task.name}. Fetch it from {SOURCE}, or leave "
         f"{task.name} out of --tasks."
@@ -63,11 +63,7 @@ def task_folder(root: Path, task: GlueTask) -> Path:
 
 def has_folder(root: Path, task: GlueTask) -> bool:
     """Whether there is a folder for a task."""
-    return any((root / name).is_dir() for name in _folder_names(task))
-
-
-def _folder_names(task: GlueTask) -> list[str]:
-    return [name for given in task.folders for name in (given, given.lower())]
+    return any((root / name).is_dir() or (root / name.lower()).is_dir() for name in task.folders)
 
 
 def find(folder: Path, file: GlueFile) -> Path | None:
@@ -109,25 +105,39 @@ def _required(root: Path, task: GlueTask, file: GlueFile) -> Examples:
 def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
     """The examples of a file. GLUE's files have no quoting: a quotation mark is an ordinary character."""
     lines = enumerate(read_lines(path), start=1)
+    columns, width = file.columns, file.width
     if file.header:
-        _, first = next(lines, (1, ""))
-        places, width = _places(path, first, file)
-    else:
-        places, width = tuple(int(column) for column in file.columns), file.width
-    count = len(places) - file.label
-    found = Examples(path, tuple([] for _ in range(count)))
-    # A test file is answered line by line, so nothing may be skipped.
-    skips = task.torn and file.label
+        names = [name.strip() for name in next(lines, (1, ""))[1].split("\t")]
+        for wanted in file.columns:
+            if wanted not in names:
+                raise MacaronError(
+                    f"{path}, line 1: no column {wanted!r} in the header; found {', '.join(map(repr, names))[:200]}. "
+                    "Is this the official file? It is separated by tabs."
+                )
+        columns, width = tuple(names.index(str(wanted)) for wanted in file.columns), len(names)
+    indices = [int(column) for column in columns]
+    found = Examples(path, tuple([] for _ in range(len(indices) - file.label)))
     torn: list[int] = []
-    for number, values in _rows(path, lines, places, width, torn if skips else None):
+    for number, line in lines:
+        values = line.split("\t")
+        # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
+        if not max(indices) < len(values) <= width:
+            if not (task.torn and file.label):  # a test file is answered line by line, so nothing may be skipped
+                raise MacaronError(
+                    f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "
+                    f"by tabs. Correct the line, or fetch the file again from {SOURCE}."
+                )
+            torn.append(number)
+            continue
+        values = [values[index].strip() for index in indices]
         if file.label:
-            label = values[-1].strip()
+            label = values.pop()
             if label in task.no_label:
                 found.skipped += 1
                 continue
             found.labels.append(_label(path, number, label, task))
-        for texts, value in zip(found.texts, values, strict=False):
-            texts.append(value.strip())
+        for texts, value in zip(found.texts, values, strict=True):
+            texts.append(value)
         found.lines.append(number)
     if not found.lines:
         raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
@@ -138,43 +148,6 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
         )
     found.skipped += len(torn)
     return found
-
-
-def _places(path: Path, header: str, file: GlueFile) -> tuple[tuple[int, ...], int]:
-    """Where the wanted columns are, and how many there are."""
-    names = [name.strip() for name in header.split("\t")]
-    for wanted in file.columns:
-        if wanted not in names:
-            raise MacaronError(
-                f"{path}, line 1: no column {wanted!r} in the header; found {', '.join(map(repr, names))[:200]}. Is "
-                "this the official file? It is separated by tabs."
-            )
-    return tuple(names.index(str(wanted)) for wanted in file.columns), len(names)
-
-
-def _rows(
-    path: Path,
-    lines: Iterator[tuple[int, str]],
-    places: tuple[int, ...],
-    width: int,
-    torn: list[int] | None,
-) -> Iterator[tuple[int, list[str]]]:
-    """The values of the wanted columns, line by line.
-
-    :param torn: receives the numbers of skipped lines; None if no line may be skipped
-    """
-    for number, line in lines:
-        values = line.split("\t")
-        # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
-        if max(places) < len(values) <= width:
-            yield number, [values[place] for place in places]
-        elif torn is not None:
-            torn.append(number)
-        else:
-            raise MacaronError(
-                f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "
-                f"by tabs. Correct the line, or fetch the file again from {SOURCE}."
-            )
 
 
 def _label(path: Path, number: int, text: str, task: GlueTask) -> float:

@@ -1,11 +1,10 @@
 """The tasks of GLUE as data: files, columns, labels, metrics and submission files, as in the archive."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from macaron.errors import MacaronError
 
-Split = Literal["train", "dev", "test"]
 Metric = Literal["matthews", "accuracy", "f1", "pearson", "spearman"]
 
 
@@ -77,7 +76,7 @@ class GlueTask:
     symmetric: bool = False
     score_range: tuple[float, float] = (0.0, 0.0)
     torn: bool = False
-    no_label: tuple[str, ...] = field(default=())
+    no_label: tuple[str, ...] = ()
 
     @property
     def regression(self) -> bool:
@@ -90,108 +89,54 @@ class GlueTask:
         return len(self.train.columns) - 1
 
 
-def _files(*columns: str, label: str) -> tuple[GlueFile, dict[str, GlueFile], GlueFile]:
-    """Training, development and test file of a task whose files have a header and the usual names."""
-    known = (*columns, label)
-    return (
-        GlueFile("train.tsv", known, True),
-        {"dev": GlueFile("dev.tsv", known, True)},
-        GlueFile("test.tsv", columns, False),
-    )
-
-
 def _task(
-    name: str,
     title: str,
     labels: tuple[str, ...],
-    files: tuple[GlueFile, dict[str, GlueFile], GlueFile],
+    columns: tuple[str, ...],
     metrics: tuple[Metric, ...],
     rows: int,
     filler: str,
-    *others: str,
-    one_logit: bool = False,
-    symmetric: bool = False,
-    score_range: tuple[float, float] = (0.0, 0.0),
-    torn: bool = False,
+    other_folders: tuple[str, ...] = (),
+    **options: Any,
 ) -> GlueTask:
-    train, dev, test = files
+    """A task whose files have the usual names, and a header."""
     return GlueTask(
-        name=name,
+        name=title.lower().replace("-", ""),
         title=title,
-        folders=(title, *others),
+        folders=(title, *other_folders),
         labels=labels,
-        train=train,
-        dev=dev,
+        train=GlueFile("train.tsv", columns, True),
+        dev={"dev": GlueFile("dev.tsv", columns, True)},
         metrics=metrics,
-        submission=(Submission(f"{title}.tsv", rows, test, filler),),
-        one_logit=one_logit,
-        symmetric=symmetric,
-        score_range=score_range,
-        torn=torn,
+        submission=(Submission(f"{title}.tsv", rows, GlueFile("test.tsv", columns[:-1], False), filler),),
+        **options,
     )
 
 
 BINARY = ("0", "1")
 ENTAILMENT = ("not_entailment", "entailment")
 _PAIR = ("sentence1", "sentence2")
+_PAIR_LABEL = (*_PAIR, "label")
 _NLI = (*_PAIR, "gold_label")
 # CoLA's labelled files have no header: source, label, the linguists' mark, sentence. Its test file has one.
 _COLA = (3, 1)
+_MRPC = ("#1 String", "#2 String", "Quality")
+_QQP = ("question1", "question2", "is_duplicate")
+_SIMILAR: dict[str, Any] = {"one_logit": True, "symmetric": True}
+_STSB: dict[str, Any] = {"symmetric": True, "score_range": (0.0, 5.0)}
 
 TASKS: dict[str, GlueTask] = {
     task.name: task
     for task in (
-        _task(
-            "cola",
-            "CoLA",
-            BINARY,
-            (
-                GlueFile("train.tsv", _COLA, True, width=4),
-                {"dev": GlueFile("dev.tsv", _COLA, True, width=4)},
-                GlueFile("test.tsv", ("sentence",), False),
-            ),
-            ("matthews",),
-            1063,
-            "1",
-            one_logit=True,
+        replace(
+            _task("CoLA", BINARY, ("sentence", "label"), ("matthews",), 1063, "1", one_logit=True),
+            train=GlueFile("train.tsv", _COLA, True, width=4),
+            dev={"dev": GlueFile("dev.tsv", _COLA, True, width=4)},
         ),
-        _task("sst2", "SST-2", BINARY, _files("sentence", label="label"), ("accuracy",), 1821, "1", "SST2", "SST"),
-        _task(
-            "mrpc",
-            "MRPC",
-            BINARY,
-            _files("#1 String", "#2 String", label="Quality"),
-            ("f1", "accuracy"),
-            1725,
-            "1",
-            one_logit=True,
-            symmetric=True,
-        ),
-        _task(
-            "stsb",
-            "STS-B",
-            (),
-            _files(*_PAIR, label="score"),
-            ("pearson", "spearman"),
-            1379,
-            "2.5",
-            "STSB",
-            "STS",
-            symmetric=True,
-            score_range=(0.0, 5.0),
-        ),
-        _task(
-            "qqp",
-            "QQP",
-            BINARY,
-            _files("question1", "question2", label="is_duplicate"),
-            ("f1", "accuracy"),
-            390965,
-            "0",
-            one_logit=True,
-            symmetric=True,
-            torn=True,
-        ),
+        _task("SST-2", BINARY, ("sentence", "label"), ("accuracy",), 1821, "1", ("SST2", "SST")),
+        _task("MRPC", BINARY, _MRPC, ("f1", "accuracy"), 1725, "1", **_SIMILAR),
+        _task("STS-B", (), (*_PAIR, "score"), ("pearson", "spearman"), 1379, "2.5", ("STSB", "STS"), **_STSB),
+        _task("QQP", BINARY, _QQP, ("f1", "accuracy"), 390965, "0", torn=True, **_SIMILAR),
         GlueTask(
             "mnli",
             "MNLI",
@@ -208,17 +153,9 @@ TASKS: dict[str, GlueTask] = {
             ),
             no_label=("-",),
         ),
-        _task(
-            "qnli",
-            "QNLI",
-            ENTAILMENT,
-            _files("question", "sentence", label="label"),
-            ("accuracy",),
-            5463,
-            "entailment",
-        ),
-        _task("rte", "RTE", ENTAILMENT, _files(*_PAIR, label="label"), ("accuracy",), 3000, "not_entailment"),
-        _task("wnli", "WNLI", BINARY, _files(*_PAIR, label="label"), ("accuracy",), 146, "0"),
+        _task("QNLI", ENTAILMENT, ("question", "sentence", "label"), ("accuracy",), 5463, "entailment"),
+        _task("RTE", ENTAILMENT, _PAIR_LABEL, ("accuracy",), 3000, "not_entailment"),
+        _task("WNLI", BINARY, _PAIR_LABEL, ("accuracy",), 146, "0"),
     )
 }
 #: The tasks whose scores make the official average, all of them.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.batching import Indices, Lengths
+from macaron.data.batching import Indices, Lengths, counting
 from macaron.data.store import TokenStore
 
 Random = np.random.Generator
@@ -46,8 +46,7 @@ class Corpus:
         """Stretches of documents: first sentence, end (exclusive), document."""
         pieces = -(-np.diff(self.documents) // STRIDE)
         document = np.repeat(np.arange(self.count), pieces)
-        number = np.arange(len(document)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        begin = self.documents[document] + number * STRIDE
+        begin = self.documents[document] + counting(pieces) * STRIDE
         return begin, np.minimum(begin + STRIDE, self.documents[document + 1]), document
 
 
@@ -91,7 +90,7 @@ def single_spans(corpus: Corpus, longest: int, random: Random) -> Spans:
     shortened = random.integers(1, room + 1, len(tokens))
     first = np.where(tokens > room, shortened, tokens)
     pieces = 1 + -(-(tokens - first) // room)
-    number = np.arange(int(pieces.sum())) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    number = counting(pieces)
     start = np.repeat(edges[:-1], pieces) + np.where(number, np.repeat(first, pieces) + (number - 1) * room, 0)
     stop = np.minimum(start + np.where(number, room, np.repeat(first, pieces)), np.repeat(edges[1:], pieces))
     return Spans(start, stop - start, start, np.zeros_like(start), np.full(len(start), -1, np.int8))

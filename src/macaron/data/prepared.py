@@ -16,6 +16,7 @@ train.documents ...     the first sentence of every document, then the number of
 
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
@@ -50,6 +51,10 @@ class PreparedFolder:
     """
 
     kind: ClassVar[DataKind]
+    #: What is counted in prepared.json: pairs or sentences.
+    rows: ClassVar[str]
+    #: For each column the ending of its files' names, after that of the split, and the key of its number of tokens.
+    columns: dict[str, str]
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder = folder
@@ -74,11 +79,33 @@ class PreparedFolder:
     @cached_property
     def tokenizer(self) -> "MacaronTokenizer":
         """The tokenizer, verified by its fingerprint."""
-        return load_tokenizer(self.folder, self.tokenizer_fingerprint)
+        from macaron.text.tokenizer import MacaronTokenizer
+
+        folder = self.folder / "tokenizer"
+        if not (folder / "tokenizer.json").is_file():
+            raise MacaronError(f"{folder}: there is no tokenizer here. {REMEDY}")
+        try:
+            tokenizer = MacaronTokenizer.from_pretrained(folder)
+        except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
+            raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
+        if tokenizer.fingerprint() != self.tokenizer_fingerprint:
+            raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
+        return tokenizer
 
     def stores(self, split: Split) -> tuple[TokenStore, ...]:
-        """The token stores of a split, one per column."""
-        raise NotImplementedError
+        """The token stores of a split, one per column, checked against the counts in prepared.json."""
+        expected = self._sizes(split)
+        stores = []
+        for ending, tokens in self.columns.items():
+            store = TokenStore(self.folder / f"{split}{ending}")
+            found = (len(store), store.tokens, store.vocab_size)
+            if found != (expected[self.rows], expected[tokens], self.vocab_size):
+                raise MacaronError(
+                    f"{store.base}: a foreign token store: {found[0]:,} {self.rows} of {found[1]:,} tokens, where "
+                    f"{MANIFEST} has {expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
+                )
+            stores.append(store)
+        return tuple(stores)
 
     def documents(self, split: Split) -> NDArray[np.uint64] | None:
         """The first sentence of every document, then the number of sentences; None for pairs."""
@@ -118,18 +145,6 @@ class PreparedFolder:
             digest.update(documents.tobytes())
         return digest.hexdigest()[:16]
 
-    def _store(self, split: Split, name: str, sequences: str, tokens: str) -> TokenStore:
-        """Open a store and check it against the counts that prepared.json has under these keys."""
-        expected = self._sizes(split)
-        store = TokenStore(self.folder / name)
-        found = (len(store), store.tokens, store.vocab_size)
-        if found != (expected[sequences], expected[tokens], self.vocab_size):
-            raise MacaronError(
-                f"{store.base}: a foreign token store: {found[0]:,} {sequences} of {found[1]:,} tokens, where "
-                f"{MANIFEST} has {expected[sequences]:,} of {expected[tokens]:,}. {REMEDY}"
-            )
-        return store
-
     def _sizes(self, split: str) -> dict[str, Any]:
         if split not in self.splits:
             raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
@@ -137,18 +152,12 @@ class PreparedFolder:
         return sizes
 
 
+@dataclass(frozen=True)
 class PairStore:
     """The two sides of a split, line for line: ``pairs[i]`` is ``(source ids, target ids)``, both with ``</s>``."""
 
-    def __init__(self, source: TokenStore, target: TokenStore) -> None:
-        if len(source) != len(target):
-            raise MacaronError(f"{source.base}: {len(source)} sequences, but {target.base} has {len(target)}. {REMEDY}")
-        self.source, self.target = source, target
-
-    @classmethod
-    def open(cls, folder: str | Path, split: Split = "train") -> "PairStore":
-        """Open a split of a prepared folder."""
-        return PreparedData.open(folder).pairs(split)
+    source: TokenStore
+    target: TokenStore
 
     def __len__(self) -> int:
         return len(self.source)
@@ -161,21 +170,14 @@ class PreparedData(PreparedFolder):
     """Pairs of sentences for translation, opened with `PreparedData.open`."""
 
     kind: ClassVar[DataKind] = "pairs"
+    rows = "pairs"
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         super().__init__(folder, manifest)
         self.source_lang: str = manifest["source_lang"]
         self.target_lang: str = manifest["target_lang"]
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target language."""
-        return self.source_lang, self.target_lang
-
-    def stores(self, split: Split) -> tuple[TokenStore, ...]:
-        """The token stores of the source and the target."""
-        sides = zip(("source", "target"), self.languages, strict=True)
-        return tuple(self._store(split, f"{split}.{language}", "pairs", f"{side}_tokens") for side, language in sides)
+        self.languages = (self.source_lang, self.target_lang)
+        self.columns = {f".{self.source_lang}": "source_tokens", f".{self.target_lang}": "target_tokens"}
 
     def pairs(self, split: Split) -> PairStore:
         """Open the token stores of a split."""
@@ -215,18 +217,16 @@ class PreparedText(PreparedFolder):
     """
 
     kind: ClassVar[DataKind] = "text"
+    rows = "sentences"
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         super().__init__(folder, manifest)
         self.lang: str = manifest["lang"]
-
-    def stores(self, split: Split) -> tuple[TokenStore, ...]:
-        """The token store of the sentences."""
-        return (self.sentences(split),)
+        self.columns = {"": "tokens"}
 
     def sentences(self, split: Split) -> TokenStore:
         """The sentences of a split, in the order of the text."""
-        return self._store(split, split, "sentences", "tokens")
+        return self.stores(split)[0]
 
     def documents(self, split: Split) -> NDArray[np.uint64]:
         """The first sentence of every document, then the number of sentences (memory-mapped)."""
@@ -241,22 +241,6 @@ class PreparedText(PreparedFolder):
 def open_prepared(folder: str | Path) -> PreparedData | PreparedText:
     """Open a prepared folder of either kind."""
     return PreparedText.open(folder) if data_kind(folder) == "text" else PreparedData.open(folder)
-
-
-def load_tokenizer(folder: Path, fingerprint: str) -> "MacaronTokenizer":
-    """Read the tokenizer of a prepared folder and verify it."""
-    from macaron.text.tokenizer import MacaronTokenizer
-
-    place = folder / "tokenizer"
-    if not (place / "tokenizer.json").is_file():
-        raise MacaronError(f"{place}: there is no tokenizer here. {REMEDY}")
-    try:
-        tokenizer = MacaronTokenizer.from_pretrained(place)
-    except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
-        raise MacaronError(f"{place}: the tokenizer cannot be read ({error}). {REMEDY}") from error
-    if tokenizer.fingerprint() != fingerprint:
-        raise MacaronError(f"{place}: not the tokenizer that these tokens were made with. {REMEDY}")
-    return tokenizer
 
 
 def data_kind(folder: str | Path) -> DataKind:

@@ -30,9 +30,9 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
-        """Show a step while it runs; a line with the amount and the time follows."""
+        """Show a step while it runs; without a terminal, a line with the amount and the time follows."""
         if not self.quiet and sys.stderr.isatty():
-            with self._bar(name, unit, total) as advance:
+            with _bar(name, unit, total) as advance:
                 yield advance
             return
         done = 0
@@ -46,24 +46,15 @@ class Progress:
         amount = f"{done:,} {unit}, " if done else ""
         self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")
 
-    @contextmanager
-    def _bar(self, name: str, unit: str, total: int | None) -> Iterator[Advance]:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:,.0f} " + unit),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as display:
-            task = display.add_task(name, total=total)
+@contextmanager
+def _bar(name: str, unit: str, total: int | None) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            def advance(more: int = 1, /, total: int | None = None) -> None:
-                display.update(task, advance=more, total=total)
-
-            yield advance
-            display.update(task, total=display.tasks[0].completed)
+    amount = TextColumn("{task.completed:,.0f} " + unit)
+    columns = (SpinnerColumn(), "{task.description}", BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as display:
+        task = display.add_task(name, total=total)
+        yield lambda more=1, /, total=None: display.update(task, advance=more, total=total)
+        display.update(task, total=display.tasks[0].completed)

@@ -4,6 +4,7 @@ The shipped files in ``recipes/`` explain every key in their comments.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -26,6 +27,11 @@ def _check_checksum(checksum: str | None, where: str) -> None:
         raise MacaronError(f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
 
 
+def file_name(urls: Sequence[str]) -> str:
+    """The name of a file in the folder of downloads."""
+    return urlsplit(urls[0]).path.rpartition("/")[2]
+
+
 @dataclass(frozen=True)
 class ArchiveSettings:
     """A tar or zip archive to fetch.
@@ -44,19 +50,12 @@ class ArchiveSettings:
             raise MacaronError(f"archive {self.name!r} needs at least one url")
         _check_checksum(self.checksum, f"archive {self.name!r}")
 
-    @property
-    def file_name(self) -> str:
-        """The name of the file in the folder of downloads."""
-        return urlsplit(self.urls[0]).path.rpartition("/")[2]
-
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """A file to fetch if it is missing.
+    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
 
     :param path: its path, relative to the recipe's `root`
-    :param urls: its addresses; the next one is tried when one fails
-    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
     """
 
     path: str
@@ -84,11 +83,6 @@ class WikipediaSettings(FetchSettings):
             raise MacaronError(f"{self.path}: the text of a dump is written plain or as .gz; name it so")
         if self.min_words < 0:
             raise MacaronError(f"{self.path}: min_words must not be negative")
-
-    @property
-    def file_name(self) -> str:
-        """The name of the dump in the folder of downloads."""
-        return urlsplit(self.urls[0]).path.rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from macaron.errors import MacaronError
 from macaron.files import write_text
 
 FORMAT = 1
-#: The size of the ids by dtype, as numpy names it.
-DTYPES = {"<u2": 2, "<i4": 4}
+#: The dtypes of ids, as numpy names them.
+DTYPES = ("<u2", "<i4")
 OFFSET = np.dtype("<u8")
 REMEDY = "Run 'macaron prepare' again."
 
@@ -44,30 +44,26 @@ class TokenStore:
         self.base = Path(base)
         header = _read_header(self.base)
         self.dtype = np.dtype(header["dtype"])
-        self._sequences, self._tokens = int(header["sequences"]), int(header["tokens"])
+        self._sequences = int(header["sequences"])
+        #: Number of ids in all.
+        self.tokens = int(header["tokens"])
         self.vocab_size = int(header["vocab_size"])
         #: All ids, flat (memory-mapped, of the stored dtype).
-        self.ids: NDArray[Any] = map_file(_file(self.base, "ids"), self.dtype, self._tokens)
+        self.ids: NDArray[Any] = map_file(_file(self.base, "ids"), self.dtype, self.tokens)
         #: Sequence i is ``ids[offsets[i]:offsets[i + 1]]`` (memory-mapped).
         self.offsets: NDArray[np.uint64] = map_file(_file(self.base, "offsets"), OFFSET, self._sequences + 1)
-        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self._tokens:
+        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self.tokens:
             raise MacaronError(f"{_file(self.base, 'offsets')}: belongs to other ids. {REMEDY}")
 
     def __len__(self) -> int:
         return self._sequences
 
-    @property
-    def tokens(self) -> int:
-        """Number of ids in all."""
-        return self._tokens
-
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """Length of every sequence, int32: the only array that is held in memory, 4 bytes per sequence."""
         lengths = np.empty(self._sequences, np.int32)
-        for start in range(
-            0, self._sequences, 1 << 20
-        ):  # in blocks: np.diff of all would take 16 bytes more per sequence
+        # In blocks: np.diff of all would take 16 bytes more per sequence.
+        for start in range(0, self._sequences, 1 << 20):
             block = self.offsets[start : start + (1 << 20) + 1].astype(np.int64)
             lengths[start : start + len(block) - 1] = np.diff(block)
         if self._sequences and int(lengths.min()) < 0:
@@ -167,7 +163,7 @@ def _read_header(base: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
     except ValueError:
-        raise MacaronError(f"{path}: not the header of a token store. {REMEDY}") from None
+        header = None
     keys = ("sequences", "tokens", "vocab_size")
     if (
         not isinstance(header, dict)

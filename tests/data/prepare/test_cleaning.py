@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from macaron.data.prepare import encoding, inputs
 from macaron.data.prepare import roles as duplicates
-from macaron.data.prepare.cleaning import CleanedChunk, CleanTask, clean_chunk
+from macaron.data.prepare.cleaning import CleanedChunk, clean_chunk
 from macaron.data.prepare.encoding import WordEncoder, repeated_words
 from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks, raw_lines
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID
@@ -31,7 +31,7 @@ def clean(
 ) -> CleanedChunk:
     columns = [left for left, _ in pairs], [right for _, right in pairs]
     chunk = Chunk(AlignedFiles((Path("x.de"), Path("x.en"))), 1, columns)
-    return clean_chunk(CleanTask(replace(SETTINGS, **changes), chunk, strict, keep_text))
+    return clean_chunk(chunk, replace(SETTINGS, **changes), strict, keep_text)
 
 
 def files(folder: Path, german: bytes, english: bytes) -> AlignedFiles:
@@ -166,7 +166,7 @@ def test_the_first_of_equal_pairs_stays(pairs: list[tuple[int, int]], part: int)
         patch.setattr(duplicates, "BLOCK", 7)
         # Spread over all bits, as real hashes are.
         path = hashes(Path(folder) / "h", [((a + 1) * 0xD1342543DE82EF95 % 2**64, b) for a, b in pairs])
-        roles = duplicates.all_train(path)
+        roles = np.full(len(pairs), TRAIN, np.uint8)
         marked = duplicates.mark_duplicates(path, roles)
     assert [role == TRAIN for role in roles] == [pair not in pairs[:i] for i, pair in enumerate(pairs)]
     assert marked == int((roles == DUPLICATE).sum())
@@ -176,15 +176,15 @@ def test_overlap_and_held_out_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(duplicates, "BLOCK", 3)
     pairs = [(1, 1), (2, 1), (3, 1), (1, 2), (4, 1), (5, 1), (2, 2), (6, 1), (7, 1)]
     path = hashes(tmp_path / "h", pairs)
-    given_test = np.array([(1, 1), (9, 9)], "<u8").tobytes()
-    roles = duplicates.all_train(path)
-    assert duplicates.mark_overlap(path, roles, duplicates.sorted_hashes(given_test, True), True) == 1
-    assert duplicates.mark_overlap(path, roles, duplicates.sorted_hashes(given_test, False), False) == 1
+    given_test = hashes(tmp_path / "test", [(1, 1), (9, 9)])
+    roles = np.full(len(pairs), TRAIN, np.uint8)
+    assert duplicates.mark_overlap(path, roles, duplicates.sorted_keys(given_test, True), True) == 1
+    assert duplicates.mark_overlap(path, roles, duplicates.sorted_keys(given_test, False), False) == 1
     assert [int(role) for role in roles] == [OVERLAP, TRAIN, TRAIN, OVERLAP] + [TRAIN] * 5
     duplicates.hold_out(roles, 5)  # of 2, 3, 4, 5, 6, 7, 8 the fifth: (2, 2)
     assert roles[6] == VALID
     assert int((roles == VALID).sum()) == 1
-    forbidden = duplicates.held_out_hashes(path, roles, False)
+    forbidden = duplicates.sorted_keys(path, False, roles)
     assert duplicates.mark_overlap(path, roles, forbidden, False) == 1
     assert roles[1] == OVERLAP
 

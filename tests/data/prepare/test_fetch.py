@@ -15,11 +15,11 @@ import pytest
 
 from macaron.data.prepare import download as download_module
 from macaron.data.prepare import prepare
-from macaron.data.prepare.archive import Wanted, extract
+from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
 from macaron.data.progress import Progress
-from macaron.data.settings import PairsSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError
 from macaron.recipe import load_data_recipe
 
@@ -216,9 +216,9 @@ def test_formats(tmp_path: Path) -> None:
     members = {"./d/ted": ted, "d/x.sgm": sgm(["Eins &amp; zwei", "‚drei’"]), "d/lines": "a\r\n b\nc", "d/other": "x"}
     archive.write_bytes(tgz(members))
     wanted = {
-        "d/ted": Wanted(tmp_path / "ted.de", "ted", {}),
-        "d/x.sgm": Wanted(tmp_path / "sgm.de", "sgm", {"’": "'"}),
-        "d/lines": Wanted(tmp_path / "new" / "lines.de", "lines", {}),
+        "d/ted": (tmp_path / "ted.de", CorpusSettings("c", format="ted")),
+        "d/x.sgm": (tmp_path / "sgm.de", CorpusSettings("c", format="sgm", replace={"’": "'"})),
+        "d/lines": (tmp_path / "new" / "lines.de", CorpusSettings("c")),
     }
     expected = {
         "ted.de": "Ein Titel\nWorum es geht\nEin Satz.\n\nNoch & einer\u2028da\n",
@@ -240,7 +240,7 @@ def test_formats(tmp_path: Path) -> None:
 def test_bad_archives(tmp_path: Path) -> None:
     good = tgz({"de-en/train.de": "x" * 9999, "README": "read me"})
     archive = tmp_path / "x.tgz"
-    wanted = {"train.de": Wanted(tmp_path / "train.de", "lines", {})}
+    wanted = {"train.de": (tmp_path / "train.de", CorpusSettings("c"))}
     for content in (b"no archive", good[: len(good) // 2], b""):
         archive.write_bytes(content)
         with pytest.raises(MacaronError, match=r"x\.tgz: not an archive, or damaged"):
@@ -257,7 +257,7 @@ def test_bad_archives(tmp_path: Path) -> None:
 def served(recipe: PairsSettings, server: Server, root: Path, **changes: object) -> PairsSettings:
     """The recipe, with its archives on the server (and no checksums, which small ones cannot have)."""
     archives = tuple(
-        replace(archive, urls=(server.url(archive.file_name),), checksum=None) for archive in recipe.archives
+        replace(archive, urls=(server.url(file_name(archive.urls)),), checksum=None) for archive in recipe.archives
     )
     return replace(recipe, archives=archives, root=root, out=root / "out", **changes)
 

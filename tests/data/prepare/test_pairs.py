@@ -13,7 +13,7 @@ import pytest
 
 from macaron.data.prepare import encoding, prepare
 from macaron.data.prepare.job import PrepareJob
-from macaron.data.prepared import PairStore, PreparedData
+from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 
@@ -87,7 +87,7 @@ def test_everything_fits_together(recipe: PairsSettings) -> None:
     assert cleaning["kept"] == len(data.pairs("train")) == 300
 
     german, english = sentences(300)
-    train = PairStore.open(recipe.out, "train")
+    train = data.pairs("train")
     assert [ids.tolist() for ids in map(train.source.__getitem__, range(300))] == data.tokenizer.encode_lines(german)
     assert [train[i][1].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
     assert all(train[i][0][-1] == 2 for i in range(300))

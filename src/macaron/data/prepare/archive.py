@@ -5,12 +5,11 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import IO
 
-from macaron.data.settings import ArchiveFormat
+from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
 from macaron.files import atomic_file
 
@@ -20,27 +19,18 @@ _TED_TAGS = re.compile(rb"</?(title|description)>")
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The file that a member of an archive is extracted to.
+def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) -> None:
+    """Extract the text of some members, in one pass; each file appears when it is complete.
 
-    :param replace: strings to replace
+    :param wanted: by member: the file to write, and the corpus that says how
     """
-
-    path: Path
-    format: ArchiveFormat
-    replace: Mapping[str, str]
-
-
-def extract(archive: Path, wanted: Mapping[str, Wanted]) -> None:
-    """Extract the text of some members, in one pass; each file appears when it is complete."""
     left = dict(wanted)
     names: list[str] = []
     try:
         for name, file in _members(archive):
             names.append(name)
             if name in left:
-                _write(file, left.pop(name))
+                _write(file, *left.pop(name))
             if not left:
                 return
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -69,10 +59,10 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 yield member.name.removeprefix("./"), content
 
 
-def _write(file: IO[bytes], wanted: Wanted) -> None:
-    replace = [(old.encode(), new.encode()) for old, new in wanted.replace.items()]
-    with atomic_file(wanted.path) as out:
-        for sentence in _sentences(file, wanted.format):
+def _write(file: IO[bytes], path: Path, corpus: CorpusSettings) -> None:
+    replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
+    with atomic_file(path) as out:
+        for sentence in _sentences(file, corpus.format):
             out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
 
 

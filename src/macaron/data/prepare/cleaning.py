@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.prepare.sentence_splitter import splitter
@@ -12,9 +11,8 @@ from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline, make_pipeline
 
-Rule = Literal["bad bytes", "too short", "too long", "ratio", "duplicate", "overlap"]
 #: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
-RULES: dict[Rule, str] = {
+RULES: dict[str, str] = {
     "bad bytes": "not UTF-8, or with NUL characters",
     "too short": "fewer than min_words words on a side",
     "too long": "more than max_words words on a side",
@@ -22,9 +20,8 @@ RULES: dict[Rule, str] = {
     "duplicate": "the same pair occurred before",
     "overlap": "also in valid or test",
 }
-TextRule = Literal["bad bytes", "long line", "too long", "nothing"]
 #: The rules for documents: what they drop, and why.
-TEXT_RULES: dict[TextRule, tuple[str, str]] = {
+TEXT_RULES: dict[str, tuple[str, str]] = {
     "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
     "long line": ("paragraphs", "of a megabyte or more: has the text lost its line ends?"),
     "too long": ("sentences", "more than max_words words"),
@@ -36,20 +33,6 @@ TEXT_RULES: dict[TextRule, tuple[str, str]] = {
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-
-
-@dataclass(frozen=True)
-class CleanTask:
-    """A chunk, and the settings to clean it with.
-
-    :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
-    :param keep_text: return the original lines as well
-    """
-
-    settings: PairsSettings | TextSettings
-    chunk: Chunk
-    strict: bool = False
-    keep_text: bool = False
 
 
 @dataclass
@@ -76,15 +59,20 @@ class CleanedChunk:
     words: int = 0
 
 
-def clean_chunk(task: CleanTask) -> CleanedChunk:
-    """Decode the lines of a chunk, apply the pipeline and the rules."""
-    if isinstance(task.settings, TextSettings):
-        return _clean_text(task.settings, task.chunk)
-    return _clean_pairs(task, task.settings)
+def clean_chunk(
+    chunk: Chunk, settings: PairsSettings | TextSettings, strict: bool = False, keep_text: bool = False
+) -> CleanedChunk:
+    """Decode the lines of a chunk, apply the pipeline and the rules.
+
+    :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
+    :param keep_text: return the original lines of pairs as well
+    """
+    if isinstance(settings, TextSettings):
+        return _clean_text(chunk, settings)
+    return _clean_pairs(chunk, settings, strict, keep_text)
 
 
-def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
-    chunk = task.chunk
+def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     pipeline, state = _pipeline(settings), chunk.files.state
     sides: tuple[list[str], list[str]] = ([], [])
     texts: tuple[list[str], list[str]] = ([], [])
@@ -93,17 +81,17 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
     for offset, (left, right) in enumerate(zip(*chunk.columns, strict=True)):
         source, target = _decode(left), _decode(right)
         if source is None or target is None:
-            if task.strict:
+            if strict:
                 raise _unreadable(chunk, offset, 0 if source is None else 1)
             dropped["too long" if left is None or right is None else "bad bytes"] += 1
             continue
         given = (source, target)
-        if not task.strict:  # white space at the ends is noise to learn from, but a test set stays as it is
+        if not strict:  # white space at the ends is noise to learn from, but a test set stays as it is
             source, target = source.strip(), target.strip()
         source = pipeline.encode(source, "source", state)
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
-        if not task.strict:
+        if not strict:
             rule = rule_against(settings, count_words(source, source_words), count_words(target, target_words))
             if rule is not None:
                 dropped[rule] += 1
@@ -111,7 +99,7 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
         sides[0].append(source)
         sides[1].append(target)
         hashes += _hash(source_words) + _hash(target_words)
-        if task.keep_text:
+        if keep_text:
             texts[0].append(given[0])
             texts[1].append(given[1])
     return CleanedChunk(
@@ -121,11 +109,11 @@ def _clean_pairs(task: CleanTask, settings: PairsSettings) -> CleanedChunk:
         lines=len(chunk.columns[0]),
         dropped=dropped,
         hashes=bytes(hashes),
-        texts=(_join(texts[0]), _join(texts[1])) if task.keep_text else (),
+        texts=(_join(texts[0]), _join(texts[1])) if keep_text else (),
     )
 
 
-def _clean_text(settings: TextSettings, chunk: Chunk) -> CleanedChunk:
+def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)
@@ -164,7 +152,7 @@ def _clean_text(settings: TextSettings, chunk: Chunk) -> CleanedChunk:
     )
 
 
-def rule_against(settings: PairsSettings, source_words: int, target_words: int) -> Rule | None:
+def rule_against(settings: PairsSettings, source_words: int, target_words: int) -> str | None:
     """The rule that drops a pair with these numbers of words, or None."""
     shorter, longer = sorted((source_words, target_words))
     if shorter < settings.min_words:

@@ -6,7 +6,7 @@ contents, or the contents of the input files, have changed.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import (
@@ -25,9 +25,6 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.processes import Workers
 from macaron.settings import to_data
-
-if TYPE_CHECKING:
-    from macaron.data.prepare.fetch import Inputs
 
 #: Increased when the same recipe and files would give another folder: older folders are then prepared again.
 VERSION = 1
@@ -62,9 +59,10 @@ def prepare(
 
     progress = progress or Progress(quiet=True)
     older = _older(settings.out, settings.kind)
-    inputs = gather(settings, older, progress, workers)
-    stored = _settings(settings)
-    reason = _reason(settings.out.absolute(), older, stored, inputs)
+    files, fingerprints, downloads = gather(settings, older, progress, workers)
+    kind = {"kind": "text"} if settings.kind == "text" else {}
+    stored = {"version": VERSION, **kind, **to_data(settings)}
+    reason = _reason(settings.out.absolute(), older, stored, fingerprints)
     if reason is None:
         try:
             data = open_prepared(settings.out)
@@ -75,15 +73,10 @@ def prepare(
     if older:
         progress.say(f"{settings.out} is prepared again: {reason}")
     with atomic_folder(settings.out) as folder, Workers(workers) as pool:
-        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines).run(inputs.files)
-        manifest |= {"settings": stored, "inputs": inputs.fingerprints, "downloads": inputs.downloads}
+        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines).run(files)
+        manifest |= {"settings": stored, "inputs": fingerprints, "downloads": downloads}
         write_json(folder / MANIFEST, manifest)
     return Outcome(open_prepared(settings.out), reason)
-
-
-def _settings(settings: PairsSettings | TextSettings) -> dict[str, Any]:
-    kind = {"kind": "text"} if settings.kind == "text" else {}
-    return {"version": VERSION, **kind, **to_data(settings)}
 
 
 def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +107,7 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     return older
 
 
-def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: "Inputs") -> str | None:
+def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[dict[str, Any]]) -> str | None:
     """Why the folder must be written; None if it should be up to date."""
     if not older:
         return "it is of another version, or damaged" if (out / MANIFEST).exists() else "for the first time"
@@ -123,10 +116,7 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
     if changed:
         return f"changed: {', '.join(changed)}"
     # Files that were moved or touched are the same.
-    if _contents(older.get("inputs", [])) != _contents(inputs.fingerprints):
-        return "the input files have changed"
-    return None
-
-
-def _contents(fingerprints: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    return [(entry["sha256"], entry.get("state")) for entry in fingerprints]
+    before, now = (
+        [(entry["sha256"], entry.get("state")) for entry in each] for each in (older.get("inputs", []), inputs)
+    )
+    return "the input files have changed" if before != now else None

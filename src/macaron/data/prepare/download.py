@@ -20,11 +20,6 @@ ATTEMPTS = 5
 PAUSE = 1.0
 #: Answers that may be different when asked again; all other 4xx and 5xx are final.
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
-_BROKEN = (OSError, http.client.HTTPException)
-
-
-class _Refused(MacaronError):
-    """The server answered, and asking again is useless."""
 
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
@@ -47,20 +42,18 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
             except urllib.error.HTTPError as error:
                 reason = f"{error.code} {error.reason}"
                 if error.code not in _TEMPORARY:
-                    raise _Refused(f"cannot fetch {url}: {reason}") from None
-            except urllib.error.URLError as error:
-                reason = str(error.reason)
-            except _BROKEN as error:
-                reason = str(error) or type(error).__name__
+                    raise MacaronError(f"cannot fetch {url}: {reason}") from None
+            except (OSError, http.client.HTTPException) as error:  # URLError has its cause in `reason`
+                reason = str(getattr(error, "reason", error)) or type(error).__name__
             failures = 0 if part.exists() and part.stat().st_size > before else failures + 1
             if failures >= ATTEMPTS:
-                raise _Refused(f"cannot fetch {url}: {reason}")
+                raise MacaronError(f"cannot fetch {url}: {reason}")
             time.sleep(PAUSE * 2**failures / 2)
     found = checksum_of(part, checksum)
     if checksum is not None and found != checksum:
         part.unlink()
         note.unlink(missing_ok=True)
-        raise _Refused(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
+        raise MacaronError(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
     part.replace(path)
     note.unlink(missing_ok=True)
 
@@ -90,7 +83,9 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
                 part.unlink()
                 return False
             offset = 0
-        note.write_text(json.dumps({"url": url, "validator": _validator(response), "total": total}), "utf-8")
+        tag = response.headers.get("ETag") or "W/"  # a weak tag does not guarantee the same bytes
+        validator = response.headers.get("Last-Modified") if tag.startswith("W/") else tag
+        note.write_text(json.dumps({"url": url, "validator": validator, "total": total}), "utf-8")
         step(offset, total=total)
         with part.open("ab" if offset else "wb") as file:
             while block := response.read(BLOCK):
@@ -111,12 +106,6 @@ def _extent(response: Any) -> tuple[int, int | None]:
         return -1, None
     length = response.headers.get("Content-Length", "")
     return 0, int(length) if length.isdecimal() else None
-
-
-def _validator(response: Any) -> str | None:
-    tag = response.headers.get("ETag")
-    # A weak tag does not guarantee the same bytes.
-    return tag if tag and not tag.startswith("W/") else response.headers.get("Last-Modified")
 
 
 def _read_note(note: Path, url: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain, compress, islice, repeat
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: these limits mean 1 GB, and about a minute. A corpus of IWSLT14's size (160,000 pairs) is far below both.
 MAX_TYPE_BYTES = 8_000_000
 MAX_WORDS = 50_000_000
+#: Words in a line of text for the trainer.
+WORDS_PER_LINE = 512
 #: Words whose ids a worker remembers, at about 200 bytes each.
 MAX_KNOWN = 300_000
 
@@ -63,37 +65,25 @@ class CleanedPart:
         return np.fromfile(path, np.uint8, self.rows, offset=self.first)
 
 
-@dataclass(frozen=True)
-class WordCounts:
-    """What the subword vocabulary is learned from: the frequency of each word in a number of pairs or sentences."""
-
-    counts: Mapping[str, int]
-    rows: int
-
-
-def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> WordCounts:
-    """Count the words that are trained on, up to the limits, part by part in a shuffled order.
+def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter[str], int]:
+    """Count the words that are trained on, up to the limits, part by part in a shuffled order; and the rows.
 
     Below the limits everything is counted; otherwise a sample that is the same in every run.
     """
     order = list(range(len(parts)))
     Random(len(parts)).shuffle(order)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     rows = words = size = 0
     results = workers.map(count_part, (parts[index] for index in order))
     for found, more in results:
-        for word, times in found.items():
-            if word in counts:
-                counts[word] += times
-            else:
-                counts[word] = times
-                size += len(word.encode())
+        size += sum(len(word.encode()) for word in found if word not in counts)
+        counts.update(found)
         words += found.total()
         rows += more
         if size > MAX_TYPE_BYTES or words > MAX_WORDS:
             break
     results.close()
-    return WordCounts(counts, rows)
+    return counts, rows
 
 
 def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
@@ -106,16 +96,16 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
 
 
 def train_tokenizer(
-    words: WordCounts, folder: Path, settings: PairsSettings | TextSettings, progress: Progress
+    counts: Mapping[str, int], folder: Path, settings: PairsSettings | TextSettings, progress: Progress
 ) -> "MacaronTokenizer":
     """Learn the subword vocabulary from word counts, and save the tokenizer in ``FOLDER/tokenizer``."""
     from macaron.text.tokenizer import MacaronTokenizer  # late: worker processes do without it
 
     source_lang, target_lang = settings.languages
     with progress.step("learning subwords", "words") as step:
-        step(len(words.counts))
+        step(len(counts))
         tokenizer = MacaronTokenizer.train(
-            repeated_words(words.counts, settings.pipeline == "raw"),
+            repeated_words(counts, settings.pipeline == "raw"),
             settings.vocab_size,
             pipeline=settings.pipeline,
             kind=settings.vocabulary,
@@ -134,72 +124,35 @@ def train_tokenizer(
 
 def repeated_words(counts: Mapping[str, int], raw: bool) -> Iterator[str]:
     """Lines in which every word occurs as often as it was counted: `tokenizers` takes no counts, only text."""
-    line: list[str] = []
-    length = 0
-    for word, times in counts.items():
-        step = max(1, 4096 // (len(word) + 1))  # lines of about 4 kB
-        for done in range(0, times, step):
-            repeat = min(step, times - done)
-            line.extend([word] * repeat)
-            length += repeat * (len(word) + 1)
-            if length >= 4096:
-                yield _line(line, raw)
-                line, length = [], 0
-    if line:
-        yield _line(line, raw)
-
-
-def _line(words: list[str], raw: bool) -> str:
-    # In raw text a word has its space in front.
-    return " " + " ".join(words) if raw else " ".join(words)
-
-
-@dataclass(frozen=True)
-class EncodeTask:
-    """A part, and the tokenizer to encode it with; the fingerprint keeps that of an older file from being used.
-
-    :param raw: the lines are of the ``raw`` pipeline
-    :param end: put ``</s>`` at the end of every line
-    """
-
-    part: CleanedPart
-    tokenizer_file: Path
-    fingerprint: str
-    dtype: str
-    raw: bool
-    end: bool
+    words = chain.from_iterable(repeat(word, times) for word, times in counts.items())
+    while line := " ".join(islice(words, WORDS_PER_LINE)):
+        yield f" {line}" if raw else line  # in raw text a word has its space in front
 
 
 #: Ids of several lines, flat, and the length of each line.
 FlatIds = tuple[NDArray[Any], NDArray[np.int64]]
+#: Encoded rows by column, and the indices of those with which documents start (None for pairs).
+EncodedRows = tuple[list[FlatIds], NDArray[np.int64] | None]
 
 
-@dataclass(frozen=True)
-class EncodedRows:
-    """The rows of a part with one role, by column.
+def encode_part(
+    part: CleanedPart, tokenizer_file: Path, fingerprint: str, dtype: str, raw: bool, end: bool
+) -> dict[int, EncodedRows]:
+    """Encode a part; the rows by role (training, or held out to validate on).
 
-    :param starts: the rows with which documents start; None for pairs
+    :param fingerprint: of the tokenizer; it tells two versions of the file apart
+    :param raw: the lines are of the ``raw`` pipeline
+    :param end: put ``</s>`` at the end of every line
     """
-
-    columns: tuple[FlatIds, ...]
-    starts: NDArray[np.int64] | None
-
-    def __len__(self) -> int:
-        return len(self.columns[0][1])
-
-
-def encode_part(task: EncodeTask) -> dict[int, EncodedRows]:
-    """Encode a part; the rows by role (training, or held out to validate on)."""
-    part = task.part
-    encoder = word_encoder(task.tokenizer_file, task.fingerprint, task.dtype, task.raw, task.end)
+    encoder = word_encoder(tokenizer_file, fingerprint, dtype, raw, end)
     roles = part.bytes_of(part.roles)
     starts = None if part.starts is None else part.bytes_of(part.starts)
-    encoded = {}
+    encoded: dict[int, EncodedRows] = {}
     for role in (TRAIN, VALID):
         chosen = roles == role
         if chosen.any():
-            columns = tuple(encoder.encode(part.lines(column, chosen)) for column in range(len(part.files)))
-            encoded[role] = EncodedRows(columns, None if starts is None else np.flatnonzero(starts[chosen]))
+            columns = [encoder.encode(part.lines(column, chosen)) for column in range(len(part.files))]
+            encoded[role] = columns, None if starts is None else np.flatnonzero(starts[chosen])
     return encoded
 
 
@@ -244,8 +197,8 @@ class WordEncoder:
 
 
 @lru_cache(maxsize=1)
-def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool = True) -> WordEncoder:
-    """The encoder of a tokenizer's file, kept from one task to the next; the fingerprint tells files apart."""
+def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool) -> WordEncoder:
+    """The encoder of a tokenizer's file, kept from one part to the next; the fingerprint tells files apart."""
     # The subword model alone, without transformers: a worker needs no more, and starts in a tenth of a second.
     from tokenizers import Tokenizer
 

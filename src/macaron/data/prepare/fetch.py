@@ -1,15 +1,14 @@
-"""The files of a recipe: found or fetched (single files, archives, dumps of Wikipedia), and fingerprinted."""
+"""The files of a recipe: found, or fetched if they are missing: single files, archives, and dumps of Wikipedia."""
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
-from macaron.data.prepare.archive import Wanted, extract
+from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepared import SPLITS, Split
@@ -21,22 +20,16 @@ from macaron.data.settings import (
     PairsSettings,
     TextSettings,
     WikipediaSettings,
+    file_name,
 )
 from macaron.errors import MacaronError
 from macaron.processes import Workers
 
-#: A record of a download: url, file, sha256, how it was checked.
-Record = dict[str, Any]
 ENDINGS = ("", ".gz", ".xz")
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The files of a recipe by split, their fingerprints, and a record of all downloads."""
-
-    files: dict[Split, tuple[AlignedFiles, ...]]
-    fingerprints: list[dict[str, Any]]
-    downloads: list[dict[str, Any]]
+#: The files of a recipe by split.
+SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
+#: What prepared.json holds about a file or a download.
+Record = dict[str, Any]
 
 
 def gather(
@@ -44,114 +37,97 @@ def gather(
     older: Mapping[str, Any],
     progress: Progress,
     workers: int | None = None,
-) -> Inputs:
+) -> tuple[SplitFiles, list[Record], list[Record]]:
     """Find all files; fetch those that are missing and have an address; name all others that are missing.
 
     :param older: prepared.json of an earlier run; its fingerprints save reading files that have not changed
+    :return: the files, their fingerprints, and a record of all downloads
     """
-    missing, absent = _absent_texts(settings) if isinstance(settings, TextSettings) else _absent_corpora(settings)
-    if missing:
-        raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
-    downloads: list[dict[str, Any]] = list(older.get("downloads", []))
-    if absent:
-        fetched = fetch(settings, absent, downloads, progress, workers)
+    files, missing, absent = _search(settings)
+    downloads: list[Record] = list(older.get("downloads", []))
+    if absent and not missing:
+        fetched = Fetcher(settings, downloads, progress, workers).fetch(absent)
         names = {record["file"] for record in fetched}
         downloads = [record for record in downloads if record["file"] not in names] + fetched
-    files = _texts(settings) if isinstance(settings, TextSettings) else _corpora(settings)
+        files, missing, absent = _search(settings)
+        missing += [str(settings.root / item.path) for item in absent]  # fetched a moment ago
+    if missing:
+        raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
     known = {entry["file"]: entry for entry in older.get("inputs", [])}
     fingerprints = []
     for split in SPLITS:
         for each in files.get(split, ()):
             state = {"state": each.state} if settings.kind == "text" else {}
             fingerprints += [{**fingerprint(path, known.get(str(path))), **state} for path in each.paths]
-    return Inputs(files, fingerprints, downloads)
+    return files, fingerprints, downloads
 
 
-# Pairs: two files for each prefix.
+#: The files by split, the names of missing files without an address, and what has to be fetched.
+Found = tuple[SplitFiles, list[str], Sequence[CorpusSettings | FetchSettings]]
+
+
+def _search(settings: PairsSettings | TextSettings) -> Found:
+    return _find_texts(settings) if isinstance(settings, TextSettings) else _find_corpora(settings)
 
 
 def find_file(prefix: Path, language: str) -> Path | None:
     """Find ``PREFIX.LANGUAGE``, plain or compressed; the plain one first."""
-    for ending in ENDINGS:
-        path = Path(f"{prefix}.{language}{ending}")
-        if path.is_file():
-            return path
-    return None
+    paths = (Path(f"{prefix}.{language}{ending}") for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
 
 
-def _absent_corpora(settings: PairsSettings) -> tuple[list[str], list[CorpusSettings]]:
-    """The missing files that have no address, each with the endings that were tried; and all incomplete corpora."""
+def _find_corpora(settings: PairsSettings) -> Found:
+    """Two files for each prefix. A missing one is named with the endings that were tried."""
     tried = ", ".join(ending for ending in ENDINGS if ending)
-    missing, incomplete = [], []
-    for corpus in (*settings.train, *settings.valid, *settings.test):
-        prefix = settings.root / corpus.path
-        absent = [language for language in settings.languages if find_file(prefix, language) is None]
-        # One of the two files was given, or their folder.
-        hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
-        if corpus.url is None and corpus.archive is None:
-            missing += [f"{prefix}.{language} (also tried: {tried}{hint})" for language in absent]
-        if absent:
-            incomplete.append(corpus)
-    return missing, incomplete
-
-
-def _corpora(settings: PairsSettings) -> dict[Split, tuple[AlignedFiles, ...]]:
-    found: dict[Split, tuple[AlignedFiles, ...]] = {}
+    found: SplitFiles = {}
+    missing: list[str] = []
+    absent: list[CorpusSettings] = []
     for split in SPLITS:
         corpora: tuple[CorpusSettings, ...] = getattr(settings, split)
         for corpus in corpora:
             prefix = settings.root / corpus.path
-            sides = [find_file(prefix, language) for language in settings.languages]
-            if None in sides:  # fetched a moment ago
-                raise MacaronError(f"{prefix}: its files have disappeared")
-            found[split] = (*found.get(split, ()), AlignedFiles(tuple(cast(list[Path], sides)), corpus.state))
-    return found
+            sides = {language: find_file(prefix, language) for language in settings.languages}
+            paths = tuple(path for path in sides.values() if path is not None)
+            if len(paths) == len(sides):
+                found[split] = (*found.get(split, ()), AlignedFiles(paths, corpus.state))
+            elif corpus.url is not None or corpus.archive is not None:
+                absent.append(corpus)
+            else:
+                # One of the two files was given, or their folder.
+                hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
+                missing += [f"{prefix}.{side} (also tried: {tried}{hint})" for side, path in sides.items() if not path]
+    return found, missing, absent
 
 
-# Documents: files and patterns.
-
-
-def _find_texts(settings: TextSettings, pattern: str) -> list[Path]:
-    """The files of a path or pattern, by name. The path of an existing file is not a pattern, whatever its letters."""
-    path = settings.root / pattern
-    if path.is_file():
-        return [path]
-    found = (Path(name) for name in sorted(glob(str(path), recursive=True)))
-    # An unfinished download is not a text.
-    return [file for file in found if file.is_file() and not re.search(r"\.part(\.json)?$", file.name)]
-
-
-def _absent_texts(settings: TextSettings) -> tuple[list[str], list[FetchSettings]]:
-    """The missing texts that have no address, and all files to fetch."""
+def _find_texts(settings: TextSettings) -> Found:
+    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
-    to_come = {settings.root / item.path for item in fetched}
+    absent = [item for item in fetched if not (settings.root / item.path).is_file()]
+    to_come = [settings.root / item.path for item in absent]
     missing = []
-    for text in settings.train:
-        path = settings.root / text.path
-        expected = path in to_come or any(file.match(str(path)) for file in to_come)
-        if not expected and not _find_texts(settings, text.path):
-            missing.append(str(path))
-    return missing, [item for item in fetched if not (settings.root / item.path).is_file()]
-
-
-def _texts(settings: TextSettings) -> dict[Split, tuple[AlignedFiles, ...]]:
     texts: dict[Path, AlignedFiles] = {}
     for text in settings.train:
-        for path in _find_texts(settings, text.path):
+        pattern = settings.root / text.path
+        # The path of an existing file is not a pattern, whatever its letters. An unfinished download is not a text.
+        names = [str(pattern)] if pattern.is_file() else sorted(glob(str(pattern), recursive=True))
+        paths = [Path(name) for name in names if Path(name).is_file() and not re.search(r"\.part(\.json)?$", name)]
+        if not paths and not any(path == pattern or path.match(str(pattern)) for path in to_come):
+            missing.append(str(pattern))
+        for path in paths:
             if path in texts:
                 raise MacaronError(f"{path} is named twice in data.train, the second time by {text.path!r}: remove one")
             texts[path] = AlignedFiles((path,), text.state)
-    return {"train": tuple(texts.values())}
+    return {"train": tuple(texts.values())}, missing, absent
 
 
-def fingerprint(path: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
+def fingerprint(path: Path, known: Record | None = None) -> Record:
     """What tells whether a file has changed: size, time and SHA-256.
 
     :param known: an earlier fingerprint; if size and time are still the same, the file is not read again
     """
     try:
         status = path.stat()
-        facts: dict[str, Any] = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+        facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
         if known is not None and all(known.get(key) == value for key, value in facts.items()):
             return known
         with path.open("rb") as file:
@@ -160,52 +136,43 @@ def fingerprint(path: Path, known: dict[str, Any] | None = None) -> dict[str, An
         raise MacaronError(f"{path}: {error.strerror or error}") from None
 
 
-# Fetching
-
-
-def fetch(
-    settings: PairsSettings | TextSettings,
-    absent: Sequence[CorpusSettings | FetchSettings],
-    known: Sequence[Record],
-    progress: Progress,
-    workers: int | None = None,
-) -> list[Record]:
-    """Fetch and unpack what is missing, and return a record of each download.
+class Fetcher:
+    """Fetches and unpacks the missing files of a recipe.
 
     :param known: the records of earlier runs: a file without a checksum must be the same as then
     """
-    return _Fetcher(settings.root, {record["file"]: record["sha256"] for record in known}, progress, workers).run(
-        settings, absent
-    )
 
+    def __init__(
+        self,
+        settings: PairsSettings | TextSettings,
+        known: Sequence[Record],
+        progress: Progress,
+        workers: int | None = None,
+    ) -> None:
+        self.settings, self.root, self.progress, self.workers = settings, settings.root, progress, workers
+        self.trusted = {record["file"]: record["sha256"] for record in known}
 
-class _Fetcher:
-    """Fetches files; those without a checksum must have the one that is trusted since their first download."""
-
-    def __init__(self, root: Path, trusted: Mapping[str, str], progress: Progress, workers: int | None) -> None:
-        self.root, self.trusted, self.progress, self.workers = root, trusted, progress, workers
-
-    def run(
-        self, settings: PairsSettings | TextSettings, absent: Sequence[CorpusSettings | FetchSettings]
-    ) -> list[Record]:
+    def fetch(self, absent: Sequence[CorpusSettings | FetchSettings]) -> list[Record]:
+        """Fetch what is missing, and return a record of each download."""
+        settings = self.settings
         records: list[Record] = []
         for item in absent:
             if isinstance(item, WikipediaSettings):
-                records.append(self._dump(item, settings.downloads_folder / item.file_name))
+                records.append(self._dump(item, settings.downloads_folder / file_name(item.urls)))
             elif isinstance(item, FetchSettings):
                 records.append(self._file(item.urls, self.root / item.path, item.checksum))
             elif item.url is not None:
-                records += self._sides(item, settings.languages)
+                records += self._sides(item)
         for archive in settings.archives if isinstance(settings, PairsSettings) else ():
             corpora = [item for item in absent if isinstance(item, CorpusSettings) and item.archive == archive.name]
             if corpora:
-                records.append(self._archive(archive, corpora, settings))
+                records.append(self._archive(archive, corpora))
         return records
 
-    def _sides(self, corpus: CorpusSettings, languages: Sequence[str]) -> list[Record]:
+    def _sides(self, corpus: CorpusSettings) -> list[Record]:
         records = []
         prefix = self.root / corpus.path
-        for language in languages:
+        for language in self.settings.languages:
             if find_file(prefix, language) is None:
                 url = (corpus.url or "").format(lang=language)
                 ending = Path(urlsplit(url).path).suffix
@@ -213,18 +180,16 @@ class _Fetcher:
                 records.append(self._file((url,), path, corpus.checksums.get(language)))
         return records
 
-    def _archive(
-        self, archive: ArchiveSettings, corpora: Sequence[CorpusSettings], settings: PairsSettings | TextSettings
-    ) -> Record:
-        path = settings.downloads_folder / archive.file_name
+    def _archive(self, archive: ArchiveSettings, corpora: Sequence[CorpusSettings]) -> Record:
+        path = self.settings.downloads_folder / file_name(archive.urls)
         prefixes = ", ".join(f"{self.root / corpus.path}.*" for corpus in corpora)
         record = self._file(archive.urls, path, archive.checksum, f"; or its text, at {prefixes}")
         wanted = {}
         for corpus in corpora:
             prefix = self.root / corpus.path
-            for member, language in zip((corpus.source, corpus.target), settings.languages, strict=True):
+            for member, language in zip((corpus.source, corpus.target), self.settings.languages, strict=True):
                 target = prefix.with_name(f"{prefix.name}.{language}")
-                wanted[(member or "").removeprefix("./")] = Wanted(target, corpus.format, corpus.replace)
+                wanted[(member or "").removeprefix("./")] = target, corpus
         with self.progress.step(f"unpacking {path.name}", "files") as step:
             extract(path, wanted)
             step(len(wanted))

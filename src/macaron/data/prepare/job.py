@@ -11,15 +11,16 @@ Memory grows by 1 byte per pair, and 40 bytes for one in 16 pairs in step 2. For
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from macaron.data.prepare import roles as row_roles
-from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, CleanTask, clean_chunk
-from macaron.data.prepare.encoding import CleanedPart, EncodeTask, count_words, encode_part, train_tokenizer
+from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_chunk
+from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, train_tokenizer
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
@@ -59,21 +60,19 @@ class CleanedSplit:
     sources: list[dict[str, Any]] = field(default_factory=list)
     in_document: bool = False  # the last document may continue in the next chunk
 
-    def add(self, cleaned: CleanedChunk, is_text: bool) -> bytes:
-        """Note a chunk that is written after the others; return its document starts."""
+    def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], is_text: bool) -> bytes:
+        """Note a chunk that is written at these offsets, after the others; return its document starts."""
         starts = bytearray(cleaned.starts)
         if starts:
             starts[0] |= not self.in_document
         self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
         if cleaned.rows or not is_text:
-            none = (0,) * len(self.columns)
-            last = self.parts[-1] if self.parts else CleanedPart(self.columns, none, none, 0, 0, self.roles)
             self.parts.append(
                 CleanedPart(
                     self.columns,
-                    offsets=tuple(a + b for a, b in zip(last.offsets, last.sizes, strict=True)),
+                    offsets=offsets,
                     sizes=tuple(map(len, cleaned.columns)),
-                    first=last.first + last.rows,
+                    first=self.counts["rows"],
                     rows=cleaned.rows,
                     roles=self.roles,
                     starts=self.starts if is_text else None,
@@ -122,9 +121,11 @@ class PrepareJob:
             splits |= self.encode(cleaned, tokenizer, {TRAIN: split})
             splits[split]["text_state"] = files[split][0].state
         shutil.rmtree(self.work)
+        source_lang, target_lang = self.settings.languages
+        pair = {"source_lang": source_lang, "target_lang": target_lang}
         return {
             "format": FORMAT,
-            **self._languages(),
+            **({"kind": "text", "lang": source_lang} if self.is_text else pair),
             "pipeline": self.settings.pipeline,
             "vocab_size": len(tokenizer),
             "tokenizer_fingerprint": tokenizer.fingerprint(),
@@ -132,11 +133,6 @@ class PrepareJob:
             "cleaning": self._cleaning(train, kept),
             "subwords": {**subwords, f"of_{self.unit}": kept[TRAIN]},
         }
-
-    def _languages(self) -> dict[str, str]:
-        if isinstance(self.settings, TextSettings):
-            return {"kind": "text", "lang": self.settings.lang}
-        return {"source_lang": self.settings.source_lang, "target_lang": self.settings.target_lang}
 
     def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
         dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
@@ -164,6 +160,7 @@ class PrepareJob:
             roles=self.work / f"{split}.roles",
         )
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
+        task = partial(clean_chunk, settings=self.settings, strict=strict, keep_text=keep_text)
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
             outputs = [
@@ -172,8 +169,9 @@ class PrepareJob:
             ]
             for each in files:
                 before = cleaned.counts.copy()
-                for chunk in self.workers.map(clean_chunk, self._tasks(each, strict, keep_text)):
-                    starts = cleaned.add(chunk, self.is_text)
+                for chunk in self.workers.map(task, chunks(each, *self.chunk)):
+                    offsets = tuple(file.tell() for file in outputs[: len(cleaned.columns)])
+                    starts = cleaned.add(chunk, offsets, self.is_text)
                     contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
@@ -182,10 +180,6 @@ class PrepareJob:
         if strict:  # nothing is dropped
             cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
         return cleaned
-
-    def _tasks(self, files: AlignedFiles, strict: bool, keep_text: bool) -> Iterator[CleanTask]:
-        for chunk in chunks(files, *self.chunk):
-            yield CleanTask(self.settings, chunk, strict, keep_text)
 
     def _source(self, files: AlignedFiles, counts: Counter[str]) -> dict[str, Any]:
         if self.is_text:
@@ -200,55 +194,47 @@ class PrepareJob:
 
     def choose(self, train: CleanedSplit, held: dict[Split, CleanedSplit]) -> Counter[int]:
         """Decide for every row whether it is trained on, validated on or dropped; return the size of each role."""
-        if isinstance(self.settings, TextSettings):
-            self._check_documents(train)
-            row_roles.hold_out_documents(
-                train.starts, train.roles, self.settings.valid_every, train.counts["documents"]
-            )
-            return row_roles.role_sizes(train.roles)
-        settings = self.settings
-        with self.progress.step("duplicates and overlap") as step:
-            roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
-            train.dropped.update(dropped)
-            roles.tofile(train.roles)
-            step(len(roles))
+        settings, counts = self.settings, train.counts
+        if isinstance(settings, TextSettings):
+            names = ", ".join(source["file"] for source in train.sources)
+            if counts["documents"] == 1:
+                raise MacaronError(
+                    f"{names}: only one document in lines 1 to {counts['lines']:,}. There is none left to validate on, "
+                    "and no other to draw a wrong next sentence from. Put a blank line between documents, or give more "
+                    "files."
+                )
+            row_roles.hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+        else:
+            names = ", ".join(source["source"] for source in train.sources)
+            with self.progress.step("duplicates and overlap") as step:
+                roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
+                train.dropped.update(dropped)
+                roles.tofile(train.roles)
+                step(len(roles))
         kept = row_roles.role_sizes(train.roles)
         if not kept[TRAIN]:
+            listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
-                f"nothing is left to train on: of {train.counts['read']:,} pairs cleaning dropped all "
-                f"({_listed(train.dropped)}). Look at the files, or loosen the rules in [data]."
+                f"{names}: nothing is left to train on: of {counts['read']:,} "
+                f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
+                "loosen the rules in [data]."
             )
         if settings.valid_every and not kept[VALID]:
             raise MacaronError(
                 f"data.valid_every = {settings.valid_every} leaves nothing to validate on: there are only "
-                f"{kept[TRAIN]:,} pairs"
+                f"{kept[TRAIN]:,} {self.unit}"
             )
         return kept
-
-    def _check_documents(self, train: CleanedSplit) -> None:
-        """At least two documents are needed: one to train on, one to validate on."""
-        names = ", ".join(source["file"] for source in train.sources)  # few, if there is nearly nothing in them
-        if train.counts["documents"] == 0:
-            raise MacaronError(
-                f"{names}: nothing is left to train on: of {train.counts['read']:,} paragraphs everything was dropped "
-                f"({_listed(train.dropped)}). Look at the files, or loosen max_words in [data]."
-            )
-        if train.counts["documents"] == 1:
-            raise MacaronError(
-                f"{names}: only one document in lines 1 to {train.counts['lines']:,}. There is none left to validate "
-                "on, and no other to draw a wrong next sentence from. Put a blank line between documents, or give more "
-                "files."
-            )
 
     # Step 3
 
     def learn(self, train: CleanedSplit) -> tuple["MacaronTokenizer", dict[str, int]]:
         """Learn the vocabulary from the rows that are trained on, and save the tokenizer."""
         with self.progress.step("counting words", self.unit) as step:
-            words = count_words(self.workers, train.parts)
-            step(words.rows)
+            words, rows = count_words(self.workers, train.parts)
+            step(rows)
         tokenizer = train_tokenizer(words, self.folder, self.settings, self.progress)
-        return tokenizer, {f"learned_from_{self.unit}": words.rows, "word_types": len(words.counts)}
+        return tokenizer, {f"learned_from_{self.unit}": rows, "word_types": len(words)}
 
     # Step 4
 
@@ -256,10 +242,14 @@ class PrepareJob:
         self, cleaned: CleanedSplit, tokenizer: "MacaronTokenizer", names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
-        file = self.folder / "tokenizer" / "tokenizer.json"
-        identity, dtype = tokenizer.fingerprint(), id_dtype(len(tokenizer))
-        raw, end = self.settings.pipeline == "raw", not self.is_text
-        tasks = (EncodeTask(part, file, identity, dtype, raw, end) for part in cleaned.parts)
+        task = partial(
+            encode_part,
+            tokenizer_file=self.folder / "tokenizer" / "tokenizer.json",
+            fingerprint=tokenizer.fingerprint(),
+            dtype=id_dtype(len(tokenizer)),
+            raw=self.settings.pipeline == "raw",
+            end=not self.is_text,
+        )
         with ExitStack() as stack:
             step = stack.enter_context(
                 self.progress.step(f"encoding {names[TRAIN]}", self.unit, total=cleaned.counts["rows"])
@@ -271,11 +261,11 @@ class PrepareJob:
                 ]
                 for role, split in names.items()
             }
-            for encoded in self.workers.map(encode_part, tasks):
-                for role, rows in encoded.items():
-                    for writer, (ids, lengths) in zip(writers[role], rows.columns, strict=True):
-                        writer.append_flat(ids, lengths, rows.starts)
-                    step(len(rows))
+            for encoded in self.workers.map(task, cleaned.parts):
+                for role, (columns, starts) in encoded.items():
+                    for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
+                        writer.append_flat(ids, lengths, starts)
+                    step(len(columns[0][1]))
         return {split: self._sizes(*writers[role]) for role, split in names.items()}
 
     def _sizes(self, first: StoreWriter, *others: StoreWriter) -> dict[str, Any]:
@@ -293,7 +283,3 @@ class PrepareJob:
 def _totals(counts: Counter[str]) -> dict[str, int]:
     names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
     return {name: counts[key] for name, key in names.items()}
-
-
-def _listed(dropped: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {rule}" for rule, count in dropped.items() if count)

@@ -39,23 +39,18 @@ def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) ->
     """
     whole_pair = settings.remove_overlap == "pair"
     dropped: Counter[str] = Counter()
-    roles = all_train(hashes)
+    roles = np.full(hashes.stat().st_size // 16, TRAIN, np.uint8)
     if settings.remove_duplicates:
         dropped["duplicate"] = mark_duplicates(hashes, roles)
     if settings.remove_overlap != "none":
         for path in held:
-            forbidden = sorted_hashes(path.read_bytes(), whole_pair)
-            dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
+            dropped["overlap"] += mark_overlap(hashes, roles, sorted_keys(path, whole_pair), whole_pair)
     if settings.valid_every:
         hold_out(roles, settings.valid_every)
         if settings.remove_overlap != "none":
-            dropped["overlap"] += mark_overlap(hashes, roles, held_out_hashes(hashes, roles, whole_pair), whole_pair)
+            forbidden = sorted_keys(hashes, whole_pair, roles)
+            dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
     return roles, dropped
-
-
-def all_train(path: Path) -> Roles:
-    """The initial roles of the pairs in a file of hashes."""
-    return np.full(path.stat().st_size // 16, TRAIN, np.uint8)
 
 
 def mark_duplicates(path: Path, roles: Roles) -> int:
@@ -64,8 +59,7 @@ def mark_duplicates(path: Path, roles: Roles) -> int:
     marked = 0
     for part in range(parts):
         indices, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-        for start, hashes in _blocks(path):
-            block = pair_hashes(hashes)
+        for start, block in _keys(path, whole_pair=True):
             # The high bits choose the part, so a pair and its copy are in the same one.
             mine = np.flatnonzero((block >> np.uint64(40)) % np.uint64(parts) == part)
             indices.append(mine + start)
@@ -81,12 +75,11 @@ def mark_duplicates(path: Path, roles: Roles) -> int:
 
 
 def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) -> int:
-    """Mark training pairs whose source (or whole pair) is among the sorted hashes of the forbidden ones."""
+    """Mark training pairs whose source (or whole pair) is among the sorted keys of the forbidden ones."""
     if not len(forbidden):
         return 0
     marked = 0
-    for start, hashes in _blocks(path):
-        key = pair_hashes(hashes) if whole_pair else hashes[:, 0]
+    for start, key in _keys(path, whole_pair):
         index = np.minimum(np.searchsorted(forbidden, key), len(forbidden) - 1)
         block = roles[start : start + len(key)]
         hit = (forbidden[index] == key) & (block == TRAIN)
@@ -125,19 +118,15 @@ def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) ->
             number = int(numbers[-1])
 
 
-def held_out_hashes(path: Path, roles: Roles, whole_pair: bool) -> Hashes:
-    """The sorted hashes of the pairs that `hold_out` marked."""
+def sorted_keys(path: Path, whole_pair: bool, roles: Roles | None = None) -> Hashes:
+    """The sorted keys of the pairs in a file of hashes.
+
+    :param roles: the roles of the pairs; only those held out to validate on are wanted
+    """
     found = [np.empty(0, np.uint64)]
-    for start, hashes in _blocks(path):
-        mine = hashes[roles[start : start + len(hashes)] == VALID]
-        found.append(pair_hashes(mine) if whole_pair else mine[:, 0])
+    for start, key in _keys(path, whole_pair):
+        found.append(key if roles is None else key[roles[start : start + len(key)] == VALID])
     return np.unique(np.concatenate(found))
-
-
-def sorted_hashes(content: bytes, whole_pair: bool) -> Hashes:
-    """The sorted hashes of a valid or test set, from the bytes that cleaning wrote."""
-    hashes = np.frombuffer(content, "<u8").reshape(-1, 2).astype(np.uint64)
-    return np.unique(pair_hashes(hashes) if whole_pair else hashes[:, 0])
 
 
 def role_sizes(path: Path) -> Counter[int]:
@@ -149,16 +138,12 @@ def role_sizes(path: Path) -> Counter[int]:
     return sizes
 
 
-def pair_hashes(hashes: Hashes) -> Hashes:
-    """One hash of both sides (n x 2 to n), modulo 2**64."""
-    return hashes[:, 0] + hashes[:, 1] * _ODD
-
-
-def _blocks(path: Path) -> Iterator[tuple[int, Hashes]]:
+def _keys(path: Path, whole_pair: bool) -> Iterator[tuple[int, Hashes]]:
+    """Blocks of a file of hashes: the index of the first pair, and one hash per pair, of its source or both sides."""
     # Read, not mapped: pages of a mapped file count as memory of the process.
     with path.open("rb") as file:
         start = 0
         while content := file.read(16 * BLOCK):
-            hashes = np.frombuffer(content, "<u8").reshape(-1, 2).astype(np.uint64, copy=False)
-            yield start, hashes
-            start += len(hashes)
+            source, target = np.frombuffer(content, "<u8").reshape(-1, 2).astype(np.uint64, copy=False).T
+            yield start, source + target * _ODD if whole_pair else source
+            start += len(source)

@@ -12,8 +12,8 @@ Nothing is lost or moved: the concatenated sentences are the paragraph, except f
 """
 
 import re
-from functools import lru_cache
-from typing import Protocol
+from collections.abc import Callable
+from functools import lru_cache, partial
 
 from macaron.text.pipeline import State
 
@@ -30,8 +30,8 @@ _LATE_QUOTE = re.compile(r"(\"|'') ")
 _QUOTED = 2_000
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}", re.UNICODE)
 _LIST_NUMBER = re.compile(r"\W*(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])\.")
-_WORDS = str.split
 
+_WORDS = str.split
 #: Abbreviations before a name.
 _TITLES = frozenset(
     _WORDS(
@@ -71,24 +71,12 @@ _STARTERS = frozenset(
 )
 
 
-class Splitter(Protocol):
-    """Splits a paragraph."""
+def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str]]:
+    """The splitter for plain text of a language, or for text that is already tokenised by Moses' rules.
 
-    def __call__(self, paragraph: str, /) -> list[str]:
-        """The sentences, none of them empty."""
-
-
-def splitter(state: State = "raw", lang: str = "en") -> Splitter:
-    """The splitter for plain text of a language, or for text that is already tokenised by Moses' rules."""
-    if state == "moses":
-        return split_tokenised
-    titles = _titles(lang)
-    return lambda paragraph: _split(paragraph, titles)
-
-
-def split_sentences(paragraph: str, lang: str = "en") -> list[str]:
-    """Split a paragraph of plain text."""
-    return _split(paragraph, _titles(lang))
+    It returns the sentences of a paragraph, none of them empty.
+    """
+    return split_tokenised if state == "moses" else partial(_split, titles=_titles(lang))
 
 
 def _split(paragraph: str, titles: frozenset[str]) -> list[str]:

@@ -8,7 +8,7 @@ import bz2
 import gzip
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 from xml.etree import ElementTree
@@ -23,27 +23,8 @@ from macaron.processes import Workers
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
 #: Characters of a batch, about: what one worker does at a time.
 BATCH = 1 << 20
-
-
-@dataclass(frozen=True)
-class PageBatch:
-    """The markup of some articles, and the settings to extract them with.
-
-    :param dropped: namespaces whose links are dropped with their text
-    """
-
-    pages: list[str]
-    dropped: frozenset[str]
-    min_words: int
-
-
-@dataclass(frozen=True)
-class Extracted:
-    """The text of a batch, ready to be written."""
-
-    text: bytes
-    articles: int
-    pages: int
+#: The markup of some articles, and the namespaces whose links are dropped with their text.
+PageBatch = tuple[list[str], frozenset[str]]
 
 
 def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *, min_words: int = 0) -> int:
@@ -58,10 +39,10 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
         atomic_file(path) as raw,
         _compressed(raw, path) as file,
     ):
-        for extracted in workers.map(extract_batch, batches(dump, min_words)):
-            file.write(extracted.text)
-            articles += extracted.articles
-            step(extracted.articles)
+        for text, count in workers.map(partial(extract_batch, min_words=min_words), batches(dump)):
+            file.write(text)
+            articles += count
+            step(count)
         if not articles:
             raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
     return articles
@@ -74,17 +55,18 @@ def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
     return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
 
 
-def extract_batch(batch: PageBatch) -> Extracted:
-    """The text of some articles; those with too few words are left out."""
+def extract_batch(batch: PageBatch, min_words: int) -> tuple[bytes, int]:
+    """The text of some articles, and their number; those with too few words are left out."""
+    pages, dropped = batch
     documents = []
-    for markup in batch.pages:
-        found = paragraphs(markup, batch.dropped)
-        if found and (not batch.min_words or sum(len(line.split()) for line in found) >= batch.min_words):
+    for markup in pages:
+        found = paragraphs(markup, dropped)
+        if found and (not min_words or sum(len(line.split()) for line in found) >= min_words):
             documents.append("".join([line + "\n" for line in found]) + "\n")
-    return Extracted("".join(documents).encode("utf-8", "replace"), len(documents), len(batch.pages))
+    return "".join(documents).encode("utf-8", "replace"), len(documents)
 
 
-def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
+def batches(dump: Path) -> Iterator[PageBatch]:
     """The markup of the articles of a dump, in its order; redirects and other pages are left out."""
     dropped = set(DROPPED_NAMESPACES)
     pages: list[str] = []
@@ -100,16 +82,17 @@ def batches(dump: Path, min_words: int = 0) -> Iterator[PageBatch]:
         pages.append(markup)
         size += len(markup)
         if size >= BATCH:
-            yield PageBatch(pages, frozenset(dropped), min_words)
+            yield pages, frozenset(dropped)
             pages, size = [], 0
     if pages:
-        yield PageBatch(pages, frozenset(dropped), min_words)
+        yield pages, frozenset(dropped)
 
 
 def _elements(dump: Path) -> Iterator[ElementTree.Element]:
     """The pages and the names of namespaces; each is freed when the next one is read."""
     try:
-        with _open(dump) as file:
+        # bz2 reads concatenated streams, as in the multistream dumps.
+        with bz2.open(dump) if dump.suffix == ".bz2" else open_binary(dump) as file:
             events = ElementTree.iterparse(file, ("start", "end"))
             _, root = next(events)
             for event, element in events:
@@ -129,11 +112,6 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
         # bz2 raises "Invalid data stream" without an error number.
         reason = error.strerror or f"{error}. Delete it to fetch it again"
         raise MacaronError(f"{dump}: {reason}.") from None
-
-
-def _open(dump: Path) -> IO[bytes]:
-    # bz2 reads concatenated streams, as in the multistream dumps.
-    return bz2.open(dump, "rb") if dump.suffix == ".bz2" else open_binary(dump)
 
 
 def _article(page: ElementTree.Element) -> str | None:

@@ -7,7 +7,7 @@ Markup that is opened and never closed loses its brackets, not the rest of the p
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 #: Namespaces whose links are dropped. A dump names them in its own language as well.
 DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
@@ -66,10 +66,10 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
     """
     if _REDIRECT.match(markup):
         return []
-    text = _without_comments(markup)
-    text = _without_elements(text)
+    text = _without(markup, _comments(markup))
+    text = _without(text, _elements(text))
     text = _INNERMOST.sub(_in_sentence, _PARAMETER.sub("", text))
-    text = _without_braces(text)
+    text = _without(text, _templates_and_tables(text))
     text = _links(text, dropped)
     text = _EXTERNAL.sub(r"\1", text)
     text = _TAG.sub("", _BREAK.sub(" ", text))
@@ -77,34 +77,41 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
     return _lines(html.unescape(text))
 
 
-def _without_comments(text: str) -> str:
+def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Remove spans, which are in the order of their starts and may be nested."""
     kept, position = [], 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        kept.append(text[position:start])
-        position = end + 3
+    for start, end in spans:
+        if start >= position:
+            kept.append(text[position:start])
+        position = max(position, end)
     return "".join([*kept, text[position:]])
 
 
-def _without_elements(text: str) -> str:
-    """Remove the elements whose contents are not text. One that is not closed loses only its tag."""
+def _comments(text: str) -> Iterator[tuple[int, int]]:
+    position = 0
+    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
+        position = end + 3
+        yield start, position
+
+
+def _elements(text: str) -> Iterator[tuple[int, int]]:
+    """The elements whose contents are not text. Of one that is not closed, only the tag."""
     tags = list(_ELEMENT.finditer(text))
-    closing: dict[str, list[int]] = {}
+    closing: dict[str, list[re.Match[str]]] = {}
     for tag in tags:
         if tag[1]:
-            closing.setdefault(tag[2].lower(), []).append(tag.start())
-    ends = {tag.start(): tag.end() for tag in tags}
-    kept, position = [], 0
+            closing.setdefault(tag[2].lower(), []).append(tag)
+    position = 0
     for tag in tags:
         if tag.start() < position:
             continue
-        kept.append(text[position : tag.start()])
         position = tag.end()
         if not tag[1] and not tag[3].endswith("/"):
             closers = closing.get(tag[2].lower(), [])
-            following = bisect_right(closers, tag.start())
+            following = bisect_right(closers, tag.start(), key=re.Match.start)
             if following < len(closers):
-                position = ends[closers[following]]
-    return "".join([*kept, text[position:]])
+                position = closers[following].end()
+        yield tag.start(), position
 
 
 def _in_sentence(template: re.Match[str]) -> str:
@@ -134,8 +141,8 @@ def _arguments(text: str) -> list[str]:
     return arguments
 
 
-def _without_braces(text: str) -> str:
-    """Remove templates and tables, nested ones included."""
+def _templates_and_tables(text: str) -> list[tuple[int, int]]:
+    """Templates and tables, nested ones included, and braces that are not closed."""
     templates: list[tuple[int, int]] = []
     tables: list[tuple[int, int]] = []
     gone: list[tuple[int, int]] = []
@@ -151,13 +158,7 @@ def _without_braces(text: str) -> str:
             while others and others[-1][0] > start:
                 others.pop()
         gone.append((start, brace.end()))
-    gone += templates + tables
-    kept, position = [], 0
-    for start, end in sorted(gone):
-        if start >= position:
-            kept.append(text[position:start])
-        position = max(position, end)
-    return "".join([*kept, text[position:]])
+    return sorted([*gone, *templates, *tables])
 
 
 def _links(text: str, dropped: Collection[str]) -> str:
