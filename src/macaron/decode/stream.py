@@ -69,18 +69,18 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
 
     Read without Python's buffers: ``select`` does not see what is in them.
     """
-    number, rest = 0, bytearray()
+    count, rest = 0, bytearray()
     while block := os.read(descriptor, _BLOCK):
         rest += block
         if b"\n" in block:
             *whole, last = rest.split(b"\n")
-            for number, raw in enumerate(whole, start=number + 1):
+            for number, raw in enumerate(whole, start=count + 1):
                 yield decode_line(raw, name, number)
-            rest = last
+            count, rest = count + len(whole), last
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
             yield None
     if rest:
-        yield decode_line(rest, name, number + 1)
+        yield decode_line(rest, name, count + 1)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import sacrebleu
 from macaron.evaluate.bleu import Bleu, corpus_bleu, tokenised_bleu
 from macaron.evaluate.significance import RESAMPLES, SEED, Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score, chrf_statistics, require_parallel
-from macaron.text.pipeline import Moses
+from macaron.text.pipeline import Pipeline
 
 
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Bleu:
@@ -68,7 +68,7 @@ def paper_bleu(
 
 def moses_tokens(line: str, language: str) -> str:
     """Normalised punctuation, Moses tokens separated by spaces, special characters escaped (its default)."""
-    return Moses(language, language, lower=False).encode(line)
+    return Pipeline("moses", language, language, lower=False).encode(line)
 
 
 @dataclass(frozen=True)
