@@ -18,14 +18,19 @@ from macaron.data.demo_corpus import ARCHIVE, DICTIONARY
 from macaron.files import atomic_file
 
 
+def split_files(corpus: DemoCorpus) -> dict[str, bytes]:
+    """train.de, train.en, valid.de ...: one sentence per line."""
+    return {
+        f"{split}.{language}": "".join(pair[side] + "\n" for pair in pairs).encode()
+        for split, pairs in corpus.splits().items()
+        for language, side in (("de", 0), ("en", 1))
+    }
+
+
 def contents(corpus: DemoCorpus) -> dict[str, bytes]:
     """The files of the archive by name, the dictionary first: it can be read without decompressing the rest."""
-    dictionary = learn_dictionary(corpus.train)
-    files = {DICTIONARY: json.dumps(dictionary, ensure_ascii=False, indent=0, sort_keys=True).encode() + b"\n"}
-    for split, pairs in corpus.splits().items():
-        for language, side in (("de", 0), ("en", 1)):
-            files[f"{split}.{language}"] = "".join(pair[side] + "\n" for pair in pairs).encode()
-    return files
+    dictionary = json.dumps(learn_dictionary(corpus.train), ensure_ascii=False, indent=0, sort_keys=True)
+    return {DICTIONARY: dictionary.encode() + b"\n", **split_files(corpus)}
 
 
 def write_archive(files: dict[str, bytes], out: BinaryIO) -> None:

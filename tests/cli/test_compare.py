@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.cli import main
 from macaron.data.prepare import prepare
 from macaron.recipe import data_recipe
@@ -39,8 +40,7 @@ max_length = 10
 
 
 def macaron(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "macaron", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    return macaron_text(*arguments)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import sacrebleu
 import torch
 
+from forked import macaron_text
 from macaron.data.prepare import prepare
 from macaron.models import TranslationModel, preset
 from macaron.recipe import data_recipe
@@ -83,9 +84,7 @@ def lowered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def evaluate(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
+    done = macaron_text("evaluate", *arguments)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+from forked import macaron_text
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "macaron", *arguments], capture_output=True, text=True, check=False)
+    return macaron_text(*arguments)
 
 
 def test_json():

@@ -1,15 +1,16 @@
 """``macaron prepare`` through the real command."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.data.prepared import PreparedData
 
 LANGUAGES = ["--source-lang", "de", "--target-lang", "en"]
@@ -19,8 +20,8 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "macaron", "prepare", *map(str, arguments)]
 
 
-def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, **options)
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = macaron_text("prepare", *arguments, **options)
     assert "Traceback" not in done.stderr
     return done
 
@@ -118,11 +119,7 @@ def test_nothing_left_to_train_on(corpus: Path, lines: str, message: str) -> Non
 
 
 def test_a_full_disk(corpus: Path) -> None:
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    done = run(*LANGUAGES, "--train", corpus / "train", "--out", corpus / "out", preexec_fn=limit)
+    done = run(*LANGUAGES, "--train", corpus / "train", "--out", corpus / "out", limit=("RLIMIT_FSIZE", 20_000))
     assert done.returncode == 1
     assert f"{corpus / 'out'} cannot be written: File too large. Free some space." in done.stderr
     assert sorted(path.name for path in corpus.iterdir()) == ["train.de", "train.en", "valid.de", "valid.en"]

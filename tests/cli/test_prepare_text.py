@@ -2,15 +2,16 @@
 
 import gzip
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.data.prepared import PreparedText
 
 
@@ -18,8 +19,8 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "macaron", "prepare", *map(str, arguments)]
 
 
-def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, **options)
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = macaron_text("prepare", *arguments, **options)
     assert "Traceback" not in done.stderr
     return done
 
@@ -101,11 +102,7 @@ def test_mistakes(text: Path, arguments: list[str], code: int, message: str) -> 
 
 
 def test_a_full_disk(text: Path) -> None:
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    done = run("--text", text / "a.txt", "--out", text / "out", preexec_fn=limit)
+    done = run("--text", text / "a.txt", "--out", text / "out", limit=("RLIMIT_FSIZE", 20_000))
     assert done.returncode == 1
     assert f"{text / 'out'} cannot be written: File too large. Free some space." in done.stderr
     assert sorted(path.name for path in text.iterdir()) == ["a.txt", "b.txt.gz"]

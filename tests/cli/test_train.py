@@ -207,6 +207,9 @@ def test_empty_and_missing_data(recipe: Path, tmp_path: Path):
 
 def test_a_folder_that_cannot_be_written(recipe: Path, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    for out in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(NotADirectoryError):  # which the command turns into a message, as all that the system says
-            run(load_recipe(recipe, []), out, False)
+    with pytest.raises(NotADirectoryError):  # the command turns it into a message
+        run(load_recipe(recipe, []), tmp_path / "file", False)
+    with pytest.raises(
+        MacaronError, match=r"run/recipe\.toml cannot be written: Not a directory\. Choose another path"
+    ):
+        run(load_recipe(recipe, []), tmp_path / "file" / "run", False)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from forked import macaron
 from macaron.decode import Sampling, Translator
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
@@ -48,8 +49,7 @@ def translator(folder: Path) -> Translator:
 
 
 def run(*arguments: object, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, input=text, capture_output=True, check=False, env=ENVIRONMENT)
+    return macaron("translate", *arguments, text=text)
 
 
 def one_line(text: str) -> str:

@@ -104,6 +104,7 @@ def test_a_set_is_trained_compared_and_kept(recipe: Path, tmp_path: Path):
         make_twins(load_recipe(recipe, ["train.learning_rate=0.1"]), names, 1, tmp_path / "set", say=said.append).run()
 
 
+@pytest.mark.slow
 def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names = ["lie-fg", "strang-gfg"]
     make_twins(load_recipe(recipe, []), names, 1, tmp_path / "whole", say=lambda _: None).run()

@@ -61,7 +61,7 @@ def test_the_claim(found):
     assert [a / b for a, b in itertools.pairwise(errors)] == pytest.approx(ratios[0][:-1])
 
 
-@pytest.mark.parametrize("seed", [0, 5, 23])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (5, 23))])
 def test_other_seeds_have_the_same_orders(seed):
     lie, strang = compare(["lie-fg", "strang-gfg"], seed, steps=(128,)).schemes
     assert lie.trajectories[0].ratio == pytest.approx(2, abs=0.1)

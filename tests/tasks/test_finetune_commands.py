@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from transformers import pipeline
 
+from forked import macaron_text
 from macaron.data.tabular import class_indices, find_classes, numbers_of, read_table
 from macaron.errors import MacaronError
 
@@ -22,8 +23,7 @@ FAST = ("--learning-rate", "1e-3", "--batch-size", "16", "--device", "cpu")
 
 def with_input(text: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The command as a process, which reads standard input."""
-    command = [sys.executable, "-m", "macaron", *map(str, arguments)]
-    return subprocess.run(command, input=text, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    return macaron_text(*arguments, text=text)
 
 
 def example(draw: random.Random, good: bool) -> str:

@@ -140,9 +140,10 @@ def test_english_verb_forms(base: str, third: str, ing: str) -> None:
 # Sentences
 
 
-def test_german_determines_english() -> None:
+@pytest.mark.parametrize("count", [3_000, pytest.param(30_000, marks=pytest.mark.slow)])
+def test_german_determines_english(count: int) -> None:
     translations: dict[str, set[str]] = defaultdict(set)
-    for sentence in some_sentences(seed=4, count=30_000):
+    for sentence in some_sentences(seed=4, count=count):
         translations[german(sentence)].add(english(sentence))
     assert [source for source, targets in translations.items() if len(targets) > 1] == []
 

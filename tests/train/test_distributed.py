@@ -49,6 +49,7 @@ def compare(one: Path, other: Path, metrics: Any) -> float:
     return worst
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_losses_of_one_with_the_usual_epsilon(
     recipe: Path, server: Any, metrics: Any, tmp_path: Path
 ):
@@ -72,8 +73,11 @@ def test_two_processes_are_one(how: Any, recipe: Path, alone: Path, server: Any,
 
 @pytest.mark.parametrize(
     "stages",
-    [[(1, ()), (2, ())], [(2, ()), (1, ())], [(2, FSDP), (3, ()), (2, FSDP)]],
-    ids=["1-2", "2-1", "2 fsdp-3 ddp-2 fsdp"],
+    [
+        pytest.param([(1, ()), (2, ())], marks=pytest.mark.slow, id="1-2"),
+        pytest.param([(2, ()), (1, ())], marks=pytest.mark.slow, id="2-1"),
+        pytest.param([(2, FSDP), (3, ()), (2, FSDP)], id="2 fsdp-3 ddp-2 fsdp"),
+    ],
 )
 def test_resume_with_other_processes(stages: Any, recipe: Path, alone: Path, server: Any, metrics: Any, tmp_path: Path):
     run = tmp_path / "run"
@@ -148,6 +152,7 @@ def test_turns_cover_everything_once_in_equal_numbers():
     ],
     ids=["tied", "ends"],
 )
+@pytest.mark.slow
 def test_sharding_other_models(changes: list[str], recipe: Path, server: Any, metrics: Any, tmp_path: Path):
     settings = [*SETTINGS, *(part for each in changes for part in ("--set", each)), "--set", "train.max_updates=4"]
     server.run("train", recipe, "--out", tmp_path / "alone", *settings)

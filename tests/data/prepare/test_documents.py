@@ -342,6 +342,7 @@ def test_chunks_are_bounded(tmp_path: Path) -> None:
     assert sum(len(chunk.columns[0]) for chunk in found) == 12_009
 
 
+@pytest.mark.slow
 def test_memory_is_flat(recipe: TextSettings) -> None:
     peaks = []
     for count in (2_000, 6_000):

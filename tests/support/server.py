@@ -1,8 +1,9 @@
 """Runs ``macaron`` commands in forked processes: real processes that can be killed, without importing torch each time.
 
 A line of JSON in: the arguments, and the file for what the command prints; a line out: the process's number. Or a
-process's number in; when it has ended, its exit code out. A process can get a working directory (cwd), variables
-(environment) and a limit of the system (limit), and be made to kill itself at the Nth call of a function (kill_at).
+process's number in; when it has ended, its exit code out. A process can get a file as standard input (text) and one
+for its errors, a working directory (cwd), variables (environment) and a limit of the system (limit), and be made to
+kill itself at the Nth call of a function (kill_at).
 """
 
 import contextlib
@@ -21,6 +22,8 @@ import torch
 
 import macaron.cli
 import macaron.tasks.run  # what train imports when it runs
+from macaron.decode import Translator  # noqa: F401
+from macaron.evaluate import sacre_bleu  # noqa: F401
 
 # torch imports a few things at the first backward only.
 torch.ones(2, requires_grad=True).sum().backward()
@@ -55,16 +58,19 @@ def _resolve(path: str) -> tuple[Any, str]:
 def _child(
     arguments: list[str],
     output: str,
+    text: str = os.devnull,
+    errors: str | None = None,
     cwd: str | None = None,
     environment: dict[str, str] | None = None,
     kill_at: list[Any] | None = None,
     limit: list[Any] | None = None,
 ) -> None:
     os.environ.update(environment or {})
+    os.dup2(os.open(text, os.O_RDONLY), 0)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for the whole process
+    for stream, path in ((1, output), (2, errors or output)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), stream)
     os.chdir(cwd or ".")
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["macaron", *arguments]
     sys.modules["macaron.cli.train"].STARTED = time.monotonic()
