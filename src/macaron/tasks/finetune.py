@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from macaron.cuda_graph import own_stream
+from macaron.device import own_stream
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
