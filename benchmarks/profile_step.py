@@ -230,8 +230,7 @@ def main() -> None:
     assignments += [f"model.preset={arguments.preset}"] if arguments.preset else []
     recipe = load_recipe(arguments.recipe, [*assignments, *arguments.settings])
     parts, window = recipe.train.accumulate, arguments.window
-    task = WatchedTask.from_recipe(recipe)
-    assert isinstance(task, WatchedTask)
+    task = WatchedTask(recipe)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     task.watch(arguments.warm_up * parts, window * parts, activities)
     start = time.monotonic()

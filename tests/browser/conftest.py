@@ -6,7 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from macaron.lab.page import write_page
+from macaron.lab.particles.build_data import build_data
+from macaron.lab.particles.page import particles_page
+from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.presets import preset
+from macaron.models.translation import TranslationModel
+from macaron.text import MacaronTokenizer
+
+LINES = ["The cat sits on the mat.", "A dog, a cat and a mouse sleep.", "Where is the big house? It is over there!"]
+SENTENCE, TARGET = "The big cat sits on the mat.", "A dog and a mouse sleep."
+SIZES = {"vocab_size": None, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # What a page may load: itself, and what is written into it.
 LOCAL = ("file:", "data:", "blob:")
@@ -31,7 +43,9 @@ class Visits:
         self.browser, self.contexts = browser, []
         self.complaints: list[str] = []
 
-    def open(self, path: Path, width: int = 1280, height: int = 800, dark: bool = False, **context: Any) -> Any:
+    def open(
+        self, path: Path, width: int = 1280, height: int = 800, dark: bool = False, hash: str = "", **context: Any
+    ) -> Any:
         size, scheme = {"width": width, "height": height}, "dark" if dark else "light"
         self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=True, **context))
         page = self.contexts[-1].new_page()
@@ -39,7 +53,7 @@ class Visits:
         page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(f"{path.name}: {error}"))
         page.on("request", self._asked)
-        page.goto(path.resolve().as_uri())
+        page.goto(path.resolve().as_uri() + (f"#{hash}" if hash else ""))
         return page
 
     def close(self) -> None:
@@ -144,3 +158,82 @@ AUDIT = """() => {
       .filter((tag) => ["HEADER", "MAIN", "FOOTER"].includes(tag)),
   };
 }"""
+
+
+@pytest.fixture(scope="session")
+def particle_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A Macaron, a Transformer and an encoder. Their weights are large, so that attention has something to choose."""
+    place = tmp_path_factory.mktemp("models")
+    torch.manual_seed(1)
+    found = {}
+    for name, layers in {"macaron-tiny": 3, "transformer-tiny": 3, "macaron-bert-tiny": 2}.items():
+        encoder = "bert" in name
+        tokenizer = MacaronTokenizer.train(LINES, 300, kind="encoder" if encoder else "translation")
+        depth = {"num_hidden_layers": layers} if encoder else {"encoder_layers": layers, "decoder_layers": layers}
+        own = {"vocab_size": len(tokenizer), "tokenizer_fingerprint": tokenizer.fingerprint()}
+        config = preset(name, **(SIZES | own | depth))
+        model = (EncoderForMaskedLM if encoder else TranslationModel)(config)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() == 2:
+                    parameter.mul_(3.0)
+        found[name] = place / name
+        model.save_pretrained(found[name])
+        tokenizer.save_pretrained(found[name])
+    return found
+
+
+@pytest.fixture(scope="session")
+def particle_page(
+    particle_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., tuple[Path, dict]]:
+    """The page of some of the models, and the data it was made of."""
+    made: dict[tuple[str, ...], tuple[Path, dict[str, Any]]] = {}
+
+    def make(*names: str) -> tuple[Path, dict[str, Any]]:
+        if names not in made:
+            target = None if "macaron-bert-tiny" in names else TARGET
+            data = build_data([particle_folders[name] for name in names], SENTENCE, target=target)
+            file = tmp_path_factory.mktemp("pages") / "particles.html"
+            write_page(file, particles_page(data))
+            made[names] = file, data
+        return made[names]
+
+    return make
+
+
+@pytest.fixture
+def macaron_page(particle_page) -> tuple[Path, dict[str, Any]]:
+    return particle_page("macaron-tiny")
+
+
+@pytest.fixture
+def open_particles(open_page: Callable[..., Any]) -> Callable[..., Any]:
+    """Open a particle page at a hash such as ``frame=3``; calm: the reader asks for reduced motion."""
+
+    def open(file: Path, hash: str = "", calm: bool = True, **options: Any) -> Any:
+        page = open_page(file, hash=hash, reduced_motion="reduce" if calm else "no-preference", **options)
+        page.wait_for_selector("#particles.ready")
+        return page
+
+    return open
+
+
+@pytest.fixture(scope="session")
+def until() -> Callable[[Any, str], None]:
+    """Wait for something to become true. (Playwright's own way evaluates text in the page, whose policy forbids it.)"""
+
+    def wait(page: Any, expression: str) -> None:
+        for _ in range(500):
+            if page.evaluate(expression):
+                return
+            page.wait_for_timeout(20)
+        pytest.fail(f"never true: {expression}")
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def settled(until: Callable[[Any, str], None]) -> Callable[[Any, int], None]:
+    """Wait until a particle page shows a frame."""
+    return lambda page, frame: until(page, f"document.querySelector('#frame').value === '{frame}'")

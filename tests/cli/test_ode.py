@@ -149,7 +149,7 @@ def test_a_reader_that_went_away_is_no_error(arguments):
 
 
 def test_ctrl_c(run, monkeypatch):
-    monkeypatch.setattr("macaron.ode.measure._row", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("macaron.ode.measure.expected_local_order", lambda *_: signal.raise_signal(signal.SIGINT))
     assert run("orders") == (130, "", "macaron: stopped by Ctrl-C\n")
 
 

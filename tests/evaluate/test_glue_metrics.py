@@ -93,17 +93,17 @@ def test_the_average_of_published_rows():
             each = [one if isinstance(one, tuple) else (one,) for one in sets]
             scores[name] = task_score({str(i): dict(zip("ab", one, strict=False)) for i, one in enumerate(each)})
         average = glue_average(scores)
-        assert average.official is not None
-        assert round(average.official, 1) == published
+        assert average.glue is not None
+        assert round(average.glue, 1) == published
         assert average.missing == ()
 
 
 def test_a_missing_task_is_said_and_not_averaged_over():
     scores = {name: 80.0 for name in AVERAGED if name != "wnli"}
     average = glue_average(scores)
-    assert (average.official, average.without_wnli, average.missing) == (None, 80.0, ("wnli",))
+    assert (average.glue, average.glue_without_wnli, average.missing) == (None, 80.0, ("wnli",))
     assert "needs WNLI" in str(average)
     average = glue_average({"cola": 50.0, "rte": 60.0})
-    assert (average.official, average.without_wnli, average.partial) == (None, None, 55.0)
+    assert (average.glue, average.glue_without_wnli, average.mean_of_given) == (None, None, 55.0)
     assert str(average).startswith("no GLUE average: missing SST-2, MRPC, STS-B, QQP, MNLI, QNLI, WNLI")
-    assert glue_average({}).partial is None
+    assert glue_average({}).mean_of_given is None

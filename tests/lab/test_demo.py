@@ -15,7 +15,17 @@ import pytest
 from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab import demo as module
-from macaron.lab.demo import BUDGET, SCORING, TRIAL, Demo, fitting_updates, measure, shortened
+from macaron.lab.demo import (
+    BUDGET,
+    SCORING,
+    TRIAL,
+    demo_twins,
+    fitting_updates,
+    measure,
+    run_demo,
+    score_twins,
+    shortened,
+)
 from macaron.recipe import load_recipe
 from macaron.train.stopping import StopSignals
 
@@ -108,7 +118,7 @@ def test_a_slow_machine_trains_both_twins_for_the_same_smaller_number_of_updates
     runs, recipe = small(tmp_path, max_updates=400, warmup=100, validate_every=50)
     monkeypatch.setattr(module, "LEAST", 6)
     said: list[str] = []
-    report = Demo(recipe, runs, said.append, budget=0.001).run()
+    report = run_demo(recipe, runs, said.append, minutes=0.001)
     assert report["updates"] == {"Transformer": 6, "Macaron": 6}
     assert report["fair"] is True
     assert any("so 6 of 400 updates of each twin" in line for line in said)
@@ -122,7 +132,7 @@ def test_a_slow_machine_trains_both_twins_for_the_same_smaller_number_of_updates
     # One of the twins is trained again: for as many updates as the other, whatever the pace is now.
     shutil.rmtree(runs / "demo-transformer")
     monkeypatch.setattr(module, "LEAST", 9)
-    again = Demo(recipe, runs, said.append, budget=60).run()
+    again = run_demo(recipe, runs, said.append, minutes=60)
     assert again["updates"] == {"Transformer": 6, "Macaron": 6}
     assert again["sets"] == report["sets"]
 
@@ -131,16 +141,15 @@ def test_an_unfair_comparison_reports_no_difference(tmp_path: Path):
     """A twin that has made fewer updates than the other: its difference is nowhere, and the reason everywhere."""
     runs, recipe = small(tmp_path)
     said: list[str] = []
-    finished = Demo(recipe, runs, said.append)
-    finished.run()
+    run_demo(recipe, runs, said.append)
     said.clear()
     for name in ("summary.json", "checkpoints/update-00000004/state.json"):
         changed = runs / "demo-macaron" / name
         changed.write_text(re.sub(r'"update": 4\b', '"update": 3', changed.read_text()))
     page = tmp_path / "page.html"
-    twins = finished._twins(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]), 0.0)
+    twins = demo_twins(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]), runs, said.append, 0.0)
     result = twins.compare(page, tmp_path / "page.json")
-    report = finished._score(runs / "demo-corpus", result)
+    report = score_twins(twins, runs / "demo-corpus", result, said.append)
     reason = "Macaron was stopped after 3 of 4 updates"
     assert report["fair"] is False
     assert report["unfair"][0].startswith(reason)
@@ -184,11 +193,10 @@ def test_the_pace_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     runs, recipe = small(tmp_path)
-    demo_ = Demo(recipe, runs, lambda _: None)
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", _stop_at_once)
         with pytest.raises(Interrupted, match="stopped while the pace was measured; the same command starts again"):
-            demo_.run()
+            run_demo(recipe, runs, lambda _: None)
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "demo.toml"}
     assert {path.name for path in runs.iterdir()} == {"demo-corpus", "demo-data"}
     pace, rest = measure(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]))
@@ -204,7 +212,7 @@ def test_another_corpus_is_not_reused(tmp_path: Path):
         path = runs / "demo-corpus" / name
         path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
     with pytest.raises(MacaronError, match="not the demo corpus of this version: remove it"):
-        Demo(recipe, runs, lambda _: None).run()
+        run_demo(recipe, runs, lambda _: None)
 
 
 def test_stopped_and_started_again_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -220,15 +228,15 @@ def test_stopped_and_started_again_it_continues(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_first_twin)
         with pytest.raises(Interrupted, match="stopped in run 1 of 2: stopped at update 1; the same command continues"):
-            Demo(recipe, runs, lambda _: None).run()
-    Demo(recipe, runs, lambda _: None).run()
+            run_demo(recipe, runs, lambda _: None)
+    run_demo(recipe, runs, lambda _: None)
     assert timeless(runs)["updates"] == {"Transformer": 4, "Macaron": 4}
     # Another recipe would make another demo: it is refused before anything is trained.
     recipe.write_text(recipe.read_text().replace("learning_rate = 0.004", "learning_rate = 0.001"))
     with pytest.raises(
         MacaronError, match=r"was made with another recipe: remove .*transformer and .*macaron, or give"
     ):
-        Demo(recipe, runs, lambda _: None).run()
+        run_demo(recipe, runs, lambda _: None)
 
 
 def _stop_at_once(signals: StopSignals) -> StopSignals:

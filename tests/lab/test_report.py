@@ -121,9 +121,10 @@ def test_samples_are_what_the_translator_says(translation: Path):
     found = translations(translation, translation.parent / "prepared", count=4)
     sources = (translation.parent / "valid.src").read_text().splitlines()
     references = (translation.parent / "valid.tgt").read_text().splitlines()
-    assert [each.source for each in found] == [sources[i] for i in (0, 5, 10, 15)]
-    assert [each.reference for each in found] == [references[i] for i in (0, 5, 10, 15)]
-    assert [each.output for each in found] == Translator(translation, device="cpu").translate([e.source for e in found])
+    given, outputs, wanted = (list(column) for column in zip(*found, strict=True))
+    assert given == [sources[i] for i in (0, 5, 10, 15)]
+    assert wanted == [references[i] for i in (0, 5, 10, 15)]
+    assert outputs == Translator(translation, device="cpu").translate(given)
     text = write_report(translation).read_text()
     assert f'<dd lang="src">{sources[0]}</dd>' in text
 

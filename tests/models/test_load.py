@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from macaron.decode.translator import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
-from macaron.tasks.classification_model import load_classifier, load_pretrained
+from macaron.tasks.classification_predict import load_classifier
 from macaron.text.tokenizer import MacaronTokenizer
 
+load_pretrained = partial(load_classifier, new_head=True)
 LINES = ["the cat sat on the mat", "it was good and it ran away"]
 SMALL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 MODELS = {

@@ -17,7 +17,7 @@ from macaron.tasks import classification_data
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective, glue_objective
 from macaron.tasks.classification_data import Collator, encode, epoch_order
 from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune import DevSet, FineTuner, RunStopped, TunerSettings
+from macaron.tasks.finetune import FineTuner, TunerSettings
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
 
@@ -176,7 +176,7 @@ def runs(folder: Path, *all_settings: FineTuning, kind="classes", **options):
     texts, labels = easy(120, 1)
     held, truth = easy(40, 2)
     data = tuner.encode([texts], objective, labels)
-    dev = {"dev": DevSet(tuner.encode([held], objective, truth), truth)}
+    dev = {"dev": tuner.encode([held], objective, truth)}
     return [tuner.fit(data, dev, objective, settings, ("accuracy",)) for settings in all_settings]
 
 
@@ -222,7 +222,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
         plain(self, 0.0, update)  # at a rate of nothing the head stays at zero
 
     monkeypatch.setattr(Optimiser, "step", noted)
-    tuner.fit(data, {"dev": DevSet(data, labels)}, objective, FineTuning(4, 1e-3, 1, seed=3), ("accuracy",))
+    tuner.fit(data, {"dev": data}, objective, FineTuning(4, 1e-3, 1, seed=3), ("accuracy",))
     order = epoch_order(10, 3, 1)[0]
     rows = [order[start : start + 4] for start in (0, 4, 8)]  # the last batch has two
     assert found == pytest.approx([np.mean([0.5 - labels[row] for row in part]) for part in rows])
@@ -236,7 +236,7 @@ def test_symmetric_runs_see_both_orders(encoder_folder: Path):
     def losses(first: list[str], second: list[str], symmetric: bool) -> list[float]:
         data = tuner.encode([first, second], objective, labels)
         settings = FineTuning(16, 1e-3, 2, symmetric=symmetric)
-        outcome = tuner.fit(data, {"dev": DevSet(data, labels)}, objective, settings, ("accuracy",))
+        outcome = tuner.fit(data, {"dev": data}, objective, settings, ("accuracy",))
         return [each["loss"] for each in outcome.epochs]
 
     assert losses(texts, other, True) != losses(texts, other, False)
@@ -249,7 +249,7 @@ def test_a_classifier_answers_in_the_order_of_the_task(encoder_folder: Path, tmp
     turned = Objective("classes", ("entailment", "not_entailment"))
     texts, labels = easy(160, 1)
     data = tuner.encode([texts, texts], turned, labels)
-    tuner.fit(data, {"dev": DevSet(data, labels)}, turned, FineTuning(16, 1e-3, 3), ("accuracy",))
+    tuner.fit(data, {"dev": data}, turned, FineTuning(16, 1e-3, 3), ("accuracy",))
     tuner.save(tmp_path / "model", turned, {"texts": 2})
     predictor = Predictor(tmp_path / "model", "cpu")
     assert predictor.max_length == 12  # as in training
@@ -274,13 +274,13 @@ def test_stopping_in_the_middle(encoder_folder: Path):
 
     def before_update() -> None:
         if len(done) == 5:
-            raise RunStopped
+            raise KeyboardInterrupt
         done.append(1)
 
-    with pytest.raises(RunStopped):
+    with pytest.raises(KeyboardInterrupt):
         tuner.fit(
             data,
-            {"dev": DevSet(data, labels)},
+            {"dev": data},
             objective,
             FineTuning(16, 1e-3, 3),
             ("accuracy",),
@@ -294,7 +294,7 @@ def test_any_encoder_can_be_fine_tuned(encoder_folder: Path, tmp_path: Path):
     tuner = FineTuner(encoder_folder, "cpu")
     three = Objective("classes", ("a", "b", "c"))
     data = tuner.encode([FIRST, SECOND], three, [0, 1, 2])
-    tuner.fit(data, {"dev": DevSet(data, [0, 1, 2])}, three, FineTuning(2, 1e-3, 1), ("accuracy",))
+    tuner.fit(data, {"dev": data}, three, FineTuning(2, 1e-3, 1), ("accuracy",))
     tuner.save(tmp_path / "three", three, {"texts": 2})
     convert_fairseq(GOLDEN / "bert_tiny_macaron" / "checkpoint_min.pt", GOLDEN / "dict.bert.txt", tmp_path / "bert")
     for folder in (tmp_path / "three", tmp_path / "bert"):

@@ -54,7 +54,7 @@ def test_a_loss_that_is_not_finite(value: float, recipe: Path, tmp_path: Path, m
     assert "weights that are not finite: 49, first " in text
     kept = tmp_path / "run" / "checkpoints" / "update-00000005"
     assert f"The last good checkpoint is {kept}." in text
-    weights = checkpoint.weights_of(kept)
+    weights = checkpoint.load(kept).weights
     assert all(tensor.isfinite().all() for tensor in weights.values())
     assert not (tmp_path / "run" / "model").exists()
 

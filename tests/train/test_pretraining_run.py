@@ -123,7 +123,7 @@ def test_the_run_itself(whole: Path, metrics: Any):
 
 def test_every_epoch_has_texts_and_masks_of_its_own(pretraining: Path):
     """The same ones whenever it comes: a run that is resumed meets what it would have met."""
-    tasks = [PretrainingTask.from_recipe(load_recipe(pretraining, [])) for _ in range(2)]
+    tasks = [PretrainingTask(load_recipe(pretraining, [])) for _ in range(2)]
     device = torch.device("cpu")
     first, second = (tasks[0].batch(tasks[0].plan(epoch)[0], device) for epoch in (1, 2))
     resumed = tasks[1].batch(tasks[1].plan(2)[0], device)
@@ -135,8 +135,8 @@ def test_every_epoch_has_texts_and_masks_of_its_own(pretraining: Path):
 
 def test_positions_reach_as_far_as_the_longest_text(pretraining: Path):
     long = ["train.row_tokens=800", "train.batch_tokens=800", "pretrain.max_tokens=700"]
-    assert PretrainingTask.from_recipe(load_recipe(pretraining, long)).model.config.max_position_embeddings == 700
-    assert PretrainingTask.from_recipe(load_recipe(pretraining, [])).model.config.max_position_embeddings == 512
+    assert PretrainingTask(load_recipe(pretraining, long)).model.config.max_position_embeddings == 700
+    assert PretrainingTask(load_recipe(pretraining, [])).model.config.max_position_embeddings == 512
 
 
 def test_the_same_sentences_in_other_documents_are_other_data(pretraining: Path, documents: Path, tmp_path: Path):
@@ -147,8 +147,7 @@ def test_the_same_sentences_in_other_documents_are_other_data(pretraining: Path,
     settings = {"kind": "text", "out": str(tmp_path / "data"), "root": str(tmp_path), "train": [{"path": "text.txt"}]}
     prepare(data_recipe({"data": {**settings, "vocab_size": 320, "valid_every": 10}}), workers=1)
     here, there = (
-        PretrainingTask.from_recipe(load_recipe(pretraining, [f"data.out={folder}"]))
-        for folder in (documents, tmp_path / "data")
+        PretrainingTask(load_recipe(pretraining, [f"data.out={folder}"])) for folder in (documents, tmp_path / "data")
     )
     assert here.sentences["train"].lengths.tolist() == there.sentences["train"].lengths.tolist()
     assert here.identity() != there.identity()
@@ -173,7 +172,7 @@ def test_killed_and_resumed_is_the_same(
     same_run(whole, run)
 
 
-@pytest.mark.parametrize("place", ["macaron.files._sync", "macaron.tasks.corpus_task.save_model"])
+@pytest.mark.parametrize("place", ["macaron.files._sync", "macaron.train.task.save_model"])
 def test_killed_at_the_worst_moments(
     place: str, pretraining: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
 ):

@@ -83,7 +83,7 @@ CRASHES = [
     ("macaron.files._sync", 2),  # a checkpoint is half written
     ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
     ("macaron.train.loop.Trainer._validate", 2),
-    ("macaron.train.loop.candidates", 1),  # the end
+    ("macaron.train.checkpoint.candidates", 1),  # the end
     ("macaron.models.load.save_file", 1),  # the model folder is half written
 ]
 

@@ -12,6 +12,7 @@ from macaron.recipe import load_recipe
 from macaron.tasks.run import run
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState
+from macaron.train.loop import Trainer
 from macaron.train.settings import TrainSettings
 
 HALF_AN_EPOCH = RunState(update=30, epoch=2, batch=5, batches=10)  # after one and a half
@@ -71,7 +72,7 @@ def test_a_run_that_the_cap_has_stopped_goes_on_as_if_it_had_not(
     out = tmp_path / "run"
     calls = count()
     with monkeypatch.context() as patch:  # a clock of which a second is over whenever it is looked at
-        patch.setattr(stopping.Clock, "seconds", lambda _: float(next(calls)))
+        patch.setattr(Trainer, "elapsed", lambda _: float(next(calls)))
         run(load_recipe(recipe, [*settings[1::2], "train.max_minutes=0.5"]), out, False)
     assert 0 < json.loads((out / "summary.json").read_text())["update"] < 60
     server.run("train", recipe, "--out", out, *settings, "--set", "train.max_minutes=60", "--resume")

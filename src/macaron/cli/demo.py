@@ -17,6 +17,6 @@ def demo(
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
     from macaron.data.demo_corpus import DEMO_RECIPE
-    from macaron.lab.demo import Demo
+    from macaron.lab.demo import run_demo
 
-    Demo(recipe or DEMO_RECIPE, runs, typer.echo, minutes).run()
+    run_demo(recipe or DEMO_RECIPE, runs, typer.echo, minutes)

@@ -1,12 +1,14 @@
 """``macaron glue``: fine-tune on GLUE's tasks, choose on dev, and make the submission."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from macaron.cli.lists import numbers
-from macaron.errors import UsageError
+from macaron.errors import MacaronError, UsageError
+
+Number = TypeVar("Number", int, float)
 
 
 def glue(
@@ -54,16 +56,21 @@ def glue(
     models/, predictions/, submission.zip. Stop it with Ctrl-C; --resume goes on.
     """
     if check is not None:
-        _check(check)
+        from macaron.data.glue_submission import check_submission
+
+        problems = check_submission(check)
+        if problems:
+            raise MacaronError(f"{check}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
+        typer.echo(f"{check}: complete and well formed")
         return
     if model is None or data is None or out is None:
         raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
     lists = {
-        "batch_sizes": numbers("--batch-size", batch_size, int),
-        "learning_rates": numbers("--learning-rate", rate, float),
-        "epochs": numbers("--epochs", epochs, int),
+        "batch_sizes": _numbers("--batch-size", batch_size, int),
+        "learning_rates": _numbers("--learning-rate", rate, float),
+        "epochs": _numbers("--epochs", epochs, int),
     }
-    decays = numbers("--weight-decay", weight_decay, float) or (0.0,)
+    decays = _numbers("--weight-decay", weight_decay, float) or (0.0,)
 
     from macaron.data.glue_tasks import task_named
     from macaron.tasks.finetune import TunerSettings
@@ -85,11 +92,9 @@ def glue(
     typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 
 
-def _check(path: Path) -> None:
-    from macaron.data.glue_submission import check_submission
-    from macaron.errors import MacaronError
-
-    problems = check_submission(path)
-    if problems:
-        raise MacaronError(f"{path}: GLUE's server would refuse it:\n  " + "\n  ".join(problems))
-    typer.echo(f"{path}: complete and well formed")
+def _numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> tuple[Number, ...]:
+    """The numbers of ``16,32``; none where nothing is given."""
+    try:
+        return tuple(dict.fromkeys(kind(part.strip()) for part in text.split(","))) if text is not None else ()
+    except ValueError:
+        raise UsageError(f"{option} takes a number, or several separated by commas, not {text!r}") from None

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -18,25 +19,16 @@ def models(
 
     summaries = all_presets(vocab_size)
     if as_json:
-        typer.echo(json.dumps({"models": [summary.to_dict() for summary in summaries]}, indent=1))
+        typer.echo(json.dumps({"models": [asdict(summary) for summary in summaries]}, indent=1))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title="Presets (parameters counted on the model)", title_justify="left")
-    for name, justify in (
-        ("model", "left"),
-        ("scheme", "left"),
-        ("layers", "right"),
-        ("hidden", "right"),
-        ("heads x width", "right"),
-        ("FFN widths", "right"),
-        ("norm", "left"),
-        ("vocabulary", "right"),
-        ("parameters", "right"),
-        ("against its twin", "right"),
-    ):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name in ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary"):
+        table.add_column(name, justify="left" if name in ("model", "scheme", "norm") else "right", no_wrap=True)
+    for name in ("parameters", "against its twin"):
+        table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
         table.add_row(
             summary.name,

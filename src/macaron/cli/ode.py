@@ -12,8 +12,6 @@ import typer
 from macaron.cli.guard import guarded
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from macaron.ode import Scheme
 
 app = typer.Typer(
@@ -35,12 +33,12 @@ def list_schemes(as_json: Json = False) -> None:
         _print_json({"schemes": [summary(entry) for entry in schemes]})
         return
     alias = {name: short for short, name in ALIASES.items()}
-    table = _table("scheme", "alias", "order", "error", "sub-steps")
+    rows = []
     for entry in schemes:
-        row = (entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}")
         # One line per scheme: `show` prints a long one in full.
-        table.add_row(*row, shorten(steps_text(entry), 56, placeholder=" ..."))
-    _print_table(table)
+        steps = shorten(steps_text(entry), 56, placeholder=" ...")
+        rows.append((entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}", steps))
+    _print_table(("scheme", "alias", "order", "error", "sub-steps"), rows)
 
 
 @app.command()
@@ -73,11 +71,13 @@ def orders(
     if as_json:
         _print_json(data)
         return
-    table = _table("scheme", "order", *methods())
-    for row in data["schemes"]:
-        measured = [f"{row['local_order'][method]:.2f}" for method in methods()]
-        table.add_row(row["name"], str(row["order"]), *measured)
-    _print_table(table)
+    _print_table(
+        ("scheme", "order", *methods()),
+        [
+            (row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values()))
+            for row in data["schemes"]
+        ],
+    )
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 
@@ -129,33 +129,29 @@ def trajectories(
 
 
 def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
-    # Progress is for a terminal only.
-    if not sys.stderr.isatty():
-        return schemes
     from rich.console import Console
     from rich.progress import track
 
-    return track(schemes, description="measuring", console=Console(stderr=True), transient=True)
+    # Progress is for a terminal only.
+    hidden = not sys.stderr.isatty()
+    return track(schemes, "measuring", console=Console(stderr=True), transient=True, disable=hidden)
 
 
 def _print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def _table(first: str, *columns: str) -> "Table":
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("alias", "sub-steps") else "right")
-    return table
-
-
-def _print_table(table: "Table") -> None:
-    from rich.console import Console
-
+    for i, column in enumerate(columns):
+        left = column in ("scheme", "alias", "sub-steps")
+        table.add_column(column, justify="left" if left else "right", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*row)
     # A pipe or a file has no width.
     console = Console(width=None if sys.stdout.isatty() else 110)
     with console.capture() as printed:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -104,14 +105,9 @@ def _table(path: Path | None, kind: Literal["tsv", "csv"], columns: list[str]) -
 
     name = "standard input" if path is None else str(path)
     lines = (line for window in windows(path, _CHARACTERS) for line in window)
-    waiting: list[list[str]] = []
-    for _, values in select(rows_of(lines, kind, name), name, columns):
-        waiting.append(values)
-        if len(waiting) == _ROWS:
-            yield [list(column) for column in zip(*waiting, strict=True)]
-            waiting = []
-    if waiting:
-        yield [list(column) for column in zip(*waiting, strict=True)]
+    rows = (values for _, values in select(rows_of(lines, kind, name), name, columns))
+    while some := list(islice(rows, _ROWS)):
+        yield [list(column) for column in zip(*some, strict=True)]
 
 
 def _text(found: "Prediction") -> str:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from macaron.errors import MacaronError
+
 STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
 
 
@@ -27,12 +29,9 @@ def train(
 
     from macaron.tasks.run import run
 
-    if run(chosen, out, resume, STARTED):
-        _report(out)
+    if not run(chosen, out, resume, STARTED):
+        return
 
-
-def _report(out: Path) -> None:
-    from macaron.errors import MacaronError
     from macaron.lab.report.report_page import write_report
 
     try:

@@ -29,12 +29,15 @@ def twins(
     ] = False,
 ) -> None:
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
-    from macaron.lab.twins import NUMBERS, PAGE, make_twins
     from macaron.recipe import load_recipe
+
+    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+
+    from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
     planned = make_twins(
-        load_recipe(recipe, settings or []),
+        chosen,
         names,
         seeds,
         out,

@@ -7,14 +7,14 @@ PyTorch to refuse. A mistake in the scan can therefore only lead to a refusal.
 """
 
 import argparse
+import io
 import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -105,9 +105,6 @@ class Checkpoint:
 class _Inert:
     """A stand-in for an object that is not needed: accepts any arguments and state, and keeps none."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "_Inert":
-        return super().__new__(cls)
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
@@ -129,9 +126,7 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
     if start[8:] == b"{":
         raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
-    named = _names_in(path, start[:4])
-    content = _load(path, start[:4], named)
-    return Checkpoint(path, _args_of(path, content), _tensors_of(path, content))
+    return _checked(path, _load(path, start[:4], _names_in(path, start[:4])))
 
 
 def _load(path: Path, start: bytes, named: set[str]) -> Any:
@@ -165,13 +160,11 @@ def _names_in(path: Path, start: bytes) -> set[str]:
                 for entry in archive.infolist():
                     if entry.filename.lower().endswith("data.pkl"):
                         with archive.open(entry) as file:
-                            found.update(_names(_Limited(path, file)))
+                            _scan(path, file, 1, found)
         else:
             with path.open("rb") as file:
                 # Four pickles (magic number, version, machine, content), then the raw storages.
-                limited = _Limited(path, file)
-                for _ in range(4):
-                    found.update(_names(limited))
+                _scan(path, file, 4, found)
     except MacaronError:
         raise
     except Exception:
@@ -179,64 +172,45 @@ def _names_in(path: Path, start: bytes) -> set[str]:
     return found
 
 
-class _Limited:
-    """A file that refuses to be read beyond the longest pickle."""
-
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self.path, self.file, self.left = path, file, _LONGEST_PICKLE
-
-    def read(self, size: int) -> bytes:
-        """Read up to ``size`` bytes."""
-        return self._counted(self.file.read(min(size, self.left + 1)))
-
-    def readline(self) -> bytes:
-        """Read a line."""
-        return self._counted(self.file.readline(self.left + 1))
-
-    def _counted(self, data: bytes) -> bytes:
-        self.left -= len(data)
-        if self.left < 0:
+def _scan(path: Path, file: IO[bytes], pickles: int, found: set[str]) -> None:
+    """Add the names in the first pickles of a file to ``found``, and refuse pickles that are too long."""
+    stream = io.BytesIO(file.read(_LONGEST_PICKLE + 1))
+    strings: list[str] = []
+    try:
+        for _ in range(pickles):
+            for opcode, argument, _ in pickletools.genops(stream):
+                if opcode.name in ("GLOBAL", "INST"):
+                    found.add(str(argument).replace(" ", "."))
+                elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
+                    found.add(".".join(strings[-2:]))  # protocol 4, which PyTorch refuses; only for the message
+                elif isinstance(argument, str):
+                    strings.append(argument)
+    finally:
+        if stream.tell() > _LONGEST_PICKLE:
             raise MacaronError(
-                f"{self.path}: refused, and nothing in it was run: besides the weights it has more than "
+                f"{path}: refused, and nothing in it was run: besides the weights it has more than "
                 f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
                 "Get the file from a source you trust."
             )
-        return data
 
 
-def _names(file: _Limited) -> Iterator[str]:
-    strings: list[str] = []
-    for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
-        if opcode.name in ("GLOBAL", "INST"):
-            yield str(argument).replace(" ", ".")
-        elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
-            yield ".".join(strings[-2:])  # protocol 4, which PyTorch refuses; only for the message
-        elif isinstance(argument, str):
-            strings.append(argument)
-
-
-def _args_of(path: Path, content: Any) -> dict[str, Any]:
+def _checked(path: Path, content: Any) -> Checkpoint:
     if not isinstance(content, dict) or "args" not in content or "model" not in content:
         keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
         raise MacaronError(
             f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
         )
-    args = content["args"]
+    args, model = content["args"], content["model"]
     if not isinstance(args, argparse.Namespace):
         raise MacaronError(f"{path}: 'args' should hold the settings (argparse.Namespace), not {type(args).__name__}")
-    return dict(vars(args))
-
-
-def _tensors_of(path: Path, content: dict[str, Any]) -> dict[str, Tensor]:
-    model = content["model"]
-    if isinstance(model, dict) and not model:
-        raise MacaronError(f"{path}: 'model' is empty: the checkpoint holds no weights")
     if not isinstance(model, dict):
         raise MacaronError(f"{path}: 'model' should hold the weights by name, not {type(model).__name__}")
+    if not model:
+        raise MacaronError(f"{path}: 'model' is empty: the checkpoint holds no weights")
     for name, tensor in model.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
-    return dict(model)
+    return Checkpoint(path, dict(vars(args)), dict(model))
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -71,20 +71,17 @@ def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfi
         raise checkpoint.error(
             f"args.no_normalize_affine is {affine!r}, but the norms {'have' if affine else 'lack'} weights"
         )
-    fields: dict[str, Any] = {
-        **_shared_fields(checkpoint, ("encoder",)),
-        # In the authors' code the first half-step is always relu.
-        "activation": ["relu", activation] if _is_macaron(checkpoint) else activation,
-        "norm_affine": affine,
-        "type_vocab_size": checkpoint.matrix("encoder.embed_segment.weight").shape[0],
-        "max_position_embeddings": checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
-    }
-    if kind == "classifier":
-        fields |= _classifier_fields(checkpoint)
-    else:
+    fields = _shared_fields(checkpoint, ("encoder",))
+    if kind == "bert":
         checkpoint.matrix("embed_out")  # always present, although it is tied
     return EncoderConfig(
         **fields,
+        **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
+        # In the authors' code the first half-step is always relu.
+        activation=("relu", activation) if fields["inner_sizes"] else activation,
+        norm_affine=affine,
+        type_vocab_size=checkpoint.matrix("encoder.embed_segment.weight").shape[0],
+        max_position_embeddings=checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
         num_hidden_layers=_layer_count(checkpoint, "encoder"),
         initializer="kaiming",
         first_segment=1,
@@ -113,12 +110,14 @@ def _shared_fields(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> dict[str,
             raise checkpoint.error(f"args.{name} is {checkpoint.args[name]!r}, which Macaron's models do not support")
     vocabulary, hidden = _embedding_shape(checkpoint)
     heads = checkpoint.whole_number("encoder_attention_heads")
-    widths: dict[str, list[int]] = {}
+    macaron = any(".macaron_fc1." in name for name in checkpoint.tensors)
+    networks = ("macaron_fc1", "fc1") if macaron else ("fc1",)
+    widths: dict[str, list[int]] = {}  # of the feed-forward networks, in order of application
     for stack in stacks:
         checkpoint.agree(f"{stack}_embed_dim", hidden)
         checkpoint.agree(f"{stack}_attention_heads", heads)
         checkpoint.agree(f"{stack}_layers", _layer_count(checkpoint, stack))
-        widths[stack] = _inner_sizes(checkpoint, stack)
+        widths[stack] = [checkpoint.matrix(f"{stack}.layers.0.{name}.weight").shape[0] for name in networks]
         checkpoint.agree(f"{stack}_ffn_embed_dim", widths[stack][-1])
         if widths[stack] != widths["encoder"]:
             raise checkpoint.error(
@@ -127,7 +126,6 @@ def _shared_fields(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> dict[str,
             )
     if hidden % heads:
         raise checkpoint.error(f"args.encoder_attention_heads ({heads}) does not divide the hidden size ({hidden})")
-    macaron = _is_macaron(checkpoint)
     if bool(checkpoint.args.get("macaron", macaron)) != macaron:
         raise checkpoint.error(
             f"args.macaron is {checkpoint.args['macaron']!r}, but the layers {'have' if macaron else 'lack'} "
@@ -153,16 +151,6 @@ def _layer_count(checkpoint: Checkpoint, stack: str) -> int:
     if missing := set(range(len(found))) - found:
         raise checkpoint.error(f"no weights for '{stack}.layers.{min(missing)}', though there are later layers")
     return len(found)
-
-
-def _is_macaron(checkpoint: Checkpoint) -> bool:
-    return any(".macaron_fc1." in name for name in checkpoint.tensors)
-
-
-def _inner_sizes(checkpoint: Checkpoint, stack: str) -> list[int]:
-    """Widths of the feed-forward networks of a stack's first layer, in order of application."""
-    names = ("macaron_fc1", "fc1") if _is_macaron(checkpoint) else ("fc1",)
-    return [checkpoint.matrix(f"{stack}.layers.0.{name}.weight").shape[0] for name in names]
 
 
 def _embedding_shape(checkpoint: Checkpoint) -> torch.Size:

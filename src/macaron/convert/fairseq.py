@@ -89,7 +89,11 @@ def build_model(checkpoint: Checkpoint, kind: CheckpointKind) -> Network:
         config = translation_config(checkpoint)
         with torch.device("meta"):
             model = TranslationModel(config)
-        model.generation_config = _generation(config)
+        # As the authors' search: no padding, at least one token, the same limit (ours counts start and end).
+        assert config.pad_token_id is not None
+        model.generation_config = GenerationSettings(
+            max_length=_LONGEST + 2, min_new_tokens=1, suppress_tokens=[config.pad_token_id]
+        )
     else:
         config = encoder_config(checkpoint, kind)
         with torch.device("meta"):
@@ -98,12 +102,6 @@ def build_model(checkpoint: Checkpoint, kind: CheckpointKind) -> Network:
     model.load_state_dict(rename(checkpoint, weight_names(config, kind), shapes), strict=True, assign=True)
     model.train(False)
     return model
-
-
-def _generation(config: TranslationConfig) -> GenerationSettings:
-    # As the authors' search: no padding, at least one token, the same limit (ours counts start and end).
-    assert config.pad_token_id is not None
-    return GenerationSettings(max_length=_LONGEST + 2, min_new_tokens=1, suppress_tokens=[config.pad_token_id])
 
 
 def _tokenizer(

@@ -1,5 +1,6 @@
 """The names of fairseq's weights and ours, and the renaming."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ _NOT_WEIGHTS = tuple(
     for name in ("version", "embed_positions._float_tensor", "embed_positions.weights")
 )
 #: The first names of a decoder layer's norms, and the later ones.
-_OLD_NORMS = {"0": "self_attn_layer_norm", "1": "encoder_attn_layer_norm", "2": "final_layer_norm"}
+_OLD_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 _HEADS: dict[CheckpointKind, dict[str, str]] = {
     "translation": {},
     "bert": {"mid_layer.0": "head.dense", "mid_layer.2": "head.norm", "classifier": "next_sentence"},
@@ -29,13 +30,8 @@ _HEADS: dict[CheckpointKind, dict[str, str]] = {
 
 def upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Rename the decoder norms of the oldest checkpoints."""
-    result = {}
-    for name, tensor in tensors.items():
-        parts = name.split(".")
-        if parts[:2] == ["decoder", "layers"] and parts[3:4] == ["layer_norms"] and parts[4] in _OLD_NORMS:
-            parts[3:5] = [_OLD_NORMS[parts[4]]]
-        result[".".join(parts)] = tensor
-    return result
+    old = re.compile(r"^(decoder\.layers\.\d+)\.layer_norms\.([012])\.")
+    return {old.sub(lambda found: f"{found[1]}.{_OLD_NORMS[int(found[2])]}.", name): t for name, t in tensors.items()}
 
 
 def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind) -> Names:
@@ -57,26 +53,14 @@ def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind
 def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cross: bool = False) -> Names:
     """The names of an encoder or decoder stack.
 
+    The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
+
     :param prefix: of our names
     :param cross: whether the layers attend to an encoder
     """
     macaron = config.scheme == "strang-gfg"
-    names: Names = {}
-    for layer in range(layers):
-        theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
-        modules = _layer_modules(macaron, cross, config.norm_affine)
-        names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
-    if config.norm_affine and config.norm == "pre":
-        names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})
-    return names
-
-
-def _layer_modules(macaron: bool, cross: bool, affine: bool) -> Names:
-    """For each module of a layer the prefix of fairseq's parameters, and our module or modules.
-
-    The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
-    """
     last = "G2" if macaron else "G1"
+    # For each module of a layer the prefix of fairseq's parameters, and our module or modules.
     modules: Names = {"self_attn.in_proj_": ("F1.operator.qkv",), "self_attn.out_proj.": ("F1.operator.out",)}
     norms = {"layer_norms.0.": "F1", "layer_norms.1.": last, "layer_norms.2.": "G1"}
     if cross:
@@ -88,15 +72,21 @@ def _layer_modules(macaron: bool, cross: bool, affine: bool) -> Names:
             "final_layer_norm.": last,
             "macaron_layer_norm.": "G1",
         }
+    if not macaron:
+        norms.popitem()  # of the half-step
     for linear in ("fc1", "fc2"):
         modules[f"{linear}."] = (f"{last}.operator.{linear}",)
         if macaron:
             modules[f"macaron_{linear}."] = (f"G1.operator.{linear}",)
-    if not macaron:
-        norms.popitem()  # of the half-step
-    if affine:
+    if config.norm_affine:
         modules |= {theirs: (f"{ours}.norm",) for theirs, ours in norms.items()}
-    return modules
+    names: Names = {}
+    for layer in range(layers):
+        theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
+        names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
+    if config.norm_affine and config.norm == "pre":
+        names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})
+    return names
 
 
 def _parameters(modules: Names) -> Names:

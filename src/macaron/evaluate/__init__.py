@@ -1,7 +1,17 @@
 """Scores of translations, always with their definitions, confidence intervals and tests of significance."""
 
-from macaron.evaluate.bleu import Bleu, corpus_bleu, split_compounds, tokenised_bleu
-from macaron.evaluate.scores import Evaluation, chrf, evaluate_text, moses_tokens, paper_bleu, sacre_bleu
+from macaron.evaluate.scores import (
+    Bleu,
+    Evaluation,
+    chrf,
+    corpus_bleu,
+    evaluate_text,
+    moses_tokens,
+    paper_bleu,
+    sacre_bleu,
+    split_compounds,
+    tokenised_bleu,
+)
 from macaron.evaluate.significance import (
     Comparison,
     Interval,

@@ -81,32 +81,23 @@ def task_score(scores: Mapping[str, Mapping[str, float]]) -> float:
 class Average:
     """The GLUE average, or the tasks that it lacks.
 
-    :param official: over all nine tasks, including WNLI; None if one is missing
-    :param without_wnli: over the other eight, as in Devlin et al.; None if one is missing
-    :param partial: over the given tasks: not comparable with any published number
+    :param glue: the official one, over all nine tasks, including WNLI; None if one is missing
+    :param glue_without_wnli: over the other eight, as in Devlin et al.; None if one is missing
+    :param mean_of_given: over the given tasks: not comparable with any published number
     """
 
-    official: float | None
-    without_wnli: float | None
-    partial: float | None
+    glue: float | None
+    glue_without_wnli: float | None
+    mean_of_given: float | None
     missing: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, object]:
-        """As JSON."""
-        return {
-            "glue": self.official,
-            "glue_without_wnli": self.without_wnli,
-            "mean_of_given": self.partial,
-            "missing": list(self.missing),
-        }
-
     def __str__(self) -> str:
-        if self.official is not None:
-            return f"GLUE {self.official:.1f} (nine tasks), {self.without_wnli:.1f} without WNLI"
+        if self.glue is not None:
+            return f"GLUE {self.glue:.1f} (nine tasks), {self.glue_without_wnli:.1f} without WNLI"
         missing = ", ".join(TASKS[name].title for name in self.missing)
-        if self.without_wnli is not None:
-            return f"GLUE without WNLI {self.without_wnli:.1f}; the official average needs {missing} too"
-        given = "" if self.partial is None else f"; mean of the tasks given: {self.partial:.1f}"
+        if self.glue_without_wnli is not None:
+            return f"GLUE without WNLI {self.glue_without_wnli:.1f}; the official average needs {missing} too"
+        given = "" if self.mean_of_given is None else f"; mean of the tasks given: {self.mean_of_given:.1f}"
         return f"no GLUE average: missing {missing}{given}"
 
 
@@ -115,15 +106,14 @@ def glue_average(scores: Mapping[str, float]) -> Average:
 
     :param scores: one number per task, see `task_score`
     """
-    missing = tuple(name for name in AVERAGED if name not in scores)
 
     def mean(names: Sequence[str]) -> float | None:
         there = [scores[name] for name in names if name in scores]
         return float(np.mean(there)) if there and len(there) == len(names) else None
 
     return Average(
-        official=mean(AVERAGED),
-        without_wnli=mean([name for name in AVERAGED if name != "wnli"]),
-        partial=mean([name for name in AVERAGED if name in scores]),
-        missing=missing,
+        glue=mean(AVERAGED),
+        glue_without_wnli=mean([name for name in AVERAGED if name != "wnli"]),
+        mean_of_given=mean([name for name in AVERAGED if name in scores]),
+        missing=tuple(name for name in AVERAGED if name not in scores),
     )

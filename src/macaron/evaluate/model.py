@@ -9,8 +9,7 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator, batches
 from macaron.errors import MacaronError
-from macaron.evaluate.bleu import tokenised_bleu
-from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu, sacre_bleu
+from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu, sacre_bleu, tokenised_bleu
 from macaron.evaluate.statistics import Score
 from macaron.files import read_lines
 from macaron.models.translation import TranslationModel

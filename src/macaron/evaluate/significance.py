@@ -3,7 +3,6 @@
 Sentences are sorted before anything is drawn: a result depends on the sentences and the seed, not on their order.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,9 +62,7 @@ def bootstrap_interval(
     statistics: SentenceStatistics, *, resamples: int = RESAMPLES, seed: int = SEED, level: float = 0.95
 ) -> Interval:
     """Interval of a corpus score: sentences are drawn with replacement `resamples` times."""
-    _check(resamples, level)
-    rows = _canonical(statistics.rows)
-    sums = np.stack([weights @ rows for weights in _draws(len(rows), resamples, seed)])
+    sums = _resampled_sums(_canonical(statistics.rows), resamples, seed)
     return _interval(statistics.formula(sums), level, resamples, seed)
 
 
@@ -82,9 +79,8 @@ def paired_bootstrap(
     The p-value is the share of resamples whose difference deviates from the mean difference by at least the
     observed one.
     """
-    _check(resamples, level)
     columns, rows = _paired(first, second)
-    sums = np.stack([weights @ rows for weights in _draws(len(rows), resamples, seed)])
+    sums = _resampled_sums(rows, resamples, seed)
     differences = second.formula(sums[:, columns:]) - first.formula(sums[:, :columns])
     interval = _interval(differences, level, resamples, seed)
     return _comparison("paired bootstrap", first, second, differences - differences.mean(), interval, seed)
@@ -97,7 +93,7 @@ def approximate_randomisation(
 
     The p-value is the share of exchanges with at least the observed difference.
     """
-    _check(trials, 0.95)
+    _check(trials)
     columns, rows = _paired(first, second)
     ours, theirs = rows[:, :columns], rows[:, columns:]
     change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
@@ -109,11 +105,9 @@ def approximate_randomisation(
     return _comparison("approximate randomisation", first, second, differences, None, seed)
 
 
-def _check(trials: int, level: float) -> None:
+def _check(trials: int) -> None:
     if trials < 1:
         raise MacaronError(f"{trials} resamples: give at least 1, usually 1000")
-    if not 0 < level < 1:
-        raise MacaronError(f"a confidence level of {level}: give a fraction between 0 and 1, usually 0.95")
 
 
 def _canonical(rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -129,15 +123,18 @@ def _paired(first: SentenceStatistics, second: SentenceStatistics) -> tuple[int,
     return first.rows.shape[1], _canonical(np.concatenate([first.rows, second.rows], axis=1))
 
 
-def _draws(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
-    """How often each sentence is drawn, once for every resample."""
+def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """The sums of rows (S, C) that are drawn with replacement, once for every resample: (resamples, C)."""
+    _check(resamples)
     generator = np.random.default_rng(seed)
-    for _ in range(resamples):
-        drawn = generator.integers(0, sentences, sentences)
-        yield np.bincount(drawn, minlength=sentences).astype(np.float64)
+    count = len(rows)
+    draws = (generator.integers(0, count, count) for _ in range(resamples))
+    return np.stack([np.bincount(drawn, minlength=count).astype(np.float64) @ rows for drawn in draws])
 
 
 def _interval(scores: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:
+    if not 0 < level < 1:
+        raise MacaronError(f"a confidence level of {level}: give a fraction between 0 and 1, usually 0.95")
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high), level, resamples, seed)
 

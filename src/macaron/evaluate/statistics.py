@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ CHRF_ORDER = 6
 CHRF_BETA = 2
 
 Smoothing = Literal["none", "exp"]
-T = TypeVar("T", bound=Hashable)
 Formula = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -81,7 +80,7 @@ def bleu_statistics(
     for row, hypothesis, reference in zip(rows, hypotheses, references, strict=True):
         row[:2] = len(hypothesis), len(reference)
         for n in range(1, BLEU_ORDER + 1):
-            row[1 + n] = _matches(_ngrams(hypothesis, n), _ngrams(reference, n))
+            row[1 + n] = (_ngrams(hypothesis, n) & _ngrams(reference, n)).total()
             row[1 + BLEU_ORDER + n] = max(len(hypothesis) - n + 1, 0)
     return SentenceStatistics(rows, partial(bleu_formula, smoothing=smoothing))
 
@@ -96,7 +95,7 @@ def chrf_statistics(hypotheses: Sequence[str], references: Sequence[str]) -> Sen
             in_reference = max(len(theirs) - n + 1, 0)
             # A sentence too short to have n-grams in the reference does not count against the translation.
             in_hypothesis = max(len(ours) - n + 1, 0) if in_reference else 0
-            row[n - 1] = in_hypothesis, in_reference, _matches(_substrings(ours, n), _substrings(theirs, n))
+            row[n - 1] = in_hypothesis, in_reference, (_substrings(ours, n) & _substrings(theirs, n)).total()
     return SentenceStatistics(rows.reshape(len(rows), -1), chrf_formula)
 
 
@@ -145,7 +144,3 @@ def _ngrams(tokens: Sequence[Hashable], n: int) -> Counter[tuple[Hashable, ...]]
 
 def _substrings(text: str, n: int) -> Counter[str]:
     return Counter(text[i : i + n] for i in range(len(text) - n + 1))
-
-
-def _matches(ours: Counter[T], theirs: Counter[T]) -> int:
-    return sum(min(count, theirs[gram]) for gram, count in ours.items() if gram in theirs)

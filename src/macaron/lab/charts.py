@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from macaron.lab.page import escape, html_table
@@ -29,12 +29,12 @@ ROWS = 30
 
 @dataclass(frozen=True)
 class Series:
-    """One line: points by ascending x, a colour by number, a band of (x, low, high) around it."""
+    """One line: points by ascending x, a colour by number (default: its index), a band of (x, low, high) around it."""
 
     name: str
     points: Points
     colour: int | None = None
-    band: Sequence[tuple[float, float, float]] | None = None
+    band: Sequence[tuple[float, float, float]] = ()
     dashed: bool = False
 
 
@@ -59,22 +59,6 @@ class Dots:
         return f"{self.value:{form}}{interval}".replace("-", "−")
 
 
-@dataclass(frozen=True)
-class _Line:
-    """What is drawn of a series: finite points and, on a logarithmic axis, positive ones."""
-
-    name: str
-    points: list[tuple[float, float]]
-    band: list[tuple[float, float, float]]
-    colour: int
-    dashed: bool
-
-    @property
-    def drawn(self) -> list[tuple[float, float]]:
-        """At most ``DRAWN`` of the points."""
-        return thin(self.points, DRAWN)
-
-
 def line_chart(
     series: Sequence[Series],
     *,
@@ -92,12 +76,11 @@ def line_chart(
         return all(math.isfinite(v) and (v > 0 or not log) for v, log in ((x, log_x), *((y, log_y) for y in ys)))
 
     lines = [
-        _Line(
-            name=each.name,
+        replace(
+            each,
             points=[point for point in each.points if drawable(*point)],
-            band=[edge for edge in each.band or () if drawable(*edge)],
+            band=[edge for edge in each.band if drawable(*edge)],
             colour=(i if each.colour is None else each.colour) % COLOURS,
-            dashed=each.dashed,
         )
         for i, each in enumerate(series)
     ]
@@ -107,53 +90,51 @@ def line_chart(
         return f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>'
     ys = [y for line in lines for _, y in line.points] + [y for line in lines for _, *ends in line.band for y in ends]
     across, up = Scale.around(xs, log=log_x, tight=True), Scale.around(ys, log=log_y, from_zero=from_zero)
-    return "\n".join(
-        [
-            '<figure class="chart" data-read>',
-            f'<figcaption><span class="name">{escape(title)}</span>',
-            f'<span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>',
-            _legend(lines),
-            f'<div class="plot"><svg height="{height}" role="img"><title>{escape(title)}</title>',
-            f"<desc>{escape(_describe(lines, x_label, y_label, log_x, log_y))}</desc>",
-            _axes(across, up, height, x_label, y_label, xs),
-            *_drawing(lines, across, up),
-            '</svg></div><output class="visually-hidden"></output>',
-            f'<script type="application/json">{_readings(lines, across, up, x_label)}</script>',
-            _table(lines, title, x_label),
-            "</figure>",
-        ]
-    )
+    return f"""<figure class="chart" data-read>
+<figcaption><span class="name">{escape(title)}</span>
+<span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>
+{_legend(lines)}
+<div class="plot"><svg height="{height}" role="img"><title>{escape(title)}</title>
+<desc>{escape(_describe(lines, x_label, y_label, log_x, log_y))}</desc>
+{_axes(across, up, height, x_label, y_label, xs)}
+{_drawing(lines, across, up)}
+</svg></div><output class="visually-hidden"></output>
+<script type="application/json">{_readings(lines, across, up, x_label)}</script>
+{_table(lines, title, x_label)}
+</figure>"""
 
 
 def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
-    parts = []
     ticks = up.ticks(5)
     texts, unit = tick_texts(ticks, up.log)
-    for tick, text in zip(ticks, texts, strict=True):
-        y = up.percent(tick, down=True)
-        parts.append(f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>')
-        parts.append(f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>')
-    parts.append(f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>')
-    parts.append('<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>')
+    places = zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
+    left = "".join(
+        f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>'
+        f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>'
+        for y, text in places
+    )
+    left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>'
     ticks = across.ticks(5)
     if across.log and len(xs) <= DOUBLINGS:
         ticks = xs  # doublings (1, 2, 4, 8) are all marked
     elif all(x == int(x) for x in xs):
         ticks = [tick for tick in ticks if tick == int(tick)]  # nothing lies between two epochs
     texts, unit = tick_texts(ticks, across.log)
-    for tick, text in zip(ticks, texts, strict=True):
-        x = across.percent(tick)
-        parts.append(f'<line class="axis" x1="{x}%" x2="{x}%" y1="{height}" y2="{height + 4}"/>')
-        parts.append(f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>')
-    parts.append(f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit)}</text>')
-    return "".join(parts)
+    places = zip(map(across.percent, ticks), texts, strict=True)
+    below = "".join(
+        f'<line class="axis" x1="{x}%" x2="{x}%" y1="{height}" y2="{height + 4}"/>'
+        f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>'
+        for x, text in places
+    )
+    below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit)}</text>'
+    return f'{left}<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>{below}'
 
 
 def _axis_name(label: str, unit: str) -> str:
     return escape(f"{label} ({unit})" if unit else label)
 
 
-def _drawing(lines: Sequence[_Line], across: Scale, up: Scale) -> list[str]:
+def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
     def path(points: Points) -> str:
@@ -162,7 +143,7 @@ def _drawing(lines: Sequence[_Line], across: Scale, up: Scale) -> list[str]:
 
     strokes, dots = [], []
     for line in lines:
-        style, drawn = f'style="--colour:var(--series-{line.colour})"', line.drawn
+        style, drawn = f'style="--colour:var(--series-{line.colour})"', thin(line.points, DRAWN)
         if line.band:
             edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
             strokes.append(f'<path class="band" {style} d="{path(edge)}Z"/>')
@@ -173,10 +154,10 @@ def _drawing(lines: Sequence[_Line], across: Scale, up: Scale) -> list[str]:
             spots = (f'<circle cx="{across.percent(x)}%" cy="{up.percent(y, down=True)}%" r="2.5"/>' for x, y in drawn)
             dots.append(f'<g class="dot" {style}>{"".join(spots)}</g>')
     inner = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
-    return [f"<svg {inner}>{''.join(strokes)}</svg>", *dots]
+    return "\n".join([f"<svg {inner}>{''.join(strokes)}</svg>", *dots])
 
 
-def _legend(lines: Sequence[_Line]) -> str:
+def _legend(lines: Sequence[Series]) -> str:
     """Names with their last values; base.js replaces these by the values at the pointer."""
     entries = []
     for line in lines:
@@ -187,7 +168,7 @@ def _legend(lines: Sequence[_Line]) -> str:
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
-def _describe(lines: Sequence[_Line], x_label: str, y_label: str, log_x: bool, log_y: bool) -> str:
+def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, log_y: bool) -> str:
     up, across = (" (logarithmic)" if log else "" for log in (log_y, log_x))
     parts = [f"{y_label}{up} against {x_label}{across}."]
     for line in lines:
@@ -204,30 +185,29 @@ def _describe(lines: Sequence[_Line], x_label: str, y_label: str, log_x: bool, l
     return " ".join(parts)
 
 
-def _readings(lines: Sequence[_Line], across: Scale, up: Scale, x_label: str) -> str:
+def _readings(lines: Sequence[Series], across: Scale, up: Scale, x_label: str) -> str:
     """The drawn values to six digits, for the read-out of base.js."""
-    entries = []
-    for line in lines:
-        drawn = sorted(line.drawn)
-        xs, ys = [_six(x) for x, _ in drawn], [_six(y) for _, y in drawn]
-        entries.append({"name": line.name, "colour": line.colour, "x": xs, "y": ys})
-    read = {
+
+    def six(value: float) -> float | int:
+        short = float(f"{value:.6g}") if abs(value) < 1e6 else round(value)
+        return int(short) if short == int(short) else short
+
+    read: dict[str, object] = {
         "x": [across.low, across.high],
         "y": [up.low, up.high],
         "log_x": across.log,
         "log_y": up.log,
         "x_label": x_label,
-        "series": entries,
     }
+    drawn = [sorted(thin(line.points, DRAWN)) for line in lines]
+    read["series"] = [
+        {"name": line.name, "colour": line.colour, "x": [six(x) for x, _ in points], "y": [six(y) for _, y in points]}
+        for line, points in zip(lines, drawn, strict=True)
+    ]
     return json.dumps(read, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _six(value: float) -> float | int:
-    short = float(f"{value:.6g}") if abs(value) < 1e6 else round(value)
-    return int(short) if short == int(short) else short
-
-
-def _table(lines: Sequence[_Line], title: str, x_label: str) -> str:
+def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
     values = [dict(line.points) for line in lines]
     shared = Counter(x for points in values for x in points)
     # Rows where most series have a value come first: others would be mostly gaps.
@@ -268,17 +248,12 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
         f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
         for row in rows
     ]
-    axis = _axis_name(x_label, unit)
-    return "\n".join(
-        [
-            '<figure class="chart">',
-            f"<figcaption>{escape(title)}</figcaption>",
-            *([f'<p class="note">{escape(note)}</p>'] if note else []),
-            f'<ul class="dots">{"".join(entries)}</ul>',
-            f'<div class="dots-axis" aria-hidden="true"><svg height="18">{texts}</svg>{axis}</div>',
-            "</figure>",
-        ]
-    )
+    below = f'\n<p class="note">{escape(note)}</p>' if note else ""
+    return f"""<figure class="chart">
+<figcaption>{escape(title)}</figcaption>{below}
+<ul class="dots">{"".join(entries)}</ul>
+<div class="dots-axis" aria-hidden="true"><svg height="18">{texts}</svg>{_axis_name(x_label, unit)}</div>
+</figure>"""
 
 
 def _marks(row: Dots, along: Scale) -> str:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
 from macaron.settings import read_toml
 from macaron.tasks.run import run as train_run
 
+Say = Callable[[str], None]
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
 SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
@@ -41,124 +42,106 @@ TRIAL, WARM_UP = 24, 8
 LEAST = 20
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The demo in a folder; ``say`` is told the progress, ``budget`` is in minutes."""
+def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -> dict[str, Any]:
+    """Run the demo in a folder, reusing what an earlier one has finished; ``say`` is told the progress."""
+    started = time.monotonic()
+    corpus, data, numbers = runs / "demo-corpus", runs / "demo-data", runs / "demo-report.json"
+    recipe = load_recipe(recipe_file, [f"data.out={data}"])
+    new = write_demo_corpus(corpus)
+    say(f"1. Corpus: {'100,000 German-English pairs from a grammar, in' if new else 'reusing'} {corpus}")
+    outcome = prepare(load_data_recipe(recipe_file, [f"data.out={data}", f"data.root={corpus}"]))
+    done = "reusing" if outcome.reason is None else f"{outcome.data.vocab_size:,} subwords, in"
+    say(f"2. Prepare: {done} {data}")
+    twins = demo_twins(recipe, runs, say, 60 * minutes * PLANNED - (time.monotonic() - started))
+    say("4. Training (runs that are finished are reused)")
+    twins.train()
+    say("5. Scores (sacreBLEU with 95 % confidence interval)")
+    pages = {name: str(runs / f"demo-{name}.html") for name in ("comparison", "particles")}
+    result = twins.compare(Path(pages["comparison"]))
+    report = score_twins(twins, corpus, result, say)
+    say(f"\n6. Pages\n   {result.sentence}")
+    folders = [folder for _, _, folder in twins.plan()]
+    write_particles(Path(pages["particles"]), build_data(folders, EXAMPLE))
+    report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
+    write_json(numbers, report)
+    say(f"""
+Numbers: {numbers}
+Open in a browser, no network needed:
+  {pages["comparison"]}   the twins compared: tests, training curves, sentences
+  {pages["particles"]}    the words of a sentence as particles in both
+Translate a sentence of your own with a trained model:
+  echo "{EXAMPLE}" | .venv/bin/macaron translate {folders[-1]}""")
+    return report
 
-    recipe: Path
-    runs: Path
-    say: Callable[[str], None]
-    budget: float = BUDGET
 
-    def run(self) -> dict[str, Any]:
-        """Run the demo, reusing what an earlier one has finished."""
+def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
+    """The twins with a number of updates that fits into ``seconds``, or that an earlier demo has chosen.
+
+    Folders of a demo with another recipe are refused before anything is trained.
+    """
+    twins = make_twins(recipe, TWINS, 1, runs, say=lambda text: say(f"   {text}"))
+    twins = replace(twins, pattern="demo-{name}")
+    folders = [folder for _, _, folder in twins.plan()]
+    files = [folder / "recipe.toml" for folder in folders if (folder / "recipe.toml").is_file()]
+    stored = {file.parent: recipe_from(read_toml(file), str(file)) for file in files}
+    most = recipe.train.max_updates
+    assert most is not None
+    updates = next((each.train.max_updates for each in stored.values()), None)
+    if updates is not None:
+        say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
+    else:
         started = time.monotonic()
-        corpus, data = self.runs / "demo-corpus", self.runs / "demo-data"
-        recipe = load_recipe(self.recipe, [f"data.out={data}"])
-        new = write_demo_corpus(corpus)
-        self.say(f"1. Corpus: {'100,000 German-English pairs from a grammar, in' if new else 'reusing'} {corpus}")
-        outcome = prepare(load_data_recipe(self.recipe, [f"data.out={data}", f"data.root={corpus}"]))
-        done = "reusing" if outcome.reason is None else f"{outcome.data.vocab_size:,} subwords, in"
-        self.say(f"2. Prepare: {done} {data}")
-        twins = self._twins(recipe, started)
-        self._check(twins)
-        self.say("4. Training (runs that are finished are reused)")
-        twins.train()
-        self.say("5. Scores (sacreBLEU with 95 % confidence interval)")
-        pages = {name: str(self.runs / f"demo-{name}.html") for name in ("comparison", "particles")}
-        result = twins.compare(Path(pages["comparison"]))
-        report = self._score(corpus, result)
-        self.say(f"\n6. Pages\n   {result.sentence}")
-        write_particles(Path(pages["particles"]), build_data([folder for _, _, folder in twins.plan()], EXAMPLE))
-        report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
-        write_json(self.runs / "demo-report.json", report)
-        self._close(pages)
-        return report
+        paces = [measure(kind.recipe) for kind in twins.kinds]
+        updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
+        each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
+        say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
+    twins = replace(twins, kinds=tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in twins.kinds))
+    for kind, seed, folder in twins.plan():
+        if folder in stored and replace(stored[folder], data=recipe.data) != kind.seeded(seed):
+            both = " and ".join(map(str, folders))
+            raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")
+    return twins
 
-    def _folder(self, name: str) -> Path:
-        return self.runs / f"demo-{name.lower()}"
 
-    # The number of updates.
-
-    def _twins(self, recipe: Recipe, started: float) -> Twins:
-        """The twins with a number of updates that fits the time, or that an earlier demo has chosen."""
-        whole = make_twins(recipe, TWINS, 1, self.runs, say=lambda text: self.say(f"   {text}"))
-        most = whole.kinds[0].recipe.train.max_updates
-        assert most is not None
-        updates = self._chosen_before()
-        if updates is not None:
-            self.say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
-        else:
-            paces = [measure(kind.recipe) for kind in whole.kinds]
-            updates = fitting_updates(paces, 60 * self.budget * PLANNED - (time.monotonic() - started), most)
-            each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
-            self.say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
-        kinds = tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in whole.kinds)
-        return replace(whole, kinds=kinds, pattern="demo-{name}")
-
-    def _chosen_before(self) -> int | None:
-        for name in TWINS:
-            stored = self._folder(name) / "recipe.toml"
-            updates = read_toml(stored).get("train", {}).get("max_updates") if stored.is_file() else None
-            if isinstance(updates, int):
-                return updates
-        return None
-
-    def _check(self, twins: Twins) -> None:
-        """Refuse folders of a demo with another recipe, before anything is trained."""
-        for kind, seed, folder in twins.plan():
-            if (folder / "recipe.toml").is_file():
-                found = recipe_from(read_toml(folder / "recipe.toml"), str(folder / "recipe.toml"))
-                if replace(found, data=kind.recipe.data) != kind.seeded(seed):
-                    both = " and ".join(str(self._folder(name)) for name in TWINS)
-                    raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")
-
-    # Scores.
-
-    def _score(self, corpus: Path, result: Result) -> dict[str, Any]:
-        baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
-        sizes = {kind.label: kind.parameters for kind in result.kinds}
-        updates = {kind.label: kind.runs[0].updates for kind in result.kinds}
-        for name, size in sizes.items():
-            self.say(f"   {name}: {size:,} parameters, {updates[name]:,} updates")
-        report: dict[str, Any] = {"parameters": sizes, "updates": updates, "fair": not reasons, "sets": {}}
-        if reasons:
-            report["unfair"] = list(reasons)
-            self.say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
-        for part, what in SETS.items():
-            source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
-            outputs = {"word by word": [baseline.translate(line) for line in source]}
-            for name in TWINS:
-                # The comparison has translated the test sentences.
-                made = result.translated[name].translations if part == "test" else None
-                outputs[name] = made or Translator(self._folder(name)).translate(source)
-            scores = {name: sacre_bleu(lines, reference) for name, lines in outputs.items()}
-            self.say(f"\n   {len(source):,} {what}")
-            found: dict[str, Any] = {"scores": {}}
-            report["sets"][part] = found
-            for name, score in scores.items():
-                interval = bootstrap_interval(score.statistics)
-                self.say(f"   {name:14s} {score.score:6.2f}  {interval}")
-                found["scores"][name] = {**score.to_dict(), "interval": interval.to_dict()}
-            if not reasons:
-                difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
-                found["macaron_minus_transformer"] = difference.to_dict()
-                self.say(f"   Macaron - Transformer: {difference}")
-            for i in range(2):
-                lines = {name: output[i] for name, output in outputs.items()} | {"reference": reference[i]}
-                self.say(
-                    "\n".join([f"     {source[i]}", *(f"       {name:14s} {line}" for name, line in lines.items())])
-                )
-        self.say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
-        return report
-
-    def _close(self, pages: dict[str, str]) -> None:
-        self.say(f"\nNumbers: {self.runs / 'demo-report.json'}")
-        self.say("Open in a browser, no network needed:")
-        self.say(f"  {pages['comparison']}   the twins compared: tests, training curves, sentences")
-        self.say(f"  {pages['particles']}    the words of a sentence as particles in both")
-        self.say("Translate a sentence of your own with a trained model:")
-        self.say(f'  echo "{EXAMPLE}" | .venv/bin/macaron translate {self._folder("Macaron")}')
+def score_twins(twins: Twins, corpus: Path, result: Result, say: Say) -> dict[str, Any]:
+    """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
+    baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
+    report: dict[str, Any] = {
+        "parameters": {kind.label: kind.parameters for kind in result.kinds},
+        "updates": {kind.label: kind.runs[0].updates for kind in result.kinds},
+        "fair": not reasons,
+        "sets": {},
+    }
+    for name, size in report["parameters"].items():
+        say(f"   {name}: {size:,} parameters, {report['updates'][name]:,} updates")
+    if reasons:
+        report["unfair"] = list(reasons)
+        say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
+    for part, what in SETS.items():
+        source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
+        outputs = {"word by word": [baseline.translate(line) for line in source]}
+        for kind, _, folder in twins.plan():
+            # The comparison has translated the test sentences.
+            made = result.translated[kind.name].translations if part == "test" else None
+            outputs[kind.name] = made or Translator(folder).translate(source)
+        say(f"\n   {len(source):,} {what}")
+        scores = {name: sacre_bleu(lines, reference) for name, lines in outputs.items()}
+        found: dict[str, Any] = {"scores": {}}
+        report["sets"][part] = found
+        for name, score in scores.items():
+            interval = bootstrap_interval(score.statistics)
+            say(f"   {name:14s} {score.score:6.2f}  {interval}")
+            found["scores"][name] = {**score.to_dict(), "interval": interval.to_dict()}
+        if not reasons:
+            difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
+            found["macaron_minus_transformer"] = difference.to_dict()
+            say(f"   Macaron - Transformer: {difference}")
+        for i in range(2):
+            say(f"     {source[i]}")
+            for name, lines in {**outputs, "reference": reference}.items():
+                say(f"       {name:14s} {lines[i]}")
+    say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
+    return report
 
 
 def measure(recipe: Recipe) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
-from macaron.ode.trajectories import SchemeTrajectories, TrajectoryComparison
+from macaron.ode.trajectories import DURATION, SchemeTrajectories, TrajectoryComparison
 from macaron.ode.word_series import Array
 
 if TYPE_CHECKING:
@@ -171,17 +171,18 @@ def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int)
     with drawing():
         figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         paths, errors = figure.subplots(1, 2, width_ratios=(1, 1.05))
-        _draw_paths(paths, found, steps)
-        _draw_errors(errors, found)
+        colours = [TRAJECTORY_COLOURS[i % len(TRAJECTORY_COLOURS)] for i in range(len(found.schemes))]
+        _draw_paths(paths, found, colours, steps)
+        _draw_errors(errors, found, colours)
         write_figure(path, figure)
 
 
-def _draw_paths(axes: Any, found: TrajectoryComparison, steps: int) -> None:
+def _draw_paths(axes: Any, found: TrajectoryComparison, colours: Sequence[str], steps: int) -> None:
     particles = found.exact.shape[1]
     for i in range(particles):
         name = "exact flow" if i == 0 else None
         axes.plot(*found.exact[:, i].T, color="#C9CDD1", linewidth=6, solid_capstyle="round", label=name, zorder=1)
-    for each, colour in _coloured(found):
+    for each, colour in zip(found.schemes, colours, strict=True):
         nodes = each.of(steps).nodes
         for i in range(particles):
             name = trajectory_label(each) if i == 0 else None
@@ -194,8 +195,8 @@ def _draw_paths(axes: Any, found: TrajectoryComparison, steps: int) -> None:
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)
 
 
-def _draw_errors(axes: Any, found: TrajectoryComparison) -> None:
-    for each, colour in _coloured(found):
+def _draw_errors(axes: Any, found: TrajectoryComparison, colours: Sequence[str]) -> None:
+    for each, colour in zip(found.schemes, colours, strict=True):
         errors = [(one.steps, one.error) for one in each.trajectories]
         axes.loglog(*zip(*errors, strict=True), color=colour, marker="o", markersize=5, linewidth=1.8)
         text = f"{trajectory_label(each)}\nhalf the step: error / {each.trajectories[-1].ratio:.2f}"
@@ -204,11 +205,6 @@ def _draw_errors(axes: Any, found: TrajectoryComparison) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks([one.steps for one in found.schemes[0].trajectories])
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel(f"steps for a time of {found.duration:g}")
+    axes.set_xlabel(f"steps for a time of {DURATION:g}")
     axes.set_title("Error at the end", loc="left")
     clean_axes(axes)
-
-
-def _coloured(found: TrajectoryComparison) -> Iterator[tuple[SchemeTrajectories, str]]:
-    for i, each in enumerate(found.schemes):
-        yield each, TRAJECTORY_COLOURS[i % len(TRAJECTORY_COLOURS)]

@@ -45,51 +45,43 @@ def render_page(
     # base.js is in the head: it sets the theme before the first paint.
     base, *others = (_asset(name, "script") for name in ("base.js", *scripts))
     entries = (data or {}).items()
-    stored = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in entries]
-    run = [f"<script>\n{script}</script>" for script in others]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="color-scheme" content="light dark">',
-            f"<title>{escape(_plain(title))}</title>",
-            f"<style>\n{style}</style>",
-            f"<script>\n{base}</script>",
-            "</head>",
-            "<body>",
-            '<a class="skip" href="#main">Skip to the content</a>',
-            '<header class="top"><span class="brand">Macaron</span>',
-            '<button type="button" class="theme" hidden>Theme: auto</button></header>',
-            '<main id="main" tabindex="-1">',
-            f"<h1>{escape(title)}</h1>",
-            *([f'<p class="lead">{escape(lead)}</p>'] if lead else []),
-            body,
-            "</main>",
-            f'<footer class="bottom">Made by macaron {escape(__version__)}</footer>',
-            *stored,
-            *run,
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
+    run = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in entries]
+    run += [f"<script>\n{script}</script>" for script in others]
+    above = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
+    below = "".join(f"{script}\n" for script in run)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta name="color-scheme" content="light dark">
+<title>{escape(_plain(title))}</title>
+<style>
+{style}</style>
+<script>
+{base}</script>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<header class="top"><span class="brand">Macaron</span>
+<button type="button" class="theme" hidden>Theme: auto</button></header>
+<main id="main" tabindex="-1">
+<h1>{escape(title)}</h1>
+{above}{body}
+</main>
+<footer class="bottom">Made by macaron {escape(__version__)}</footer>
+{below}</body>
+</html>
+"""
 
 
 def section(heading: str, *parts: str, id: str | None = None) -> str:
     """A section with an h2 heading that labels it; ``parts`` are HTML."""
     name = id or re.sub(r"[^a-z0-9]+", "-", _plain(heading).lower()).strip("-") or "section"
-    return "\n".join(
-        [
-            f'<section id="{escape(name)}" aria-labelledby="{escape(name)}-heading">',
-            f'<h2 id="{escape(name)}-heading">{escape(heading)}</h2>',
-            *parts,
-            "</section>",
-        ]
-    )
+    label = f"{escape(name)}-heading"
+    head = f'<section id="{escape(name)}" aria-labelledby="{label}">\n<h2 id="{label}">{escape(heading)}</h2>'
+    return "\n".join([head, *parts, "</section>"])
 
 
 def html_table(
@@ -106,20 +98,14 @@ def html_table(
 
     head = "".join(cell("th", i, name, ' scope="col"') for i, name in enumerate(headers))
     lines = []
-    for row in rows:
-        first, *others = row
+    for first, *others in rows:
         cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join(
-        [
-            '<div class="scroll">',
-            f"<table><caption><span>{escape(caption)}</span></caption>",
-            f"<thead><tr>{head}</tr></thead>",
-            "<tbody>",
-            *lines,
-            "</tbody></table></div>",
-        ]
-    )
+        lines.append(f"<tr>{''.join(cells)}</tr>\n")
+    return f"""<div class="scroll">
+<table><caption><span>{escape(caption)}</span></caption>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{"".join(lines)}</tbody></table></div>"""
 
 
 def check_page_path(path: Path) -> None:

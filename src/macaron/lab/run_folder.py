@@ -2,11 +2,12 @@
 
 import json
 import math
-import struct
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeGuard
+
+from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
 from macaron.settings import read_toml
@@ -15,6 +16,8 @@ RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
+#: Kinds of runs that `macaron train` makes.
+_TRAINED = ("translation", "pre-training")
 #: Keys whose values must be numbers.
 _COUNTS = ("update", "epoch", "seconds")
 
@@ -72,10 +75,6 @@ class RunFolder:
         settings, text = _settings(path, remarks)
         environment = _json(path / "environment.json", remarks) or _json(path / "run.json", remarks)
         starts = environment if isinstance(environment, list) else [environment]
-        summary = _json(path / ("summary.json" if kind in ("translation", "pre-training") else "results.json"), remarks)
-        if summary is not None and not _is_summary(summary):
-            remarks.append("The summary of its end is damaged, and left out.")
-            summary = None
         config, tokenizer = (_json(path / "model" / f"{file}.json", remarks) for file in ("config", "tokenizer_config"))
         metrics, damaged = _lines(path / "metrics.jsonl", remarks)
         return RunFolder(
@@ -85,7 +84,7 @@ class RunFolder:
             metrics=metrics,
             settings=settings,
             settings_text=text,
-            summary=summary or {},
+            summary=_summary(path / ("summary.json" if kind in _TRAINED else "results.json"), remarks),
             results=_lines(path / "results.jsonl", remarks)[0],
             starts=[start for start in starts if isinstance(start, dict) and start],
             config=config if isinstance(config, dict) else {},
@@ -116,11 +115,9 @@ class RunFolder:
         newest = sorted((self.path / "checkpoints").glob("update-*/weights.safetensors"))[-1:]
         for file in (self.path / "model" / "model.safetensors", *newest):
             try:
-                with file.open("rb") as content:
-                    (length,) = struct.unpack("<Q", content.read(8))
-                    header = json.loads(content.read(length))
-                return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
-            except (OSError, ValueError, struct.error, KeyError, TypeError, MemoryError):
+                with safe_open(file, framework="numpy") as content:
+                    return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118
+            except (OSError, SafetensorError):
                 continue
         return None
 
@@ -145,13 +142,17 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _is_summary(found: Any) -> bool:
-    if not isinstance(found, dict):
-        return False
-    losses = found.get("candidates")
-    numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
-    numbers += [loss for loss in losses.values() if loss is not None] if isinstance(losses, dict) else []
-    return all(map(is_number, numbers))
+def _summary(path: Path, remarks: list[str]) -> Record:
+    found = _json(path, remarks)
+    if isinstance(found, dict):
+        losses = found.get("candidates")
+        numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
+        numbers += [loss for loss in losses.values() if loss is not None] if isinstance(losses, dict) else []
+        if all(map(is_number, numbers)):
+            return found
+    if found is not None:
+        remarks.append("The summary of its end is damaged, and left out.")
+    return {}
 
 
 def _kind(path: Path) -> RunKind:

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.figures import trajectory_label
 from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
-from macaron.ode.trajectories import SELECTION, SchemeTrajectories, TrajectoryComparison, compare
+from macaron.ode.trajectories import DURATION, SELECTION, Trajectory, TrajectoryComparison, compare
 from macaron.ode.word_series import Array
 
 #: The colours of schemes on the page; 0 and 1 are the operators'.
@@ -28,15 +30,13 @@ _LEAD = (
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
-    """Write the page. Without a selection it shows Lie and Strang, with exact and with Euler sub-steps."""
+    """Write the page, which shows one group of trajectories at a time.
+
+    Without a selection there are two: Lie and Strang, with exact and with Euler sub-steps.
+    """
     groups = [("exactly", compare(selection or SELECTION, seed))]
     if not selection:
         groups.append(("by Euler steps", compare(AS_NETWORKS, seed)))
-    write_page(path, trajectory_page(groups, steps))
-
-
-def trajectory_page(groups: Sequence[Group], steps: int) -> str:
-    """The page as HTML; one group is shown at a time."""
     first = groups[0][1]
     drawing = _Drawing(groups)
     body = [
@@ -45,7 +45,7 @@ def trajectory_page(groups: Sequence[Group], steps: int) -> str:
         section("What this shows, and what it does not", *_caveats(first, len(groups) > 1), id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
-    return render_page(
+    page = render_page(
         f"{names} on five particles",
         "\n".join(body),
         lead=_LEAD if len(groups) > 1 else "",
@@ -53,6 +53,7 @@ def trajectory_page(groups: Sequence[Group], steps: int) -> str:
         scripts=["trajectories.js"],
         data={"trajectories": _data(groups, drawing, steps)},
     )
+    write_page(path, page)
 
 
 class _Drawing:
@@ -68,42 +69,35 @@ class _Drawing:
             for one in each.trajectories
             if one.steps >= 4
         ]
-        self.low = [min(float(points[:, k].min()) for points in shown) for k in range(2)]
-        self.high = [max(float(points[:, k].max()) for points in shown) for k in range(2)]
-        self.scale = (_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0])
-        self.height = round((self.high[1] - self.low[1]) * self.scale + 2 * _MARGIN)
+        points = np.concatenate(shown)
+        self.low, self.high = points.min(0), points.max(0)
+        self.scale = float((_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0]))
+        self.height = round(float(self.high[1] - self.low[1]) * self.scale + 2 * _MARGIN)
 
     def points(self, states: Array) -> list[list[float]]:
         """The path of each particle, from states (k, n, 2), as [x, y, x, y, ...] rounded to tenths."""
         x = _MARGIN + (states[..., 0] - self.low[0]) * self.scale
         y = _MARGIN + (self.high[1] - states[..., 1]) * self.scale
-        return [
-            [round(float(value), 1) for point in zip(x[:, i], y[:, i], strict=True) for value in point]
-            for i in range(states.shape[1])
-        ]
+        paths = np.stack([x.T, y.T], axis=-1).reshape(states.shape[1], -1)
+        return [[round(value, 1) for value in path] for path in paths.tolist()]
 
 
 def _data(groups: Sequence[Group], drawing: _Drawing, steps: int) -> dict[str, object]:
+    def plain(one: Trajectory) -> dict[str, object]:
+        return {
+            "nodes": drawing.points(one.nodes),
+            "moves": [[operator, drawing.points(states)] for operator, states in one.moves],
+            "error": number(one.error),
+            "ratio": f"{one.ratio:.2f}",
+        }
+
     return {
         "steps": [one.steps for one in groups[0][1].schemes[0].trajectories],
         "start": steps,
         "groups": [
-            {"name": name, "schemes": [_scheme(each, drawing) for each in found.schemes]} for name, found in groups
+            {"name": name, "schemes": [{"trajectories": list(map(plain, each.trajectories))} for each in found.schemes]}
+            for name, found in groups
         ],
-    }
-
-
-def _scheme(found: SchemeTrajectories, drawing: _Drawing) -> dict[str, object]:
-    return {
-        "trajectories": [
-            {
-                "nodes": drawing.points(one.nodes),
-                "moves": [[operator, drawing.points(states)] for operator, states in one.moves],
-                "error": number(one.error),
-                "ratio": f"{one.ratio:.2f}",
-            }
-            for one in found.trajectories
-        ]
     }
 
 
@@ -203,7 +197,7 @@ def _caveats(found: TrajectoryComparison, networks: bool) -> list[str]:
     )
     system = (
         f"This is one system, softmax attention and a small tanh network in the plane (seed {found.seed}), over a "
-        f"time of {found.duration:g}. The default seed was chosen among 400 because its paths are apart; the orders do "
+        f"time of {DURATION:g}. The default seed was chosen among 400 because its paths are apart; the orders do "
         "not depend on it (macaron ode orders measures seven other systems)."
     )
     return [f"<p>{text}</p>" for text in ([euler] if networks else []) + [system]]

@@ -18,7 +18,7 @@ from typing import Any
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.compare.comparison import write_comparison
-from macaron.lab.compare.kinds import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
+from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
 from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
@@ -79,7 +79,7 @@ class Twins:
         """Train what is not yet trained."""
         plan, store = self.plan(), _common_store()
         for number, (kind, seed, folder) in enumerate(plan, start=1):
-            self._say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
+            self.say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
             try:
                 if store is not None:
                     _open_new_store(store, f"macaron-twins-{number}")
@@ -93,26 +93,19 @@ class Twins:
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
-        data, plan = self.kinds[0].recipe.data, self.plan()
+        data, plan, split = self.kinds[0].recipe.data, self.plan(), "test"
+        manifest = read_manifest(data)
+        if manifest.get("kind", "pairs") == "pairs" and "test" not in manifest["splits"]:
+            self.say(f"{data} has no test sentences: the validation sentences are used")
+            split = "valid"
         # A single seed needs no name: the kinds are the runs.
         runs = {kind.name: path for kind, _, path in plan} if self.seeds == 1 else [path for _, _, path in plan]
         try:
-            return write_comparison(runs, data, self._split(data), page, json_file=numbers, say=self._say)
+            return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
         except KeyboardInterrupt:
             raise Interrupted(
                 "stopped while comparing: all runs are finished; the same command compares them"
             ) from None
-
-    def _split(self, data: Path) -> str:
-        manifest = read_manifest(data)
-        if manifest.get("kind", "pairs") == "text" or "test" in manifest["splits"]:
-            return "test"
-        self._say(f"{data} has no test sentences: the validation sentences are used")
-        return "valid"
-
-    def _say(self, text: str) -> None:
-        if first_process():
-            self.say(text)
 
 
 def make_twins(
@@ -135,8 +128,9 @@ def make_twins(
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: give a folder for the runs")
-    given = list(schemes.values()) if isinstance(schemes, Mapping) else list(schemes)
-    resolved = [resolve(name) for name in given]
+    if not first_process():
+        say = lambda _: None  # noqa: E731
+    resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes)]
     repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
@@ -153,10 +147,9 @@ def make_twins(
     names = schemes if isinstance(schemes, Mapping) else resolved
     kinds = [Twin(name, own, count(configuration(own, vocabulary))) for name, own in zip(names, recipes, strict=True)]
     first = kinds[0]
-    shares = [kind.parameters / first.parameters - 1 for kind in kinds]
-    for kind, share in zip(kinds, shares, strict=True):
-        if first_process():
-            say(f"{kind.name}: {kind.parameters:,} parameters" + ("" if kind is first else f" ({100 * share:+.2f} %)"))
+    for kind in kinds:
+        share = kind.parameters / first.parameters - 1
+        say(f"{kind.name}: {kind.parameters:,} parameters" + ("" if kind is first else f" ({100 * share:+.2f} %)"))
         if abs(share) > TOLERANCE and not allow_unequal:
             raise MacaronError(
                 f"{kind.name} and {first.name} differ in size by {100 * share:+.2f} %, and twins by at most "

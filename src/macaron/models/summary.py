@@ -30,10 +30,6 @@ class Summary:
     twin: str | None = None
     difference: float | None = None  # relative to the twin
 
-    def to_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
-
 
 def build(config: TranslationConfig | EncoderConfig) -> TranslationModel | EncoderForPreTraining:
     """The model of a configuration: translation, or an encoder with both pre-training heads."""

@@ -116,15 +116,15 @@ def order_table(
     """Every scheme with every integrator, as plain data: orders computed, local orders measured."""
     chosen = [find_scheme(name) for name in two_operator_names()] if schemes is None else list(schemes)
     meter = meter or OrderMeter()
-    return {"schemes": [_row(entry, meter) for entry in progress(chosen)]}
-
-
-def _row(scheme: Scheme, meter: OrderMeter) -> dict[str, Any]:
-    return {
-        "name": scheme.name,
-        "order": scheme.order,
-        "leading_error": scheme.leading_error,
-        "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
-        # Further digits are rounding and differ between machines.
-        "local_order": {method: round(meter.local_order(scheme, method), 2) for method in methods()},
-    }
+    rows = [
+        {
+            "name": scheme.name,
+            "order": scheme.order,
+            "leading_error": scheme.leading_error,
+            "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
+            # Further digits are rounding and differ between machines.
+            "local_order": {method: round(meter.local_order(scheme, method), 2) for method in methods()},
+        }
+        for scheme in progress(chosen)
+    ]
+    return {"schemes": rows}

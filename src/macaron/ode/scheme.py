@@ -1,7 +1,7 @@
 """A splitting scheme: which operators act, in which order, for how long. It is a layer's architecture as data."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -55,7 +55,7 @@ class Scheme:
 
     def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
         object.__setattr__(self, "name", _checked_name(name))
-        object.__setattr__(self, "branches", _branches(name, branches))
+        object.__setattr__(self, "branches", tuple(_branches(name, branches)))
         self._check_sums()
 
     @classmethod
@@ -204,28 +204,28 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-def _branches(scheme: str, branches: Iterable[BranchLike]) -> tuple[Branch, ...]:
-    if not isinstance(branches, Iterable):
-        raise SchemeError(f"{scheme}: the branches must be a list of (weight, steps), not {shown(branches)}")
-    made = []
-    for branch in branches:
-        weight, steps = _pair(scheme, branch, "(weight, steps)")
+def _branches(scheme: str, branches: Any) -> Iterator[Branch]:
+    for weight, steps in _pairs(scheme, branches, "the branches", "(weight, steps)"):
         number = finite(scheme, weight, "weight")
         if number == 0:
             raise SchemeError(f"{scheme}: a branch has weight 0; leave it out")
-        if isinstance(steps, str) or not isinstance(steps, Iterable):
-            raise SchemeError(
-                f"{scheme}: the steps of a branch must be a list of (operator, coefficient), not {shown(steps)}"
-            )
-        made.append(Branch(number, _merged([_step(scheme, step) for step in steps])))
-    return tuple(made)
+        yield Branch(number, _merged(list(_steps(scheme, steps))))
 
 
-def _step(scheme: str, step: Any) -> Step:
-    operator, coefficient = _pair(scheme, step, "(operator, coefficient)")
-    if not isinstance(operator, str) or not operator.isidentifier():
-        raise SchemeError(f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G")
-    return Step(operator, finite(scheme, coefficient, f"coefficient of {operator}"))
+def _steps(scheme: str, steps: Any) -> Iterator[Step]:
+    for operator, coefficient in _pairs(scheme, steps, "the steps of a branch", "(operator, coefficient)"):
+        if not isinstance(operator, str) or not operator.isidentifier():
+            raise SchemeError(f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G")
+        yield Step(operator, finite(scheme, coefficient, f"coefficient of {operator}"))
+
+
+def _pairs(scheme: str, values: Any, what: str, pair: str) -> Iterator[tuple[Any, Any]]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise SchemeError(f"{scheme}: {what} must be a list of {pair}, not {shown(values)}")
+    for value in values:
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise SchemeError(f"{scheme}: expected {pair}, got {shown(value)}")
+        yield value[0], value[1]
 
 
 def _merged(steps: list[Step]) -> tuple[Step, ...]:
@@ -237,12 +237,6 @@ def _merged(steps: list[Step]) -> tuple[Step, ...]:
         if len(merged) == len(steps):
             return tuple(merged)
         steps = merged
-
-
-def _pair(scheme: str, value: Any, what: str) -> tuple[Any, Any]:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SchemeError(f"{scheme}: expected {what}, got {shown(value)}")
-    return value[0], value[1]
 
 
 def finite(scheme: str, value: Any, what: str) -> float:

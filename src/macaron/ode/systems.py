@@ -9,6 +9,7 @@ Shapes: S systems in a batch (absent for one), n particles, d coordinates, m hid
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import sqrt
 
 import numpy as np
@@ -27,14 +28,7 @@ class System:
 
     def total(self, operators: Sequence[str]) -> Field:
         """The sum of the operators' fields: what a splitting of them approximates."""
-
-        def field(t: Time, x: Array) -> Array:
-            velocity = self.fields[operators[0]](t, x)
-            for operator in operators[1:]:
-                velocity = velocity + self.fields[operator](t, x)
-            return velocity
-
-        return field
+        return lambda t, x: reduce(np.add, [self.fields[operator](t, x) for operator in operators])
 
     def displaced(self) -> "System":
         """The same system in terms of the displacement from its start.
@@ -88,11 +82,10 @@ def _stacked(seeds: int | Sequence[int]) -> Callable[[str, tuple[int, ...], int]
     """A source of normal arrays divided by the root of their fan-in; each depends on its seed and name alone."""
 
     def draw(name: str, shape: tuple[int, ...], fan_in: int) -> Array:
-        def one(seed: int) -> Array:
-            normal: Array = np.random.default_rng([seed, *name.encode()]).normal(size=shape)
-            return normal / sqrt(fan_in)
-
-        return one(seeds) if isinstance(seeds, int) else np.stack([one(seed) for seed in seeds])
+        several = [seeds] if isinstance(seeds, int) else seeds
+        normals = [np.random.default_rng([seed, *name.encode()]).normal(size=shape) for seed in several]
+        stacked: Array = np.stack(normals) / sqrt(fan_in)
+        return stacked[0] if isinstance(seeds, int) else stacked
 
     return draw
 

@@ -62,12 +62,10 @@ class ButcherTableau:
                 return order - 1
         return ORDER_LIMIT
 
-    def _weight(self, tree: Tree) -> float:
-        return fsum(b * s for b, s in zip(self.b, self._stage_weights(tree), strict=True))
-
-    def _stage_weights(self, tree: Tree) -> list[float]:
-        below = [self._stage_weights(child) for child in tree]
-        return [prod(fsum(a * w for a, w in zip(row, weights, strict=False)) for weights in below) for row in self.a]
+    def _weight(self, tree: Tree, row: tuple[float, ...] | None = None) -> float:
+        """The elementary weight of a tree, for the weights b or a row of a."""
+        stages = zip(self.b if row is None else row, self.a, strict=False)
+        return fsum(weight * prod(self._weight(child, below) for child in tree) for weight, below in stages)
 
 
 def integrator(name: str | ButcherTableau) -> ButcherTableau:

@@ -62,7 +62,6 @@ class TrajectoryComparison:
 
     exact: Array
     schemes: tuple[SchemeTrajectories, ...]
-    duration: float
     seed: int
 
 
@@ -89,7 +88,7 @@ def compare(
         errors = {n: float(np.linalg.norm(nodes[-1] - exact[-1])) for n, (nodes, _) in paths.items()}
         found = tuple(Trajectory(n, *paths[n], errors[n], errors[n] / errors[2 * n]) for n in steps)
         schemes.append(SchemeTrajectories(scheme, method, found))
-    return TrajectoryComparison(exact, tuple(schemes), DURATION, seed)
+    return TrajectoryComparison(exact, tuple(schemes), seed)
 
 
 def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Array, tuple[tuple[str, Array], ...]]:

@@ -50,16 +50,14 @@ def word_series(
     return series
 
 
-def residual(branches: Branches, operators: Sequence[str], degree: int) -> Array:
-    """The coefficients of the flow of the sum minus those of the scheme, for all words of length ``degree``."""
-    return 1 / factorial(degree) - word_series(branches, operators, degree)[degree]
-
-
 def order_and_error(branches: Branches, operators: Sequence[str]) -> tuple[int, float]:
-    """The order of a scheme, and the Euclidean norm of its residual at the first degree that disagrees."""
+    """The order of a scheme, and the Euclidean norm of its error at the first degree that disagrees.
+
+    The error has, for each word, the coefficient of the flow of the sum minus that of the scheme.
+    """
     branches = [(weight, list(steps)) for weight, steps in branches]
     for degree in range(1, ORDER_LIMIT + 2):
-        norm = float(np.linalg.norm(residual(branches, operators, degree)))
+        norm = float(np.linalg.norm(1 / factorial(degree) - word_series(branches, operators, degree)[degree]))
         # Rounding in a word is relative to the sum of the absolute values that went into it.
         size = sum(abs(w) * sum(abs(c) for _, c in steps) ** degree for w, steps in branches)
         size /= factorial(degree)

@@ -1,6 +1,6 @@
 """Texts as tokens, and their batches: ``<cls> a </s>`` and ``<cls> a </s> b </s>``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -33,11 +33,13 @@ class Encoded:
     :param texts: one or two lists, each with one array per example
     :param targets: as the loss takes them, (N,); zeros where there are no labels
     :param truncated: number of examples that were cut
+    :param labels: class indices or scores, as the metrics take them
     """
 
     texts: tuple[list[Tokens], ...]
     targets: NDArray[Any]
     truncated: int
+    labels: Sequence[float] = ()
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -45,8 +47,8 @@ class Encoded:
     @cached_property
     def lengths(self) -> Indices:
         """Tokens of each example, including special tokens, (N,)."""
-        counts = [np.array([len(text) for text in texts], dtype=np.int64) for texts in self.texts]
-        return sum(counts, np.full(len(self), 1 + len(self.texts), dtype=np.int64))
+        counts = np.array([[len(text) + 1 for text in texts] for texts in self.texts], dtype=np.int64)
+        return np.asarray(1 + counts.sum(axis=0))
 
 
 def encode(
@@ -70,23 +72,12 @@ def encode(
     for i, each in enumerate(zip(*columns, strict=True)):
         if sum(map(len, each)) > room:
             truncated += 1
-            for column, keep in zip(columns, _shares([len(text) for text in each], room), strict=True):
+            # Of two texts the longer one is cut first, then both equally.
+            second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
+            for column, keep in zip(columns, (room - second, second), strict=False):
                 column[i] = column[i][:keep]
     count = len(columns[0])
     return Encoded(columns, np.zeros(count, dtype=np.float32) if targets is None else targets, truncated)
-
-
-def _shares(lengths: list[int], room: int) -> list[int]:
-    """The number of tokens to keep of each text: the longer one is cut first, then both equally."""
-    if len(lengths) == 1:
-        return [room]
-    first, second = lengths
-    half = room // 2
-    if second <= half:
-        return [room - second, second]
-    if first <= room - half:
-        return [first, room - first]
-    return [room - half, half]
 
 
 def _tokens(tokenizer: MacaronTokenizer, texts: list[str], folder: Path | None) -> list[Tokens]:
@@ -98,9 +89,8 @@ def _tokens(tokenizer: MacaronTokenizer, texts: list[str], folder: Path | None) 
     return [np.asarray(ids, dtype=np.int32) for ids in encoded]
 
 
-def _encode_chunk(folder: Path, texts: Sequence[str]) -> list[Tokens]:
-    encoded = _stored_tokenizer(folder).encode_lines(list(texts), add_special_tokens=False)
-    return [np.asarray(ids, dtype=np.int32) for ids in encoded]
+def _encode_chunk(folder: Path, texts: list[str]) -> list[Tokens]:
+    return _tokens(_stored_tokenizer(folder), texts, None)
 
 
 @lru_cache(maxsize=1)
@@ -121,12 +111,6 @@ class Collator:
     fixed: bool
     max_length: int
 
-    def length(self, longest: int) -> int:
-        """The length of a batch whose longest example has ``longest`` tokens."""
-        if not self.fixed:
-            return longest
-        return min((length for length in (*LENGTHS, self.max_length) if length >= longest), default=longest)
-
     def make(
         self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None
     ) -> ClassificationBatch:
@@ -135,8 +119,10 @@ class Collator:
         :param size: number of rows if shapes are fixed
         :param swap: the examples whose second text comes first, (N,)
         """
-        count = max(size, len(rows)) if self.fixed else len(rows)
-        width = self.length(int(data.lengths[rows].max()))
+        count, width = len(rows), int(data.lengths[rows].max())
+        if self.fixed:
+            count = max(size, count)
+            width = min((length for length in (*LENGTHS, self.max_length) if length >= width), default=width)
         tokens = np.full((count, width), PAD, dtype=np.int64)
         segments = np.full((count, width), self.segments[0], dtype=np.int64)
         weights = np.zeros(count, dtype=np.float32)
@@ -163,13 +149,6 @@ class Collator:
         if self.device.type == "cuda":
             return tensor.pin_memory().to(self.device, non_blocking=True)
         return tensor
-
-    def in_order(self, data: Encoded, size: int) -> Iterator[tuple[Indices, ClassificationBatch]]:
-        """All examples, grouped by length: for prediction."""
-        order = np.argsort(data.lengths, kind="stable")
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            yield rows, self.make(data, rows, size)
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:

@@ -1,4 +1,4 @@
-"""Classifiers on a device: the logits of many examples, and a predictor that takes text."""
+"""Classifiers: loaded, on a device for the logits of many examples, and as a predictor that takes text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from macaron.data.glue_tasks import GlueTask
 from macaron.device import choose_device
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.tasks.classification import ClassificationLoss, Numbers, Objective
 from macaron.tasks.classification_data import Collator, Encoded, encode
-from macaron.tasks.classification_model import load_classifier, model_folder
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train import step
 from macaron.train.failures import memory_explained
@@ -29,37 +29,58 @@ MAX_LENGTH = 256
 PREDICTED = 128
 
 
+def load_classifier(
+    path: Path, new_head: bool = False, dropout: float | None = None
+) -> tuple[EncoderForSequenceClassification, MacaronTokenizer]:
+    """A fine-tuned model and its tokenizer.
+
+    :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
+    :param dropout: everywhere; the model's own by default
+    """
+    folder = find_folder(path, EncoderConfig.model_type)
+    changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
+    if new_head:
+        changes |= {"id2label": None, "problem_type": None, "classification": None}
+    model, missing = load_model(folder, EncoderForSequenceClassification, torch.float32, ENCODER_HEADS, **changes)
+    if missing and not new_head:
+        raise MacaronError(f"{folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`.")
+    return model, model_tokenizer(folder, "encoder", model.config)
+
+
 class ClassifierOnDevice:
     """A classifier on a device, its tokenizer, and how examples become batches.
 
-    :param folder: the model's
+    :param path: the model's folder, or a run's
     :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
-    :param max_length: tokens of an example; longer ones are cut
+    :param max_length: tokens of an example; longer ones are cut; default: the model's
+    :param options: of `load_classifier`
     """
 
     def __init__(
-        self,
-        folder: Path,
-        loaded: tuple[EncoderForSequenceClassification, MacaronTokenizer],
-        device: str,
-        precision: Precision,
-        max_length: int,
+        self, path: Path, device: str, precision: Precision, max_length: int | None = None, **options: Any
     ) -> None:
-        model, self.tokenizer = loaded
-        self.folder, self.max_length, self.device = folder, max_length, choose_device(device)
+        self.folder = find_folder(path, EncoderConfig.model_type)
+        model, self.tokenizer = load_classifier(self.folder, **options)
+        #: What config.json says of the input: number of texts, their columns, longest example.
+        self.takes: dict[str, Any] = model.config.classification or {}
+        self.max_length = int(max_length or self.takes.get("max_length", MAX_LENGTH))
+        self.device = choose_device(device)
         self.on_gpu = self.device.type == "cuda"
         half = precision == "bfloat16" or (precision == "auto" and self.on_gpu)
         self.autocast = partial(step.precision, self.device, half)
         self.model = model.to(self.device)
         first = model.config.first_segment
-        self.collator = Collator((first, 1 - first), self.device, self.on_gpu, max_length)
+        self.collator = Collator((first, 1 - first), self.device, self.on_gpu, self.max_length)
 
     def all_logits(self, module: ClassificationLoss, data: Encoded) -> Numbers:
         """The logits of all examples in their order, (N, logits)."""
         module.eval()
         found = np.zeros((len(data), module.objective.logits), dtype=np.float64)
+        order = np.argsort(data.lengths, kind="stable")  # little padding
         with torch.no_grad(), self.autocast():
-            for rows, batch in self.collator.in_order(data, PREDICTED):
+            for start in range(0, len(order), PREDICTED):
+                rows = order[start : start + PREDICTED]
+                batch = self.collator.make(data, rows, PREDICTED)
                 found[rows] = module.logits(batch)[: len(rows)].double().cpu().numpy()
         return found
 
@@ -89,16 +110,19 @@ class Predictor(ClassifierOnDevice):
     def __init__(
         self, path: Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None
     ) -> None:
-        folder = model_folder(path)
-        loaded = load_classifier(folder)
-        config = loaded[0].config
-        takes = config.classification or {}
-        super().__init__(folder, loaded, device, precision, int(max_length or takes.get("max_length", MAX_LENGTH)))
+        super().__init__(path, device, precision, max_length)
         #: Texts of an example; None where the model does not say.
-        self.texts: int | None = takes.get("texts")
+        self.texts: int | None = self.takes.get("texts")
         #: Names of their columns in the training file.
-        self.columns: list[str] = takes.get("columns", [])
-        self.objective = stored_objective(config)
+        self.columns: list[str] = self.takes.get("columns", [])
+        config = self.model.config
+        if config.num_labels > 1:
+            self.objective = Objective("classes", config.label_names)
+        elif config.problem_type == "multi_label_classification":
+            # A converted classifier of two classes with one logit, whose names are unknown.
+            self.objective = Objective("one-logit", ("0", "1"))
+        else:
+            self.objective = Objective("score", config.label_names)
         self.module = ClassificationLoss(self.model, self.objective)
 
     def logits(self, texts: Sequence[Sequence[str]]) -> Numbers:
@@ -118,9 +142,13 @@ class Predictor(ClassifierOnDevice):
         labels = self.objective.labels
         if self.objective.kind == "score":
             return [Prediction(None, float(value), {}) for value in values]
+        if self.objective.kind == "one-logit":
+            logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
         return [
             Prediction(labels[int(value)], float(row.max()), dict(zip(labels, map(float, row), strict=True)))
-            for value, row in zip(values, probabilities(self.objective, logits), strict=True)
+            for value, row in zip(values, probabilities, strict=True)
         ]
 
     def glue_values(self, task: GlueTask, texts: Sequence[Sequence[str]]) -> Numbers:
@@ -130,22 +158,3 @@ class Predictor(ClassifierOnDevice):
             return values
         indices = np.array([task.labels.index(label) for label in self.objective.labels], dtype=np.float64)
         return indices[values.astype(np.int64)]
-
-
-def probabilities(objective: Objective, logits: Numbers) -> NDArray[np.float64]:
-    """(N, classes)."""
-    if objective.kind == "one-logit":
-        logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), dtype=np.float64)
-
-
-def stored_objective(config: EncoderConfig) -> Objective:
-    """The objective in a classifier's configuration."""
-    labels = config.label_names
-    if config.num_labels > 1:
-        return Objective("classes", labels)
-    if config.problem_type == "multi_label_classification":
-        # A converted classifier of two classes with one logit, whose names are unknown.
-        return Objective("one-logit", ("0", "1"))
-    return Objective("score", labels)

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,16 @@ import torch
 
 from macaron.device import own_stream
 from macaron.evaluate.glue_metrics import score, task_score
+from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
 from macaron.tasks.classification_data import Encoded, encode, epoch_order
-from macaron.tasks.classification_model import load_pretrained, model_folder, save_classifier
 from macaron.tasks.classification_predict import MAX_LENGTH, ClassifierOnDevice, Precision
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, Step
 
 #: Most shapes to compile kernels for; torch's own limit is lower.
 _COMPILED_SHAPES = 64
-
-
-class RunStopped(Exception):
-    """A run was stopped before its end."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +38,6 @@ class TunerSettings:
     dropout: float | None = None
     precision: Precision = "auto"
     compiled: bool = False
-
-
-@dataclass(frozen=True)
-class DevSet:
-    """Examples to score on.
-
-    :param labels: class indices or scores, as the metrics take them
-    """
-
-    data: Encoded
-    labels: Sequence[float]
 
 
 @dataclass
@@ -87,9 +72,7 @@ class FineTuner(ClassifierOnDevice):
 
     def __init__(self, path: Path, device: str = "auto", settings: TunerSettings | None = None) -> None:
         settings = settings or TunerSettings()
-        folder = model_folder(path)
-        loaded = load_pretrained(folder, settings.dropout)
-        super().__init__(folder, loaded, device, settings.precision, settings.max_length)
+        super().__init__(path, device, settings.precision, settings.max_length, new_head=True, dropout=settings.dropout)
         self.compiled = settings.compiled
         if self.compiled:
             torch._dynamo.config.recompile_limit = _COMPILED_SHAPES
@@ -105,12 +88,13 @@ class FineTuner(ClassifierOnDevice):
 
     def encode(self, texts: Sequence[Sequence[str]], objective: Objective, labels: Sequence[float]) -> Encoded:
         """Examples for this model."""
-        return encode(self.tokenizer, texts, objective.targets(labels), self.max_length, self.folder)
+        data = encode(self.tokenizer, texts, objective.targets(labels), self.max_length, self.folder)
+        return replace(data, labels=labels)
 
     def fit(
         self,
         data: Encoded,
-        dev: Mapping[str, DevSet],
+        dev: Mapping[str, Encoded],
         objective: Objective,
         settings: FineTuning,
         metrics: Sequence[str],
@@ -119,7 +103,8 @@ class FineTuner(ClassifierOnDevice):
     ) -> TuningOutcome:
         """One run. The weights that it ends with stay in the model until the next one.
 
-        :param before_update: may raise `RunStopped`
+        :param dev: sets to score on
+        :param before_update: may raise an exception, which ends the run
         :param after_epoch: called with the epoch's record
         """
         started = time.monotonic()
@@ -157,8 +142,20 @@ class FineTuner(ClassifierOnDevice):
         return outcome
 
     def save(self, folder: Path, objective: Objective, takes: dict[str, Any]) -> None:
-        """Write the current model as a classifier."""
-        save_classifier(folder, self.model, self.tokenizer, objective, {"max_length": self.max_length, **takes})
+        """Write a classifier that needs nothing else: names of classes, scores on their own scale, what it takes.
+
+        :param takes: kept in config.json with ``max_length``; ``texts`` and what else may be wanted
+        """
+        state = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
+        head = objective.plain_head(state["classifier.weight"], state["classifier.bias"])
+        state["classifier.weight"], state["classifier.bias"] = (part.contiguous() for part in head)
+        config = replace(
+            self.model.config,
+            id2label=dict(enumerate(objective.labels)),
+            problem_type="regression" if objective.kind == "score" else "single_label_classification",
+            classification={"max_length": self.max_length, **takes},
+        )
+        save_model(folder, self.model, state, self.tokenizer, config)
 
     def _begin(self, objective: Objective) -> tuple[ClassificationLoss, Step]:
         """Restore the pre-trained weights, zero the head and the gradients.
@@ -184,12 +181,12 @@ class FineTuner(ClassifierOnDevice):
         return kept, self.step
 
     def _score(
-        self, module: ClassificationLoss, dev: Mapping[str, DevSet], metrics: Sequence[str], outcome: TuningOutcome
+        self, module: ClassificationLoss, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
     ) -> dict[str, dict[str, float]]:
         # Layers that are compiled for training are not compiled again for scoring.
         with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
             for name, examples in dev.items():
-                logits = self.all_logits(module, examples.data)
+                logits = self.all_logits(module, examples)
                 outcome.diverged |= not bool(np.isfinite(logits).all())
                 outcome.predictions[name] = module.objective.predictions(logits)
         return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}

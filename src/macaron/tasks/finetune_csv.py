@@ -13,7 +13,7 @@ from macaron.data.tabular import Table, class_indices, find_classes, numbers_of,
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import write_json, write_text
 from macaron.tasks.classification import FineTuning, Objective
-from macaron.tasks.finetune import DevSet, FineTuner, RunStopped
+from macaron.tasks.finetune import FineTuner
 from macaron.tasks.glue.glue_results import score_line
 from macaron.train.stopping import StopSignals
 
@@ -47,11 +47,11 @@ def finetune_csv(
         metrics += ("f1", "matthews")
     progress, signals, tuner = Progress(), StopSignals(), load()
     data = tuner.encode(tables["train"].texts, objective, labels["train"])
-    held = DevSet(tuner.encode(tables["dev"].texts, objective, labels["dev"]), labels["dev"])
-    cut = data.truncated + held.data.truncated
+    held = tuner.encode(tables["dev"].texts, objective, labels["dev"])
+    cut = data.truncated + held.truncated
     classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
     progress.say(
-        f"{len(data):,} examples, {len(held.labels):,} to score on; {f'a score, {label}' if regression else classes}"
+        f"{len(data):,} examples, {len(held):,} to score on; {f'a score, {label}' if regression else classes}"
         + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
     )
     described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
@@ -68,12 +68,11 @@ def finetune_csv(
         with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
 
             def before_update() -> None:
-                if signals.received:
-                    raise RunStopped
+                signals.check()
                 advance(1)
 
             outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, before_update, after_epoch)
-    except (RunStopped, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
     if outcome.diverged:
         raise MacaronError(

@@ -19,13 +19,11 @@ from macaron.nn.attention import SequenceOffsets
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
-from macaron.tasks.corpus_task import CorpusTask, same_text
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
-from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import TrainSettings
-from macaron.train.task import MicroBatch
+from macaron.train.task import MicroBatch, Task, same_text
 
 AUTO_FLASH = False  # what pretrain.attention = auto means on a GPU in bfloat16
 AHEAD = 4  # micro-batches that are collated while the device is busy
@@ -110,18 +108,28 @@ def _takes_flash(train: TrainSettings, settings: PretrainSettings) -> bool:
     return possible and (settings.attention == "flash" or (settings.attention == "auto" and AUTO_FLASH))
 
 
-class PretrainingTask(CorpusTask[Plan]):
-    """Documents in, an encoder with its pre-training heads out."""
+class PretrainingTask(Task[Plan]):
+    """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
 
     data: PreparedText
     model: EncoderForPreTraining
+    module: PretrainingLoss
 
-    def __init__(
-        self, data: PreparedText, model: EncoderForPreTraining, train: TrainSettings, settings: PretrainSettings
-    ) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         super().__init__()
+        self.data = data = PreparedText.open(recipe.data)
+        self.train, self.settings = train, settings = recipe.train, recipe.pretrain
+        config = encoder_config(recipe, data.vocab_size)
         settings.check(train)
-        self.data, self.model, self.train, self.settings = data, model, train, settings
+        longest = max(config.max_position_embeddings, settings.longest(train))
+        # The authors' code has other segment ids.
+        self.tokenizer = data.tokenizer.with_segments(config.first_segment)
+        fingerprint = self.tokenizer.fingerprint()
+        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
+        torch.manual_seed(train.seed)
+        self.model = model = EncoderForPreTraining(config)
+        self.layers = list(model.model.encoder.layers)
+        self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
         self.shape = Shape.of(train, settings, self.corpora["train"])
@@ -130,17 +138,6 @@ class PretrainingTask(CorpusTask[Plan]):
         self._collator = ThreadPoolExecutor(1, "collate")
         self._collated: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
         self._right: Tensor | None = None
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "PretrainingTask":
-        """The task of a recipe; the model is drawn with the recipe's seed."""
-        data = PreparedText.open(recipe.data)
-        config = encoder_config(recipe, data.vocab_size)
-        longest = max(config.max_position_embeddings, recipe.pretrain.longest(recipe.train))
-        fingerprint = data.tokenizer.with_segments(config.first_segment).fingerprint()
-        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
-        torch.manual_seed(recipe.train.seed)
-        return cls(data, EncoderForPreTraining(config), recipe.train, recipe.pretrain)
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -153,16 +150,6 @@ class PretrainingTask(CorpusTask[Plan]):
                 "another one. Set pretrain.nsp = false, or prepare at least four documents; blank lines part them."
             )
         return corpus
-
-    @property
-    def loss_names(self) -> tuple[str, ...]:
-        """The objective, and each of its parts that is on."""
-        return ("loss", *(name for name in ("mlm", "nsp") if getattr(self.settings, name)))
-
-    @cached_property
-    def tokenizer(self) -> MacaronTokenizer:
-        """The data's tokenizer, with the model's segment ids (the authors' code has others)."""
-        return self.data.tokenizer.with_segments(self.model.config.first_segment)
 
     def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """The micro-batches of an epoch; their targets are all real tokens."""
@@ -189,11 +176,6 @@ class PretrainingTask(CorpusTask[Plan]):
     def _collate(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
         first = self.model.config.first_segment
         return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        """The layers of the encoder."""
-        return list(self.model.model.encoder.layers)
 
     def compiled_parts(self) -> list[nn.Module]:
         """The layers, the embedding, the head and the loss."""

@@ -8,18 +8,18 @@ from typing import Any
 import torch
 
 from macaron.data.prepared import data_kind
-from macaron.errors import Interrupted, MacaronError
+from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, write_toml
 from macaron.settings import read_toml
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
-from macaron.train.checkpoint import checkpoints, state_of
+from macaron.train.checkpoint import checkpoints, run_state
 from macaron.train.distributed import Processes, join
 from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start
-from macaron.train.loop import Stopped, Trainer
+from macaron.train.loop import Trainer
 from macaron.train.settings import LIMITS
 
 # Settings that may change on resume: the run's length, its log, the machine, how the model will be used. The data is
@@ -40,36 +40,25 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :returns: whether this process should write more about the run; no process if the run was finished before
     """
     on_gpu = recipe.train.wants_gpu(torch.cuda.is_available())
-    processes = join("cuda" if on_gpu else "cpu")
-    try:
-        with explained(recipe.train, out):
-            return _run(recipe, out, resume, processes, started) and processes.first
-    except Stopped as stop:
-        raise Interrupted(str(stop)) from None
-    finally:
-        processes.leave()
-
-
-def _run(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> bool:
-    """Whether the run was not finished before."""
-    _check(recipe, out, resume)
-    if resume and _is_finished(recipe, out):
+    with join("cuda" if on_gpu else "cpu") as processes, explained(recipe.train, out):
+        _check(recipe, out, resume)
+        if resume and _is_finished(recipe, out):
+            if processes.first:
+                print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
+            return False
+        task = _task(recipe, processes)
+        trainer = Trainer(task, recipe.train, out, processes, started)
+        processes.wait()  # nothing is written before all have read the folder
         if processes.first:
-            print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
-        return False
-    task = _task(recipe, processes)
-    trainer = Trainer(task, recipe.train, out, processes, started)
-    processes.wait()  # nothing is written before all have read the folder
-    if processes.first:
-        remove_leftovers(out)
-        write_text(out / "recipe.toml", write_toml(recipe.to_data()))
-        kept = checkpoints(out / "checkpoints")
-        update = state_of(kept[-1]).update if kept else 0
-        note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
-    summary = trainer.fit(resume)
-    if processes.first:
-        write_json(out / "summary.json", summary)
-    return True
+            remove_leftovers(out)
+            write_text(out / "recipe.toml", write_toml(recipe.to_data()))
+            kept = checkpoints(out / "checkpoints")
+            update = run_state(kept[-1]).update if kept else 0
+            note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
+        summary = trainer.fit(resume)
+        if processes.first:
+            write_json(out / "summary.json", summary)
+        return processes.first
 
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
@@ -82,8 +71,8 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
             f"other data, or take model.preset = {DEFAULT_PRESETS[held]!r}."
         )
     if held == "text":
-        return PretrainingTask.from_recipe(recipe)
-    task = TranslationTask.from_recipe(recipe)
+        return PretrainingTask(recipe)
+    task = TranslationTask(recipe)
     if processes.first and task.left_out():
         print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
     return task
@@ -96,14 +85,14 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return
-    changed = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS)
+    differences = _differences(read_toml(stored), recipe.to_data())
+    changed = [text for key, text in differences.items() if key not in FREE_KEYS]
     if changed:
         raise MacaronError(
             f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
             "Use the old values, or start a new run with another --out."
         )
-    fixed = {("train", key) for key in recipe.train.fixed_limits}
-    moved = _differences(read_toml(stored), recipe.to_data(), FREE_KEYS - fixed)
+    moved = [differences["train", key] for key in recipe.train.fixed_limits if ("train", key) in differences]
     if moved:
         raise MacaronError(
             f"{out} cannot be resumed with another length: {'; '.join(moved)}. The learning rate depends on it "
@@ -120,15 +109,16 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
         return False
     if not kept or not (out / "model" / "config.json").is_file():
         return False
-    state = state_of(kept[-1])
+    state = run_state(kept[-1])
     return bool(state.update == done and stopping.over(recipe.train, state, state.seconds))
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any], free: set[tuple[str, str]]) -> list[str]:
-    found = []
-    for section in sorted(set(old) | set(new)):
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> dict[tuple[str, str], str]:
+    """A text for each section and key whose values differ."""
+    found = {}
+    for section in sorted({*old, *new}):
         before, after = old.get(section, {}), new.get(section, {})
-        for key in sorted(set(before) | set(after)):
-            if (section, key) not in free and before.get(key) != after.get(key):
-                found.append(f"{section}.{key} was {before.get(key)!r}, is {after.get(key)!r}")
+        for key in sorted({*before, *after}):
+            if before.get(key) != after.get(key):
+                found[section, key] = f"{section}.{key} was {before.get(key)!r}, is {after.get(key)!r}"
     return found

@@ -14,14 +14,12 @@ from macaron.data.batching import Indices
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.settings import SearchSettings
 from macaron.errors import MacaronError
-from macaron.evaluate.bleu import tokenised_bleu
 from macaron.evaluate.model import lower_cases, translate_all
-from macaron.evaluate.scores import sacre_bleu
+from macaron.evaluate.scores import sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.recipe import DEFAULT_PRESETS, DecodeSettings, Recipe, configuration
-from macaron.tasks.corpus_task import CorpusTask, same_text
+from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.tasks.translation_batches import (
     TranslationBatch,
     cut_batch,
@@ -32,8 +30,7 @@ from macaron.tasks.translation_batches import (
 )
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
-from macaron.train.settings import TrainSettings
-from macaron.train.task import MicroBatch
+from macaron.train.task import MicroBatch, Task, same_text
 
 CHUNK_ROWS = 4096  # packed rows that are collated and copied to the device at once
 SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
@@ -73,19 +70,27 @@ class TranslationLoss(nn.Module):
         return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
-class TranslationTask(CorpusTask[row_packing.Rows]):
-    """Pairs in, a translation model out."""
+class TranslationTask(Task[row_packing.Rows]):
+    """Pairs in, a translation model out; the model is drawn with the recipe's seed."""
 
     data: PreparedData
     model: TranslationModel
+    module: TranslationLoss
     loss_names = ("loss", "nll")
 
-    def __init__(
-        self, data: PreparedData, model: TranslationModel, train: TrainSettings, decode: DecodeSettings
-    ) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         super().__init__()
-        self.data, self.model, self.train, self.decode = data, model, train, decode
-        self.module = TranslationLoss(model, train.label_smoothing)
+        self.data = data = PreparedData.open(recipe.data)
+        self.train, self.decode = train, decode = recipe.train, recipe.decode
+        self.tokenizer = data.tokenizer
+        self.tokenizer.fingerprint()  # refuse a damaged one now, not when the trained model is saved
+        config = model_config(recipe, data.vocab_size)
+        evaluation = {"lower": decode.lower, "compound_split": decode.compound_split}
+        config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
+        torch.manual_seed(train.seed)
+        self.model = TranslationModel(config)
+        self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
+        self.module = TranslationLoss(self.model, train.label_smoothing)
         self.packing = train.packs(train.wants_gpu(torch.cuda.is_available()))
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
         self.train_pairs = data.pairs("train")
@@ -104,17 +109,6 @@ class TranslationTask(CorpusTask[row_packing.Rows]):
             )
         self._buckets: list[Indices] | None = None
         self._chunk: tuple[tuple[int, int], list[Tensor]] | None = None
-
-    @classmethod
-    def from_recipe(cls, recipe: Recipe) -> "TranslationTask":
-        """The task of a recipe; the model is drawn with the recipe's seed."""
-        data = PreparedData.open(recipe.data)
-        data.tokenizer.fingerprint()  # refuse a damaged one now, not when the trained model is saved
-        config = model_config(recipe, data.vocab_size)
-        evaluation = {"lower": recipe.decode.lower, "compound_split": recipe.decode.compound_split}
-        config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
-        torch.manual_seed(recipe.train.seed)
-        return cls(data, TranslationModel(config), recipe.train, recipe.decode)
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """The tokens, and whether they are packed."""
@@ -155,11 +149,6 @@ class TranslationTask(CorpusTask[row_packing.Rows]):
                 packed_tensors(self.train_pairs, rows, first, first + chunk_size, self.train.row_tokens, device),
             )
         return cut_batch(self._chunk[1], start - first, self.rows_per_batch)
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        """The layers of both stacks."""
-        return [*self.model.encoder.layers, *self.model.decoder.layers]
 
     def compiled_parts(self) -> list[nn.Module]:
         """The layers, the embedding and the loss."""

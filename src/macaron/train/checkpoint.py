@@ -6,8 +6,6 @@ checkpoints/best-00001000/      the weights with the lowest validation loss so f
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from macaron.train.failures import disk_full
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens.
 FORMAT = 2
 LEGACY_FORMAT = 1
+Weights = dict[str, Tensor]
 _NAME = re.compile(r"update-(\d{8,})")
 _WEIGHTS, _MOMENTS, _STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
 
@@ -54,7 +53,7 @@ class Checkpoint:
     :param scheduled: it was due at this update; otherwise it was written because the run stopped or ended here
     """
 
-    weights: dict[str, Tensor]
+    weights: Weights
     moments: dict[str, Tensor]
     state: RunState
     identity: dict[str, Any]
@@ -79,41 +78,12 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
             raise disk_full(folder, error) from error
 
 
-def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint."""
-    with _reading(folder) as state:
-        return Checkpoint(
-            weights=load_file(folder / _WEIGHTS),
-            moments=load_file(folder / _MOMENTS),
-            state=RunState(**state["progress"]),
-            identity=dict(state["identity"]),
-            scheduled=bool(state["scheduled"]),
-            format=state["format"],
-        )
+def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpoint:
+    """Read a checkpoint; a damaged one raises a message with the remedy.
 
-
-def state_of(folder: Path) -> RunState:
-    """The run's state at a checkpoint, without reading its tensors."""
-    with _reading(folder) as state:
-        return RunState(**state["progress"])
-
-
-def scheduled(folder: Path) -> bool:
-    """Whether a checkpoint was due at its update."""
-    with _reading(folder) as state:
-        return bool(state["scheduled"])
-
-
-def weights_of(folder: Path) -> dict[str, Tensor]:
-    """The weights alone."""
-    with _reading(folder):
-        weights: dict[str, Tensor] = load_file(folder / _WEIGHTS)
-        return weights
-
-
-@contextmanager
-def _reading(folder: Path) -> Iterator[dict[str, Any]]:
-    """The contents of state.json; a damaged checkpoint raises a message with the remedy."""
+    :param weights: read the weights; otherwise they are left empty
+    :param moments: likewise
+    """
     try:
         state = json.loads((folder / _STATE).read_text())
         if state["format"] not in (FORMAT, LEGACY_FORMAT):
@@ -121,11 +91,23 @@ def _reading(folder: Path) -> Iterator[dict[str, Any]]:
                 f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads {LEGACY_FORMAT} "
                 f"and {FORMAT}. Resume with the version that wrote it, or start a new run with another --out."
             )
-        yield state
+        return Checkpoint(
+            weights=load_file(folder / _WEIGHTS) if weights else {},
+            moments=load_file(folder / _MOMENTS) if moments else {},
+            state=RunState(**state["progress"]),
+            identity=dict(state["identity"]),
+            scheduled=bool(state["scheduled"]),
+            format=state["format"],
+        )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise MacaronError(
             f"{folder}: not a complete checkpoint ({error}). Remove this folder to resume from the previous one."
         ) from error
+
+
+def run_state(folder: Path) -> RunState:
+    """The run's state at a checkpoint, without reading its tensors."""
+    return load(folder, weights=False, moments=False).state
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -136,29 +118,58 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name.removeprefix("update-")))
 
 
-def checkpoint_path(folder: Path, update: int) -> Path:
-    """The path of an update's checkpoint."""
-    return folder / f"update-{update:08d}"
-
-
 def best_path(folder: Path, update: int) -> Path:
     """The path of the best weights, if they are those of this update."""
     return folder / f"best-{update:08d}"
 
 
-def prune(folder: Path, keep: int, best_update: int | None) -> None:
-    """Remove all checkpoints but the newest, the last ``keep`` scheduled ones, and the best weights.
+def lasting(folder: Path, count: int) -> list[Path]:
+    """The last ``count`` checkpoints: the newest, and before it those that were scheduled.
 
-    A checkpoint that was not scheduled is removed as soon as there is a newer one, so that a run that was stopped and
-    one that was not keep the same checkpoints (and average the same).
+    One that was not scheduled does not count as soon as there is a newer one, so that a run that was stopped and one
+    that was not keep the same checkpoints and average the same.
     """
-    older = checkpoints(folder)[:-1]
-    due = [path for path in older if scheduled(path)]
-    wanted = due[max(len(due) - keep + 1, 0) :]
-    best = None if best_update is None else best_path(folder, best_update)
-    for path in (*older, *folder.glob("best-*")):
-        if path not in wanted and path != best:
+    found = checkpoints(folder)
+    due = [path for path in found[:-1] if load(path, weights=False, moments=False).scheduled]
+    return [*due, *found[-1:]][-count:] if count else []
+
+
+def prune(folder: Path, keep: int, best_update: int | None) -> None:
+    """Remove all checkpoints but the last ``keep`` (see `lasting`), and the best weights."""
+    wanted = lasting(folder, keep)
+    wanted += [] if best_update is None else [best_path(folder, best_update)]
+    for path in (*checkpoints(folder), *folder.glob("best-*")):
+        if path not in wanted:
             remove(path)
+
+
+def candidates(folder: Path, state: RunState, last: Weights, mean: Weights, average: int) -> dict[str, Weights]:
+    """All weights that may become the final model, by name.
+
+    :param folder: that of the checkpoints
+    :param last: the weights at the end
+    :param mean: their running mean; may be empty
+    :param average: number of checkpoints to average
+    """
+    found = {"last": last}
+    if state.best_update is not None and state.best_update != state.update:
+        found["best"] = load(best_path(folder, state.best_update), moments=False).weights
+    kept = lasting(folder, average)
+    if len(kept) > 1:
+        found[f"average of {len(kept)}"] = average_of(kept)
+    if mean:
+        found["running mean"] = mean
+    return found
+
+
+def average_of(folders: list[Path]) -> Weights:
+    """The mean of several checkpoints' weights, summed in float64."""
+    total: Weights = {}
+    for folder in folders:
+        weights = load(folder, moments=False).weights
+        for name, tensor in weights.items():
+            total[name] = tensor.double() + total[name] if name in total else tensor.double()
+    return {name: (total[name] / len(folders)).to(tensor.dtype) for name, tensor in weights.items()}
 
 
 def require_same(folder: Path, found: Checkpoint, shapes: dict[str, tuple[int, ...]], identity: dict[str, Any]) -> None:

@@ -61,21 +61,21 @@ class Processes:
         mine = [turn * self.world + self.rank for turn in range(rounds)]
         return [(i, True) if i < count else (0, False) for i in mine]
 
-    def leave(self) -> None:
-        """Leave the process group."""
-        if self.world > 1:
-            dist.destroy_process_group()
 
-
-def join(device: str) -> Processes:
-    """Join the process group of torchrun; without torchrun this process is alone."""
+@contextmanager
+def join(device: str) -> Iterator[Processes]:
+    """A context in which this process is one of torchrun's process group; without torchrun it is alone."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Processes()
+        yield Processes()
+        return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if device == "cuda":
         torch.cuda.set_device(local)
     dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
-    return Processes(dist.get_rank(), dist.get_world_size(), local)
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size(), local)
+    finally:
+        dist.destroy_process_group()
 
 
 def distribute(

@@ -1,4 +1,4 @@
-"""What a user can do when a run fails: too little memory, a full disk, a loss that is not finite."""
+"""What a user can do when a run fails: too little memory, a full disk, a lost process."""
 
 import errno
 from collections.abc import Iterator
@@ -60,18 +60,4 @@ def disk_full(what: Path, error: Exception) -> MacaronError:
     return MacaronError(
         f"{what} could not be written ({reason}). Earlier checkpoints are untouched: free some space and go on with "
         "--resume."
-    )
-
-
-def not_finite(what: str, where: str, weights: list[str], kept: list[Path]) -> MacaronError:
-    """The message for a loss that is not finite.
-
-    :param weights: names of the weights that are not finite either
-    :param kept: the existing checkpoints
-    """
-    affected = f"weights that are not finite: {len(weights)}, first {weights[0]}" if weights else "all weights finite"
-    left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
-    return MacaronError(
-        f"{what} is not finite at or before {where}; {affected}. {left} Try a lower train.learning_rate, a longer "
-        "train.warmup or train.clip_norm=1."
     )

@@ -11,22 +11,16 @@ import torch
 from torch import Tensor
 
 from macaron.device import own_stream
-from macaron.errors import MacaronError
+from macaron.errors import Interrupted, MacaronError
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
-from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whole
-from macaron.train.select_weights import candidates, select
 from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, Step, precision
 from macaron.train.task import MicroBatch, Task
-
-
-class Stopped(Exception):
-    """A signal asked the run to stop; its state has been saved."""
 
 
 class Trainer:
@@ -40,7 +34,7 @@ class Trainer:
     """
 
     def __init__(
-        self, task: Task, settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
+        self, task: Task[Any], settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
     ) -> None:
         if settings.accumulate < processes.world:
             raise MacaronError(
@@ -49,7 +43,8 @@ class Trainer:
             )
         self.task, self.settings, self.run, self.processes = task, settings, run, processes
         self.folder = run / "checkpoints"
-        self.clock, self.signals = stopping.Clock(started), stopping.StopSignals()
+        self.started = time.monotonic() if started is None else started
+        self.signals = stopping.StopSignals()
         self.state, self.definition = RunState(), ""
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
@@ -69,7 +64,7 @@ class Trainer:
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 
     def fit(self, resume: bool) -> dict[str, Any]:
-        """Train to the end of the run; returns a summary."""
+        """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
         found = checkpoint.checkpoints(self.folder) if resume else []
         if found:
             self._load(found[-1])
@@ -151,7 +146,7 @@ class Trainer:
         if save or at_end or self.stop:
             self._save(scheduled=save)
         if self.stop:
-            raise Stopped(f"stopped at update {state.update}; go on with --resume")
+            raise Interrupted(f"stopped at update {state.update}; go on with --resume")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
@@ -197,7 +192,7 @@ class Trainer:
         if (definition := values.get("bleu_definition", "")) != self.definition:  # say it once
             self.definition = definition
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
-        values |= {"epoch": epoch, "seconds": round(self.clock.seconds(), 3), **({} if scheduled else {"end": True})}
+        values |= {"epoch": epoch, "seconds": round(self.elapsed(), 3), **({} if scheduled else {"end": True})}
         self.log.metrics(state.update, values, self._share())
         self.pace_start += time.monotonic() - paused
 
@@ -212,10 +207,10 @@ class Trainer:
 
     def _save(self, scheduled: bool) -> None:
         paused = time.monotonic()
-        self.state.seconds = self.clock.seconds()
+        self.state.seconds = self.elapsed()
         self.state.log_losses = self.processes.sum(self.log_losses.clone()).tolist()
         moments = self.optimiser.tensors()
-        self._write(checkpoint.checkpoint_path(self.folder, self.state.update), moments, scheduled)
+        self._write(self.folder / f"update-{self.state.update:08d}", moments, scheduled)
         if self.processes.first:
             kept = max(self.settings.keep, self.settings.average)
             checkpoint.prune(self.folder, kept, self.state.best_update)
@@ -238,7 +233,7 @@ class Trainer:
         legacy = found.format == checkpoint.LEGACY_FORMAT
         checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy))
         self.state = found.state
-        self.clock.before = found.state.seconds
+        self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
         self.optimiser.load(found.moments)
         if self.processes.first:  # the sum over all processes
@@ -250,13 +245,17 @@ class Trainer:
             raise MacaronError("time ran out before the first update: nothing is trained; raise train.max_minutes")
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
-        found = candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
-        chosen, losses = select(found, self._validation_loss)
+        found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
+        losses: dict[str, float] = {}
+        for name, weights in found.items():
+            copy_weights(weights, self.optimiser.named.items())
+            losses[name] = self.validation()["valid_loss"]
+        chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
         copy_weights(found[chosen], self.optimiser.named.items())
         summary = {
             "update": self.state.update,
             "epoch": self.state.epoch,
-            "seconds": round(self.clock.seconds(), 1),
+            "seconds": round(self.elapsed(), 1),
             "final_model": chosen,
             "candidates": losses,
         }
@@ -267,13 +266,13 @@ class Trainer:
         self.processes.wait()
         return summary
 
-    def _validation_loss(self, weights: dict[str, Tensor]) -> float:
-        copy_weights(weights, self.optimiser.named.items())
-        return float(self.validation()["valid_loss"])
-
     def _consult(self) -> None:
         """Agree with the other processes on the clock, and on whether to stop."""
-        self.stop, self.seconds = self.processes.agree(self.signals.received, self.clock.seconds())
+        self.stop, self.seconds = self.processes.agree(self.signals.received, self.elapsed())
+
+    def elapsed(self) -> float:
+        """Seconds of the run until now, imports and compilation included, and those before it was resumed."""
+        return time.monotonic() - self.started
 
     def _share(self) -> float:
         return stopping.share(self.settings, self.state, self.seconds)
@@ -283,8 +282,14 @@ class Trainer:
 
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
-        where = f"update {self.state.update} (epoch {epoch}, learning rate {self.rate:.3g})"
-        return not_finite(what, where, bad, checkpoint.checkpoints(self.folder))
+        affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
+        kept = checkpoint.checkpoints(self.folder)
+        left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
+        return MacaronError(
+            f"{what} is not finite at or before update {self.state.update} (epoch {epoch}, learning rate "
+            f"{self.rate:.3g}); {affected}. {left} Try a lower train.learning_rate, a longer train.warmup or "
+            "train.clip_norm=1."
+        )
 
 
 def _due(update: int, every: int, end_of_epoch: bool) -> bool:

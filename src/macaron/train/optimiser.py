@@ -10,8 +10,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from macaron.errors import MacaronError
 from macaron.train.settings import TrainSettings
 
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-
 
 def learning_rate(settings: TrainSettings, update: int, share: float = 0.0) -> float:
     """The rate after ``update`` updates, which the next update uses (so the first runs at the warm-up's start).
@@ -80,10 +78,8 @@ class Optimiser:
         """Moments and mean by name, on the CPU, gathered from all processes if sharded."""
         found: dict[str, Tensor] = {}
         for name, parameter in self.named.items():
-            for moment in MOMENTS:
-                value = self.adam.state[parameter].get(moment) if parameter in self.adam.state else None
-                if value is not None:
-                    found[f"{name}|{moment}"] = whole(torch.as_tensor(value))
+            for moment, value in self.adam.state.get(parameter, {}).items():
+                found[f"{name}|{moment}"] = whole(torch.as_tensor(value))
         for name, value in self.mean.items():
             found[f"{name}|mean"] = whole(value)
         return found
@@ -96,7 +92,7 @@ class Optimiser:
             if self.mean and f"{name}|mean" not in tensors:
                 raise MacaronError(f"the checkpoint has no running mean of {name!r}: it was written without train.ema")
             state = self.adam.state[parameter]
-            for moment in MOMENTS[1:]:
+            for moment in ("exp_avg", "exp_avg_sq"):
                 state[moment] = laid_out_like(parameter, tensors[f"{name}|{moment}"])
             state["step"] = tensors[f"{name}|step"].to(parameter.device if self.adam.defaults["fused"] else "cpu")
             if self.mean:

@@ -1,4 +1,4 @@
-"""When a run stops: its limits, its clock, and the signals that ask for it."""
+"""When a run stops: its limits, and the signals that ask for it."""
 
 import signal
 import time
@@ -9,21 +9,6 @@ from macaron.train.checkpoint import RunState
 from macaron.train.settings import LIMITS, TrainSettings
 
 _ECHO = 1.0  # seconds: a signal that comes sooner is an echo of the first
-
-
-class Clock:
-    """Seconds of a run, including those before it was resumed.
-
-    :param started: when this process began (``time.monotonic()``): imports and compilation count
-    """
-
-    def __init__(self, started: float | None = None) -> None:
-        self._started = time.monotonic() if started is None else started
-        self.before = 0.0
-
-    def seconds(self) -> float:
-        """Seconds until now."""
-        return self.before + time.monotonic() - self._started
 
 
 def share(settings: TrainSettings, state: RunState, seconds: float) -> float:
@@ -77,6 +62,11 @@ class StopSignals:
         self.received = False
         self._first = 0.0
         self._before: dict[int, Any] = {}
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal has come."""
+        if self.received:
+            raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):

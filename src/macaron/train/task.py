@@ -1,14 +1,22 @@
-"""The interface between the training loop and a task."""
+"""What the training loop trains: a model, its loss and its data."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from macaron.data.prepared import PreparedData, PreparedText
+from macaron.models import EncoderForPreTraining, TranslationModel
+from macaron.models.load import save_model
+from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
+
+EpochPlan = TypeVar("EpochPlan")
 
 
 @dataclass(frozen=True)
@@ -19,45 +27,69 @@ class MicroBatch:
     data: Any
 
 
-class Task(Protocol):
-    """Something to train: translation, pre-training, classification."""
+class Task(ABC, Generic[EpochPlan]):
+    """Translation or pre-training; ``EpochPlan`` is what the micro-batches of an epoch are cut from.
 
-    @property
-    def model(self) -> nn.Module:
-        """The model that is saved."""
+    model       the model that is saved, and ``tokenizer`` with it
+    module      what is trained: called with a batch it returns the sums of the losses, the one to minimise first
+    loss_names  names of these sums
+    layers      of the model: small graphs for the compiler, one for all layers of a stack
+    """
 
-    @property
-    def module(self) -> nn.Module:
-        """What is trained: called with a batch it returns the sums of the losses, the one to minimise first."""
+    data: PreparedData | PreparedText
+    model: TranslationModel | EncoderForPreTraining
+    tokenizer: MacaronTokenizer
+    module: nn.Module
+    loss_names: tuple[str, ...]
+    layers: list[nn.Module]
 
-    @property
-    def loss_names(self) -> tuple[str, ...]:
-        """Names of the sums that ``module`` returns; the first is the objective."""
+    def __init__(self) -> None:
+        self._planner = ThreadPoolExecutor(1, "plan")
+        self._plans: dict[int, Future[EpochPlan]] = {}
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """What is trained on, as JSON-able values: a run is resumed with the same only.
 
         :param legacy: as checkpoints of format 1 hold it
         """
+        digest = self.data.legacy_lengths_digest() if legacy else self.data.digest()
+        return {"tokenizer": self.data.tokenizer_fingerprint, "training data": digest}
 
+    @abstractmethod
+    def plan_epoch(self, epoch: int) -> EpochPlan:
+        """Plan an epoch; the same whenever it is called. Runs in a thread."""
+
+    def epoch_plan(self, epoch: int) -> EpochPlan:
+        """The plan of an epoch. The next one is planned in the background: a GPU would have to wait for it."""
+        self._plans = {
+            each: self._plans.get(each) or self._planner.submit(self.plan_epoch, each) for each in (epoch, epoch + 1)
+        }
+        return self._plans[epoch].result()
+
+    @abstractmethod
     def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """All micro-batches of an epoch (from 1); always the same for an epoch."""
 
+    @abstractmethod
     def batch(self, planned: MicroBatch, device: torch.device) -> Any:
         """Collate a micro-batch on a device."""
 
+    @abstractmethod
     def compiled_parts(self) -> list[nn.Module]:
         """Modules worth compiling."""
 
     def sharded_parts(self) -> list[nn.Module]:
-        """Modules that FSDP gathers one at a time; they share no weights with others."""
+        """Modules that FSDP gathers one at a time: the layers, unless one layer is applied at every depth."""
+        return [] if self.model.config.tying == "depth" else self.layers
 
+    @abstractmethod
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share of the validation data, and its number of targets.
 
         All processes must call the module equally often (see `Processes.turns`).
         """
 
+    @abstractmethod
     def score(self, device: torch.device) -> dict[str, Any]:
         """Slower measures of quality (BLEU) under names that say which they are; may be empty.
 
@@ -65,4 +97,11 @@ class Task(Protocol):
         """
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """Write the model folder with these weights (named as in ``module``)."""
+        """Write the model folder: weights (named as in ``module``), configuration, tokenizer."""
+        plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
+        save_model(folder, self.model, plain, self.tokenizer)
+
+
+def same_text(queries: Tensor, keys: Tensor) -> Tensor:
+    """Which positions of packed rows belong to one text, (B, 1, T, S), from text numbers (B, T) and (B, S)."""
+    return (queries.unsqueeze(-1) == keys.unsqueeze(-2)).unsqueeze(1)

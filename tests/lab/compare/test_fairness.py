@@ -15,8 +15,7 @@ from macaron.data.prepared import PreparedData
 from macaron.errors import UsageError
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.fairness import Fairness, Question, fairness
-from macaron.lab.compare.finished_run import FinishedRun, folder_digests
-from macaron.lab.compare.kinds import Kind, open_runs
+from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, open_runs
 from macaron.lab.compare.translations import Search
 
 Train = Callable[..., Path]

@@ -167,8 +167,8 @@ def test_sentences_of_both_sides_alike_and_some_by_lot(references: list[list[str
     assert found.same == sum(a == b for a, b in zip(first, second, strict=True))
     difference = sentence_scores(second, lines) - sentence_scores(first, lines)
     best = next(example for example in found.examples if example.sort == "second")
-    assert best.number - 1 == int(np.argmax(difference))
-    assert best.scores[1] - best.scores[0] == pytest.approx(difference.max())
+    assert best.line - 1 == int(np.argmax(difference))
+    assert best.chrf[1] - best.chrf[0] == pytest.approx(difference.max())
     assert choose(lines, lines, first, second) == found
     # Where one is better everywhere there are no examples of the other, and so none that would flatter.
     flawless = choose(lines, lines, lines, second)

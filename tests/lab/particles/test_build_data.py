@@ -262,6 +262,8 @@ def test_the_lens_reads_every_frame_through_the_final_norm(folders: dict[str, Pa
 def test_a_post_norm_model_has_no_final_norm(folders: dict[str, Path]):
     found = build_data([folders["post"]], SENTENCE)
     assert [frame["operator"] for frame in parts(found)["encoder"]["frames"]] == ["start", *"GFGGFG"]
+    # It is compared with a pre-norm model at the start and at the end only.
+    assert build_data([folders["macaron"], folders["post"]], SENTENCE, target="a cat")["aligned"]
 
 
 def test_thirty_words_and_twelve_layers_are_small(tmp_path: Path):

@@ -165,7 +165,7 @@ def test_attention_is_the_softmax_of_the_modules_own_projections():
         index = next(i for i, f in enumerate(decoder.frames) if f.operator == "H")
         field = sub(decoder.stack, 0, "H1")
         query = field.operator.q(field.norm(decoder.frames[index - 1].state))
-        key, _ = field.operator.kv(encoder.output).chunk(2, -1)
+        key, _ = field.operator.kv(encoder.frames[-1].state).chunk(2, -1)
         weights = decoder.frames[index].attention
         assert weights is not None
         assert weights.shape == (4, 5)

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -52,7 +52,7 @@ class Part:
             "size": self.size,
             "scores": list(self.scores),
             "intervals": [[each.low, each.high] for each in self.intervals],
-            "differences": [None if each is None else [each.low, each.high] for each in self.differences],
+            "differences": [each and [each.low, each.high] for each in self.differences],
         }
 
 
@@ -80,13 +80,11 @@ def by_length(
 
 def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple[int, int]]:
     """The first and last length of classes that hold about equally many sentences; none is empty."""
-    edges = np.unique(np.quantile(lengths, np.linspace(0, 1, classes + 1)[1:], method="inverted_cdf")).astype(int)
-    found, low = [], int(min(lengths))
-    for high in edges.tolist():
-        found.append((low, high))
-        above = [length for length in lengths if length > high]
-        low = min(above, default=high + 1)
-    return found
+    present = np.unique(lengths)
+    shares = np.linspace(0, 1, classes + 1)[1:]
+    highs = np.unique(np.quantile(lengths, shares, method="inverted_cdf")).astype(int)
+    lows = present[np.searchsorted(present, [-1, *highs[:-1]], side="right")]
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
 
 def by_frequency(
@@ -157,21 +155,15 @@ class Words:
     def counts(self, store: TokenStore) -> Counter[str]:
         """How often each word occurs in a token store."""
         found: Counter[str] = Counter()
-        for lines in self._prepared(store):
-            for line in lines:
-                found.update(self.split(line))
-        return found
-
-    def _prepared(self, store: TokenStore) -> Iterator[list[str]]:
-        """The text of a token store, in chunks of lines."""
         backend = self.tokenizer.backend_tokenizer
         pieces = isinstance(backend.model, WordLevel)
         for start in range(0, len(store), _CHUNK):
             offsets = store.offsets[start : start + _CHUNK + 1].tolist()
             flat = store.ids[offsets[0] : offsets[-1]].tolist()
             ids = [flat[a - offsets[0] : b - offsets[0]] for a, b in pairwise(offsets)]
-            lines = backend.decode_batch(ids, skip_special_tokens=True)
-            yield [(line + " ").replace(CONTINUED + " ", "") for line in lines] if pieces else lines
+            for line in backend.decode_batch(ids, skip_special_tokens=True):
+                found.update(self.split((line + " ").replace(CONTINUED + " ", "") if pieces else line))
+        return found
 
 
 def _parts(

@@ -7,24 +7,17 @@ from typing import Any
 
 from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.errors import MacaronError, UsageError
-from macaron.evaluate.significance import bootstrap_interval
 from macaron.files import write_json
 from macaron.lab.compare.breakdowns import Words, by_frequency, by_length
 from macaron.lab.compare.examples import choose
-from macaron.lab.compare.fairness import Fairness, Question, check_vary, fairness, group, unequal
-from macaron.lab.compare.finished_run import FinishedRun, folder_digests
-from macaron.lab.compare.kind_tests import TRIALS, SentenceTests, pooled, seed_test, sentence_tests
-from macaron.lab.compare.kinds import Kind, label_kinds, open_runs
+from macaron.lab.compare.fairness import Fairness, Question, fairness, group
+from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
+from macaron.lab.compare.kind_tests import TRIALS, seed_test, sentence_tests
 from macaron.lab.compare.result import KindScore, Pair, Result
-from macaron.lab.compare.translations import (
-    Search,
-    caseless,
-    require_same_languages,
-    shared_definition,
-    translate_run,
-)
-from macaron.lab.compare.verdict import Evidence, corrected, verdict
+from macaron.lab.compare.translations import Search, caseless, shared_definition, translate_run
+from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
+from macaron.nn.budget import TOLERANCE
 
 Say = Callable[[str], None]
 LOSS = "validation loss"
@@ -73,15 +66,16 @@ def compare(
     :param trials: resamples and exchanges of every test
     :param say: is told the progress
     """
+    if split not in ("valid", "test"):
+        raise UsageError(f"--split is valid or test, not {split!r}")
     search = search or Search()
     opened = open_runs(runs)
-    question = Question(check_vary(vary, opened), search.settled)
+    searched = {f"decode.{name}" for name in ("beam", "length_penalty") if getattr(search, name) is not None}
+    question = Question(frozenset(vary), frozenset(searched))
     kinds = label_kinds(group(opened, question), named=isinstance(runs, Mapping))
     fair = [fairness(kinds[0], kind, question) for kind in kinds[1:]]
     if opened[0].recipe.kind == "text":
         return _compare_losses(kinds, fair, data)
-    if split not in ("valid", "test"):
-        raise MacaronError(f"split is valid or test, not {split!r}")
     part: Split = "valid" if split == "valid" else "test"
     return _compare_translations(kinds, fair, data or opened[0].recipe.data, part, search, trials, say)
 
@@ -92,49 +86,45 @@ def _compare_translations(
     data = PreparedData.open(folder)
     runs = [run for kind in kinds for run in kind.runs]
     for run in runs:
-        require_same_languages(run, data)
+        if run.languages and run.languages != data.languages:
+            raise MacaronError(
+                f"{run.path} translates from {run.languages[0]} to {run.languages[1]}, but {folder} holds "
+                f"{data.source_lang} and {data.target_lang}: give the data that the runs were made for (--data)"
+            )
     sources, references = (data.text(split, language) for language in data.languages)
     if not sources:
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
     definition = shared_definition(runs)
     made = {run.name: translate_run(run, data, split, search, definition, say) for run in runs}
     say("testing the differences")
-    scored = {run.name: {score.metric: score for score in made[run.name].scores} for run in runs}
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
-    statistics = {
-        metric: [[scored[run.name][metric].statistics for run in kind.runs] for kind in kinds] for metric in metrics
-    }
+    scored = {name: {score.metric: score for score in each.scores} for name, each in made.items()}
     scores = {
-        metric: tuple(
-            KindScore(tuple(scored[run.name][metric].score for run in kind.runs), bootstrap_interval(pooled(of_runs)))
-            for kind, of_runs in zip(kinds, statistics[metric], strict=True)
-        )
+        metric: tuple(KindScore.of([scored[run.name][metric] for run in kind.runs]) for kind in kinds)
         for metric in metrics
     }
     # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
     folded = caseless(runs)
     primary = "tokenised BLEU" if folded else next(iter(metrics))
-    tested = [
-        {metric: sentence_tests(of[0], of[i], trials) for metric, of in statistics.items() if not each.unfair}
-        for i, each in enumerate(fair, start=1)
-    ]
-    tests_allowed = [not each.unfair for each in fair]
+    allowed = [not each.unfair for each in fair]
+    tested = _pairs(kinds, fair, primary, scores, trials)
     words = Words(data, split)
-    line_words = {run.name: words.of(made[run.name].translations) for run in runs}
     say("counting the words of the training data")
     frequencies = by_frequency(
         words.counts(data.pairs("train").target),
         words.of(references),
-        [[line_words[run.name] for run in kind.runs] for kind in kinds],
-        tests_allowed,
+        [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds],
+        allowed,
         trials,
     )
     pairs = []
-    for pair in _pairs(kinds, fair, primary, scores, tested):
-        one, other = _same_seed(pair.first, pair.second)
-        outputs = (made[one.name].translations, made[other.name].translations)
-        reading = choose(sources, references, *outputs, folded, ranked=not pair.fairness.unfair)
-        pairs.append(replace(pair, reading=reading, read_runs=(one.name, other.name)))
+    for pair in tested:
+        # The translations of runs with the same seed are shown, if there are such.
+        both = [(one, other) for one in pair.first.runs for other in pair.second.runs]
+        shown = next((each for each in both if each[0].seed == each[1].seed), both[0])
+        first, second = (made[run.name].translations for run in shown)
+        reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
+        pairs.append(replace(pair, reading=reading, read_runs=(shown[0].name, shown[1].name)))
     lengths = [len(line.split()) for line in sources]
     return Result(
         task="pairs",
@@ -148,7 +138,7 @@ def _compare_translations(
         count=len(sources),
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
-        lengths=tuple(by_length(lengths, statistics[primary], tests_allowed, trials)),
+        lengths=tuple(by_length(lengths, [each.statistics for each in scores[primary]], allowed, trials)),
         frequencies=tuple(frequencies),
     )
 
@@ -160,7 +150,7 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
             if run.model_config.tokenizer_fingerprint not in (None, held):
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
     scores = {LOSS: tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds)}
-    pairs = _pairs(kinds, fair, LOSS, scores, [{} for _ in fair], lower_is_better=True, digits=4)
+    pairs = _pairs(kinds, fair, LOSS, scores, trials=0, lower_is_better=True, digits=4)
     definition = "of the final model on the validation data, as measured by the run; lower is better"
     where = None if folder is None else str(folder)
     return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data=where)
@@ -171,32 +161,37 @@ def _pairs(
     fair: list[Fairness],
     primary: str,
     scores: dict[str, tuple[KindScore, ...]],
-    tested: list[dict[str, SentenceTests]],
+    trials: int,
     **style: Any,
 ) -> list[Pair]:
     """Each kind against the first; p-values are corrected for all comparisons."""
-    first, seeds, evidence = kinds[0], [], []
-    for i, (kind, each, tests) in enumerate(zip(kinds[1:], fair, tested, strict=True), start=1):
-        over_seeds = {m: seed_test(of[0].scores, of[i].scores) for m, of in scores.items() if not each.unfair}
-        seeds.append({metric: test for metric, test in over_seeds.items() if test is not None})
-        remark = unequal(first, kind)
-        evidence.append(
-            Evidence(
-                first=first.label,
-                second=kind.label,
-                metric=primary,
-                difference=scores[primary][i].mean - scores[primary][0].mean,
-                runs=(len(first.runs), len(kind.runs)),
-                sentences=tests[primary].evidence if primary in tests else None,
-                seeds=seeds[-1][primary].evidence if primary in seeds[-1] else None,
-                unfair=each.unfair,
-                remarks=() if remark is None else (remark,),
-                **style,
-            )
+    first, pairs = kinds[0], []
+    for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
+        sentences, seeds = {}, {}
+        for metric, of in scores.items():
+            if of[0].statistics and not each.unfair:
+                sentences[metric] = sentence_tests(of[0].statistics, of[i].statistics, trials)
+            test = None if each.unfair else seed_test(of[0].scores, of[i].scores)
+            if test is not None:
+                seeds[metric] = test
+        share = kind.parameters / first.parameters - 1
+        size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
+        evidence = Evidence(
+            first=first.label,
+            second=kind.label,
+            metric=primary,
+            difference=scores[primary][i].mean - scores[primary][0].mean,
+            runs=(len(first.runs), len(kind.runs)),
+            sentences=sentences[primary].evidence if primary in sentences else None,
+            seeds=seeds[primary].evidence if primary in seeds else None,
+            unfair=each.unfair,
+            remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
+            **style,
         )
+        pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
     return [
-        Pair(first, kind, each, tests, of_seeds, shown, verdict(shown))
-        for kind, each, tests, of_seeds, shown in zip(kinds[1:], fair, tested, seeds, corrected(evidence), strict=True)
+        replace(pair, evidence=shown)
+        for pair, shown in zip(pairs, corrected([pair.evidence for pair in pairs]), strict=True)
     ]
 
 
@@ -212,9 +207,3 @@ def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split
     if split == "valid":
         cautions.append("the final models were chosen by their loss on these very sentences; use the test split")
     return cautions
-
-
-def _same_seed(first: Kind, second: Kind) -> tuple[FinishedRun, FinishedRun]:
-    """A run of each kind whose translations are shown: with the same seed if possible."""
-    pairs = [(run, other) for run in first.runs for other in second.runs]
-    return next((pair for pair in pairs if pair[0].seed == pair[1].seed), pairs[0])

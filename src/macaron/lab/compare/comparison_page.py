@@ -1,8 +1,10 @@
 """The page of a comparison: verdict, fairness, scores, training curves, breakdowns, example sentences."""
 
+from collections.abc import Iterable
+
 from macaron.lab.compare.examples import LEGEND, show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Difference, Effect, only_lengths_known
-from macaron.lab.compare.result import Pair, Result
+from macaron.lab.compare.result import Result
 from macaron.lab.compare.score_sections import curves_section, frequencies_section, lengths_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, Outcome, signed
 from macaron.lab.page import Raw, escape, html_table, render_page, section
@@ -20,35 +22,29 @@ _EFFECTS: dict[Effect, str] = {
     "compared": "is what is compared",
     "harmless": "has no influence here",
 }
-_SPLITS = {"test": "test", "valid": "validation"}
 
 
 def comparison_page(result: Result) -> str:
     """The whole page."""
     labels = [kind.label for kind in result.kinds]
     title = f"{', '.join(labels[:-1])} and {labels[-1]} compared"
-    runs = sum(len(kind.runs) for kind in result.kinds)
-    what = f"{runs} trained models"
-    if result.task == "pairs":
-        assert result.split is not None
-        what += f" on the {result.count:,} {_SPLITS[result.split]} sentences of {result.data}"
-    else:
-        what += ", pre-trained on plain text"
     parts = [_verdict(result), _fairness(result), scores_section(result), curves_section(result)]
+    lead = f"{sum(len(kind.runs) for kind in result.kinds)} trained models"
     if result.task == "pairs":
+        split = "validation" if result.split == "valid" else "test"
+        lead += f" on the {result.count:,} {split} sentences of {result.data}."
         parts += [lengths_section(result), frequencies_section(result), _examples(result)]
+    else:
+        lead += ", pre-trained on plain text."
     parts.append(_method(result))
-    return render_page(title, "\n".join(parts), lead=f"{what}.", styles=("compare.css",), scripts=("compare.js",))
+    return render_page(title, "\n".join(parts), lead=lead, styles=("compare.css",), scripts=("compare.js",))
 
 
 def _verdict(result: Result) -> str:
     ordered = sorted((pair.verdict for pair in result.pairs), key=lambda each: each.outcome != "unfair")
     outcomes = list(dict.fromkeys(each.outcome for each in ordered))
     heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
-    if len(ordered) == 1:
-        said = f"<p>{escape(result.sentence)}</p>"
-    else:
-        said = f"<ul>{''.join(f'<li>{escape(each.sentence)}</li>' for each in ordered)}</ul>"
+    said = f"<p>{escape(result.sentence)}</p>" if len(ordered) == 1 else _list(each.sentence for each in ordered)
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
     return section("Verdict", first, f'<p class="note">{escape(_rule(result))}</p>')
 
@@ -73,40 +69,31 @@ def _rule(result: Result) -> str:
     )
 
 
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
 def _fairness(result: Result) -> str:
-    parts = [_unfair(pair, len(result.pairs) > 1) for pair in result.pairs if pair.fairness.unfair]
-    fair = [pair for pair in result.pairs if not pair.fairness.unfair]
+    parts, fair = [], [pair for pair in result.pairs if not pair.fairness.unfair]
+    for pair in result.pairs:
+        if pair.fairness.unfair:
+            of = f" ({escape(pair.second.label)} and {escape(pair.first.label)})" if len(result.pairs) > 1 else ""
+            remedy = "To compare such a setting on purpose, give <code>--vary section.key</code>."
+            reasons = _list(pair.fairness.unfair)
+            parts.append(f'<div class="no"><p><strong>No{of}.</strong></p>{reasons}<p>{remedy}</p></div>')
     if fair:
-        of = ""
+        yes = "Yes, as far as could be verified"
+        said = "Same recipe and same budget; whether the training data are the same is not known for all of them."
+        both = [[*pair.first.runs, *pair.second.runs] for pair in fair]
+        if all(run.identity is not None for runs in both for run in runs) and not any(map(only_lengths_known, both)):
+            yes, said = "Yes", "Same training data, same recipe, same budget: they differ only in what is compared."
         if len(fair) < len(result.pairs):
-            of = f" ({', '.join(pair.second.label for pair in fair)} and {result.kinds[0].label})"
-        if all(_verified(pair) for pair in fair):
-            said = "Same training data, same recipe, same budget: they differ only in what is compared."
-            parts.append(f"<p><strong>Yes{escape(of)}.</strong> {said}</p>")
-        else:
-            said = "Same recipe and same budget; whether the training data are the same is not known for all of them."
-            parts.append(f"<p><strong>Yes, as far as could be verified{escape(of)}.</strong> {said}</p>")
-    cautions = list(
-        dict.fromkeys([*(each for pair in result.pairs for each in pair.fairness.cautions), *result.cautions])
-    )
+            yes += f" ({', '.join(pair.second.label for pair in fair)} and {result.kinds[0].label})"
+        parts.append(f"<p><strong>{escape(yes)}.</strong> {said}</p>")
+    cautions = [*(each for pair in result.pairs for each in pair.fairness.cautions), *result.cautions]
     if cautions:
-        lines = "".join(f"<li>{escape(each)}</li>" for each in cautions)
-        parts.append(f"<p>Note:</p><ul>{lines}</ul>")
-    parts.append(_runs_table(result))
-    parts.append(_differences_table(result))
-    return section("Is it fair?", *parts, id="fair")
-
-
-def _unfair(pair: Pair, several: bool) -> str:
-    of = f" ({escape(pair.second.label)} and {escape(pair.first.label)})" if several else ""
-    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in pair.fairness.unfair)
-    remedy = "To compare such a setting on purpose, give <code>--vary section.key</code>."
-    return f'<div class="no"><p><strong>No{of}.</strong></p><ul>{reasons}</ul><p>{remedy}</p></div>'
-
-
-def _verified(pair: Pair) -> bool:
-    runs = [run for kind in (pair.first, pair.second) for run in kind.runs]
-    return all(run.identity is not None for run in runs) and not only_lengths_known(runs)
+        parts.append(f"<p>Note:</p>{_list(dict.fromkeys(cautions))}")
+    return section("Is it fair?", *parts, _runs_table(result), _differences_table(result), id="fair")
 
 
 def _runs_table(result: Result) -> str:
@@ -116,7 +103,9 @@ def _runs_table(result: Result) -> str:
         share = kind.parameters / first - 1
         size = "–" if kind is result.kinds[0] else f"{signed(100 * share)} %{' (!)' if abs(share) > TOLERANCE else ''}"
         for run in kind.runs:
-            made = [f"{run.updates:,}", _time(run.summary["seconds"]), run.summary["final_model"]]
+            seconds = run.summary["seconds"]
+            time = f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+            made = [f"{run.updates:,}", time, run.summary["final_model"]]
             rows.append([kind.label, run.name, run.seed, f"{kind.parameters:,}", size, *made, f"{run.final_loss:.4f}"])
     headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes are called equal within {100 * TOLERANCE:g} % of the first kind's."
@@ -131,24 +120,16 @@ def _differences_table(result: Result) -> str:
             found.setdefault(each.key, [None] * len(result.pairs))[number] = each
     if not found:
         return ""
-    rows = []
+    rows, order = [], list(_EFFECTS)
     for key, of_pairs in found.items():
         known = [each for each in of_pairs if each is not None]
-        first = known[0].first
-        effect = min((each.effect for each in known), key=list(_EFFECTS).index)
-        values = [first, *(first if each is None else each.second for each in of_pairs)]
-        rows.append((list(_EFFECTS).index(effect), [key, *map(_wrapped, values), _EFFECTS[effect]]))
+        effect = min((each.effect for each in known), key=order.index)
+        texts = [known[0].first, *(known[0].first if each is None else each.second for each in of_pairs)]
+        values = [Raw(f'<span class="wrap">{escape(text)}</span>') if len(text) > 40 else text for text in texts]
+        rows.append((order.index(effect), [key, *values, _EFFECTS[effect]]))
     headers = ["setting", *(kind.label for kind in result.kinds), "this difference"]
     shown = [row for _, row in sorted(rows, key=lambda each: each[0])]
     return html_table(headers, shown, caption="Every setting in which they differ")
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-
-
-def _wrapped(text: str) -> str:
-    return Raw(f'<span class="wrap">{escape(text)}</span>') if len(text) > 40 else text
 
 
 def _examples(result: Result) -> str:
@@ -190,13 +171,10 @@ def _method(result: Result) -> str:
                 "model, sentences, search and versions. Remove the run's folder <code>translations</code> to make them "
                 "again.</p>"
             )
-    definitions = "".join(
-        f"<li>{escape(text if text.startswith(name) else f'{name} {text}')}</li>"
-        for name, text in result.metrics.items()
-    )
-    parts.append(f"<ul>{definitions}</ul>")
-    data = {(run.identity or {}).get("training data", UNKNOWN) for kind in result.kinds for run in kind.runs}
-    tokenizers = {str(run.model_config.tokenizer_fingerprint)[:12] for kind in result.kinds for run in kind.runs}
+    parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
+    runs = [run for kind in result.kinds for run in kind.runs]
+    data = {(run.identity or {}).get("training data", UNKNOWN) for run in runs}
+    tokenizers = {str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}
     parts.append(
         f"<p>Training data (digest): {escape(', '.join(sorted(data)))}. "
         f"Tokenizer: {escape(', '.join(sorted(tokenizers)))}.</p>"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,27 +23,17 @@ Mark = Literal["same", "right", "other"]
 class Example:
     """A sentence, its reference and two translations of it.
 
+    :param line: its number in the file
     :param sort: the first or the second translation scores higher, or the sentence was drawn at random
-    :param scores: chrF of both
+    :param chrf: the scores of both
     """
 
-    number: int
+    line: int
     sort: Sort
     source: str
     reference: str
-    translations: tuple[str, str]
-    scores: tuple[float, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "line": self.number,
-            "sort": self.sort,
-            "source": self.source,
-            "reference": self.reference,
-            "translations": list(self.translations),
-            "chrf": list(self.scores),
-        }
+    translations: list[str]
+    chrf: list[float]
 
 
 @dataclass(frozen=True)
@@ -60,15 +50,6 @@ class Reading:
     counts: tuple[int, int, int] | None
     same: int
     caseless: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        counts = self.counts or (None, None, None)
-        return {
-            **dict(zip(("first_higher", "second_higher", "equal"), counts, strict=True)),
-            "same_words": self.same,
-            "examples": [each.to_dict() for each in self.examples],
-        }
 
 
 def sentence_scores(
@@ -96,23 +77,26 @@ def choose(
     """
     scores = np.stack([sentence_scores(lines, references, caseless) for lines in (first, second)])
     difference = scores[1] - scores[0]
-    order = np.argsort(difference, kind="stable")
+    order = np.argsort(difference, kind="stable").tolist()
     counts = (int((difference < 0).sum()), int((difference > 0).sum()), int((difference == 0).sum()))
     most = min(MOST, *counts[:2]) if ranked else 0
-    chosen: list[tuple[int, Sort]] = [(int(i), "first") for i in order[:most]]
-    chosen += [(int(i), "second") for i in order[::-1][:most]]
     sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN]
-    chosen += [(int(i), "drawn") for i in sorted(sample.tolist())]
+    chosen: dict[Sort, list[int]] = {
+        "first": order[:most],
+        "second": order[::-1][:most],
+        "drawn": sorted(sample.tolist()),
+    }
     examples = [
         Example(
-            number=i + 1,
+            line=i + 1,
             sort=sort,
             source=sources[i],
             reference=references[i],
-            translations=(first[i], second[i]),
-            scores=(float(scores[0, i]), float(scores[1, i])),
+            translations=[first[i], second[i]],
+            chrf=scores[:, i].tolist(),
         )
-        for i, sort in chosen
+        for sort, lines in chosen.items()
+        for i in lines
     ]
     same = sum(one == other for one, other in zip(first, second, strict=True))
     return Reading(tuple(examples), counts if ranked else None, same, caseless)
@@ -134,11 +118,6 @@ def _matching(ours: list[str], theirs: list[str]) -> set[int]:
     return {block.a + i for block in blocks for i in range(block.size)}
 
 
-_MARKS: dict[Mark, str] = {
-    "same": "{}",
-    "right": '<mark class="right">{}</mark>',
-    "other": '<mark class="other">{}</mark>',
-}
 LEGEND = (
     'Words that only one of the two translations has: <mark class="right">underlined</mark> if the reference has them '
     'too, <mark class="other">with a wavy line</mark> if not. Sentences are ordered by chrF, which judges a single '
@@ -170,16 +149,18 @@ def show_examples(reading: Reading, names: tuple[str, str]) -> str:
 def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
     rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
     for name, score, line, other in zip(
-        names, example.scores, example.translations, reversed(example.translations), strict=True
+        names, example.chrf, example.translations, reversed(example.translations), strict=True
     ):
         words = marked(line, other, example.reference, caseless)
-        text = " ".join(_MARKS[mark].format(escape(word)) for word, mark in words)
+        text = " ".join(
+            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>' for word, mark in words
+        )
         chrf = f'{escape(name)} <span class="muted">chrF {score:.1f}</span>'
         rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
     lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
-    difference = abs(example.scores[1] - example.scores[0])
+    difference = abs(example.chrf[1] - example.chrf[0])
     return (
-        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.number}" '
+        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.line}" '
         f'data-length="{len(example.source.split())}" data-difference="{difference:.4f}">'
-        f'<span class="muted">Sentence {example.number:,}</span><dl>{lines}</dl></li>'
+        f'<span class="muted">Sentence {example.line:,}</span><dl>{lines}</dl></li>'
     )

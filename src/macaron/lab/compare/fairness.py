@@ -1,16 +1,15 @@
 """Whether a comparison of runs is fair: the differences of their recipes, data and ends, and what each means."""
 
 import json
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
-from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun
-from macaron.lab.compare.kinds import Kind, scheme_text
+from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
-from macaron.nn.budget import TOLERANCE
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
@@ -26,11 +25,11 @@ _NO_SETTINGS = (
     *("architectures", "dtype", "transformers_version", "tokenizer_fingerprint", "evaluation", "model_type"),
     *("use_cache", "_name_or_path", "return_dict"),
 )
-#: They change the logs and the machine, at most the rounding.
+#: They change the logs and the machine, at most the rounding; or define a score, and all runs are scored alike.
 _WATCHING = ("log_every", "keep", "tensorboard", "bleu_sentences", "device", "compile", "distributed")
-_HARMLESS = frozenset({"pretrain.attention", *(f"train.{name}" for name in _WATCHING)})
-#: They define a score; all runs are scored by the definition of the first.
-_DEFINITION = frozenset({"decode.lower", "decode.compound_split"})
+_HARMLESS = frozenset(
+    {"pretrain.attention", "decode.lower", "decode.compound_split", *(f"train.{name}" for name in _WATCHING)}
+)
 #: Final models that do not depend on when the run was validated.
 _OF_THE_END = ("last", "running mean")
 _TRAINING_DATA = "data.training data"
@@ -59,48 +58,27 @@ class Fairness:
     unfair: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "fair": not self.unfair,
-            "unfair": list(self.unfair),
-            "cautions": list(self.cautions),
-            "differences": [asdict(each) for each in self.differences],
-        }
-
 
 @dataclass(frozen=True)
 class Question:
     """What is compared: settings that differ on purpose, and those of the search that are set for all runs."""
 
     vary: frozenset[str] = frozenset()
-    searched: frozenset[str] = field(default_factory=frozenset)
+    searched: frozenset[str] = frozenset()
 
     def effect(self, key: str, runs: Sequence[FinishedRun]) -> Effect:
         """What a difference in this setting means for these runs."""
         if key in COMPARED or key in self.vary:
             return "compared"
-        if key in _HARMLESS or key in _DEFINITION or key in self.searched:
+        if key in _HARMLESS or key in self.searched:
             return "harmless"
         return "harmless" if all(_without_influence(run, key) for run in runs) else "unfair"
 
 
-def check_vary(vary: Collection[str], runs: Sequence[FinishedRun]) -> frozenset[str]:
-    """The settings that differ on purpose; unknown names are refused."""
-    known = sorted({key for run in runs for key in settings_of(run)})
-    for key in vary:
-        if key not in known:
-            raise UsageError(f"--vary {key}: no such setting{nearest(key, known)}")
-    return frozenset(vary)
-
-
 def settings_of(run: FinishedRun) -> dict[str, Any]:
     """All settings of a run as ``section.key``, defaults and presets resolved."""
-    recipe, config = run.recipe.to_data(), run.model_config
-    found: dict[str, Any] = {}
-    for name, value in config.to_dict().items():
-        if name not in _NO_SETTINGS:
-            found[f"model.{name}"] = value
+    recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity or {}
+    found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _NO_SETTINGS}
     found["model.scheme"] = scheme_text(config.scheme)
     if isinstance(config, TranslationConfig):
         # A decoder's scheme that is not given follows from the encoder's: its name is enough.
@@ -109,7 +87,6 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
         found |= {f"{section}.{key}": value for key, value in recipe.get(section, {}).items()}
     if found["train.precision"] == "auto":
         found["train.precision"] = "bfloat16" if run.on_gpu else "float32"
-    identity = run.identity or {}
     if found["train.batching"] == "auto":
         found["train.batching"] = "pack" if run.recipe.train.packs(run.on_gpu) else "bucket"
     found["train.batching"] = identity.get("batching", found["train.batching"])
@@ -136,7 +113,7 @@ def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] 
     ours, theirs = ((run.identity or {}).get("training data") for run in (first, second))
     if ours is None or theirs is None:
         return None
-    if ours == theirs and (len(ours) == TOKEN_DIGITS or _folder(first) == _folder(second)):
+    if ours == theirs and (len(ours) == TOKEN_DIGITS or first.data == second.data):
         return None
     one, other = first.token_digest, second.token_digest
     if one is not None and other is not None:
@@ -146,17 +123,16 @@ def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] 
 
 def only_lengths_known(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
     """Runs of which only the lengths of the training sentences are known, where others used another folder."""
-    if len({_folder(run) for run in runs}) == 1:
+    if len({run.data for run in runs}) == 1:
         return []
     return [run for run in runs if run.identity is not None and run.token_digest is None]
 
 
-def _folder(run: FinishedRun) -> Path:
-    return run.recipe.data.resolve()
-
-
 def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
     """Group runs into kinds: those that differ in nothing that matters but the seed."""
+    known = sorted({key for run in runs for key in settings_of(run)})
+    for key in sorted(question.vary.difference(known)):
+        raise UsageError(f"--vary {key}: no such setting{nearest(key, known)}")
     kinds: list[list[FinishedRun]] = []
     for run in runs:
         for kind in kinds:
@@ -187,8 +163,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     ]
     stopped, cautions = _ends(runs)
     unfair += stopped
-    unverified = [run.name for run in runs if run.identity is None]
-    if unverified:
+    if unverified := [run.name for run in runs if run.identity is None]:
         cautions.append(
             f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
         )
@@ -197,34 +172,27 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
             f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
         )
-    cautions += _environments(runs)
+    starts = [start for run in runs for start in run.starts]
+    packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
+    versions = {name: " / ".join(version for _, version in each) for name, each in groupby(packages, itemgetter(0))}
+    differing = [f"{name} {several}" for name, several in versions.items() if " / " in several]
+    if differing:
+        cautions.append(f"the runs were made with different versions: {', '.join(differing)}")
     if len({run.summary.get("final_model") for run in runs}) > 1:
         chosen = ", ".join([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
         cautions.append(f"the final models were chosen differently, each by its validation loss ({chosen})")
     return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions))
 
 
-def unequal(first: Kind, second: Kind) -> str | None:
-    """A remark if the second kind has another size than the first."""
-    share = second.parameters / first.parameters - 1
-    if abs(share) <= TOLERANCE:
-        return None
-    return (
-        f"{second.label} has {100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters than {first.label}"
-    )
-
-
 def _without_influence(run: FinishedRun, key: str) -> bool:
     """Whether this run would have been the same with any other value of a setting."""
-    train, at_end = run.recipe.train, run.summary.get("final_model") in _OF_THE_END
     match key:
         case "train.max_epochs" | "train.max_minutes" | "train.patience":
-            name = key.removeprefix("train.")
-            return name not in (run.governing, run.ended_by)
+            return key.removeprefix("train.") not in (run.governing, run.ended_by)
         case "train.checkpoint_every":
-            return train.average == 0
+            return run.recipe.train.average == 0
         case "train.validate_every":
-            return at_end and run.ended_by != "patience"
+            return run.summary.get("final_model") in _OF_THE_END and run.ended_by != "patience"
         case "train.row_tokens":
             return run.recipe.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
     return False
@@ -242,8 +210,7 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
         whole = f" of {train.max_updates:,}" if train.max_updates else ""
         said = f"{run.name} was stopped after {run.updates:,}{whole} updates, before its schedule ended ({reason})"
         (cautions if same or reason == "patience" else unfair).append(said)
-    timed = [run for run in runs if run.governing == "max_minutes"]
-    if timed and not same:
+    if not same and any(run.governing == "max_minutes" for run in runs):
         made = ", ".join([f"{run.name} {run.updates:,}" for run in runs])
         machines = {
             (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
@@ -255,16 +222,6 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
                 f"the budget is time, not updates, so the machine's speed is compared too (updates: {made})"
             )
     return unfair, cautions
-
-
-def _environments(runs: Sequence[FinishedRun]) -> list[str]:
-    versions: dict[str, set[str]] = {}
-    for run in runs:
-        for start in run.starts:
-            for package, version in start.get("packages", {}).items():
-                versions.setdefault(package, set()).add(str(version))
-    differing = [f"{package} {' / '.join(sorted(each))}" for package, each in sorted(versions.items()) if len(each) > 1]
-    return [f"the runs were made with different versions: {', '.join(differing)}"] if differing else []
 
 
 def _refuse_repeated(kind: Sequence[FinishedRun], run: FinishedRun) -> None:

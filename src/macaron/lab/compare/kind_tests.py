@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.evaluate.significance import Comparison, approximate_randomisation, paired_bootstrap
-from macaron.evaluate.statistics import Formula, SentenceStatistics
+from macaron.evaluate.statistics import SentenceStatistics
 from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
 
 #: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
@@ -50,21 +48,17 @@ class SeedTest:
         """What a verdict needs of it."""
         return Evidenced(self.low, self.high, (self.p_value,))
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"method": "Welch's t-test over seeds", **asdict(self), "runs": list(self.runs)}
-
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
     """The statistics of several runs as those of one, whose score is the mean of theirs."""
     if len(runs) == 1:
         return runs[0]
-    rows = np.concatenate([each.rows for each in runs], axis=1)
-    return SentenceStatistics(rows, partial(_mean, formula=runs[0].formula, runs=len(runs)))
+    rows, formula = np.concatenate([each.rows for each in runs], axis=1), runs[0].formula
 
+    def mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.mean([formula(part) for part in np.split(sums, len(runs), axis=-1)], axis=0))
 
-def _mean(sums: NDArray[np.float64], *, formula: Formula, runs: int) -> NDArray[np.float64]:
-    return np.asarray(np.mean([formula(part) for part in np.split(sums, runs, axis=-1)], axis=0))
+    return SentenceStatistics(rows, mean)
 
 
 def paired(

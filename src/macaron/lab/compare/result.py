@@ -1,27 +1,38 @@
 """The result of a comparison, for the page and for JSON."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
 from macaron.data.prepared import DataKind
-from macaron.evaluate.significance import Interval
+from macaron.evaluate.significance import Interval, bootstrap_interval
+from macaron.evaluate.statistics import Score, SentenceStatistics
 from macaron.lab.compare.breakdowns import Part
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
-from macaron.lab.compare.finished_run import FinishedRun
-from macaron.lab.compare.kind_tests import SeedTest, SentenceTests
-from macaron.lab.compare.kinds import Kind
+from macaron.lab.compare.finished_run import FinishedRun, Kind
+from macaron.lab.compare.kind_tests import SeedTest, SentenceTests, pooled
 from macaron.lab.compare.translations import Translated
-from macaron.lab.compare.verdict import Evidence, Verdict, overall
+from macaron.lab.compare.verdict import Evidence, Verdict, overall, verdict
 
 
 @dataclass(frozen=True)
 class KindScore:
-    """The scores of a kind in a metric: of each run, with an interval over sentences of their mean."""
+    """The scores of a kind in a metric: of each run, with an interval over sentences of their mean.
+
+    :param statistics: the counts behind the scores; a loss has none
+    """
 
     scores: tuple[float, ...]
     interval: Interval | None = None
+    statistics: tuple[SentenceStatistics, ...] = ()
+
+    @classmethod
+    def of(cls, scores: Sequence[Score]) -> "KindScore":
+        """From the scores of the runs."""
+        statistics = tuple(score.statistics for score in scores)
+        return cls(tuple(score.score for score in scores), bootstrap_interval(pooled(statistics)), statistics)
 
     @property
     def mean(self) -> float:
@@ -39,7 +50,7 @@ class KindScore:
             "mean": self.mean,
             "standard_deviation": self.deviation,
             "scores": list(self.scores),
-            "interval_over_sentences": None if self.interval is None else self.interval.to_dict(),
+            "interval_over_sentences": None if self.interval is None else asdict(self.interval),
         }
 
 
@@ -58,21 +69,42 @@ class Pair:
     sentences: dict[str, SentenceTests]
     seeds: dict[str, SeedTest]
     evidence: Evidence
-    verdict: Verdict
     reading: Reading | None = None
     read_runs: tuple[str, str] = ("", "")
 
+    @property
+    def verdict(self) -> Verdict:
+        """What may be said of the two kinds."""
+        return verdict(self.evidence)
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
+        unfair, reading, sentences = self.fairness.unfair, self.reading, None
+        if reading is not None:
+            counts = reading.counts or (None, None, None)
+            sentences = {
+                "runs": list(self.read_runs),
+                **dict(zip(("first_higher", "second_higher", "equal"), counts, strict=True)),
+                "same_words": reading.same,
+                "examples": [asdict(each) for each in reading.examples],
+            }
         return {
             "first": self.first.label,
             "second": self.second.label,
-            "verdict": self.verdict.to_dict(),
-            "deciding_p_value": None if self.fairness.unfair else self.evidence.p_value,
-            "fairness": self.fairness.to_dict(),
+            "verdict": {name: getattr(self.verdict, name) for name in ("outcome", "reach", "sentence")},
+            "deciding_p_value": None if unfair else self.evidence.p_value,
+            "fairness": {
+                "fair": not unfair,
+                "unfair": list(unfair),
+                "cautions": list(self.fairness.cautions),
+                "differences": [asdict(each) for each in self.fairness.differences],
+            },
             "tests_over_sentences": {metric: asdict(tests) for metric, tests in self.sentences.items()},
-            "tests_over_seeds": {metric: test.to_dict() for metric, test in self.seeds.items()},
-            "sentences": None if self.reading is None else {"runs": list(self.read_runs), **self.reading.to_dict()},
+            "tests_over_seeds": {
+                metric: {"method": "Welch's t-test over seeds", **asdict(test), "runs": list(test.runs)}
+                for metric, test in self.seeds.items()
+            },
+            "sentences": sentences,
         }
 
 
@@ -136,8 +168,10 @@ class Result:
         }
 
     def _run(self, run: FinishedRun) -> dict[str, Any]:
-        made = self.translated.get(run.name)
-        kept = None if made is None or made.kept is None else str(made.kept)
+        made, translations = self.translated.get(run.name), {}
+        if made is not None:
+            kept = None if made.kept is None else str(made.kept)
+            translations = {"search": made.search, "translations": kept, "reused": made.reused}
         return {
             "name": run.name,
             "folder": str(run.path),
@@ -147,5 +181,5 @@ class Result:
             "final_model": run.summary["final_model"],
             "validation_loss": run.final_loss,
             "model": run.fingerprint,
-            **({"search": made.search, "translations": kept, "reused": made.reused} if made else {}),
+            **translations,
         }

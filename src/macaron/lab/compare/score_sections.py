@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from macaron.data.prepared import DataKind
+from macaron.evaluate.significance import Interval
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.compare.breakdowns import CLASSES, LEAST, LENGTHS, Part
-from macaron.lab.compare.finished_run import FinishedRun
-from macaron.lab.compare.kinds import Kind
-from macaron.lab.compare.result import KindScore, Pair, Result
+from macaron.lab.compare.finished_run import Kind
+from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, escape, html_table, section
 
@@ -58,21 +58,26 @@ def _minus(pair: Pair) -> str:
     return f"{pair.second.label} − {pair.first.label}"
 
 
-def _score_table(result: Result) -> str:
-    def cell(score: KindScore) -> Raw:
-        lines = [f"{score.mean:.{result.digits}f}"]
-        if score.deviation is not None:
-            lines[0] += f" ± {score.deviation:.{result.digits}f}"
-        if score.interval is not None:
-            lines.append(f'<span class="muted">{score.interval.low:.2f} to {score.interval.high:.2f}</span>')
-        return Raw("<br>".join(lines))
+def _with_interval(text: str, interval: Interval | None, digits: int) -> Raw:
+    """A score with its interval below it."""
+    if interval is None:
+        return Raw(text)
+    ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
+    return Raw(f'{text}<br><span class="muted">{ends}</span>')
 
+
+def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
-    said = ["mean ± standard deviation over seeds" if several else "score"]
-    said += ["below it the 95 % interval over sentences"] if result.task == "pairs" else []
+    rows: list[list[str]] = []
+    for metric, scores in result.scores.items():
+        rows.append([metric])
+        for score in scores:
+            spread = "" if score.deviation is None else f" ± {score.deviation:.{result.digits}f}"
+            rows[-1].append(_with_interval(f"{score.mean:.{result.digits}f}{spread}", score.interval, 2))
+    said = "mean ± standard deviation over seeds" if several else "score"
+    said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
-    rows = [[metric, *(cell(score) for score in scores)] for metric, scores in result.scores.items()]
-    return html_table(headers, rows, caption=f"Scores: {', '.join(said)}", numeric=range(1, len(headers)))
+    return html_table(headers, rows, caption=f"Scores: {said}", numeric=range(1, len(headers)))
 
 
 def _sentence_table(result: Result) -> str:
@@ -155,7 +160,11 @@ def curves_section(result: Result) -> str:
 
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
-    runs = [_points(run, metric, against) for run in kind.runs]
+    key = "update" if against == "updates" else against
+    runs = []
+    for run in kind.runs:
+        records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
+        runs.append({each["update"]: (each[key], float(each[metric])) for each in records})
     means, band = [], []
     for update in sorted(set.intersection(*map(set, runs))):
         xs, values = zip(*(points[update] for points in runs), strict=True)
@@ -163,14 +172,7 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
         means.append((x, sum(values) / len(values)))
         band.append((x, min(values), max(values)))
     dashed = what == "training"
-    return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else None, dashed)
-
-
-def _points(run: FinishedRun, metric: str, against: str) -> dict[int, tuple[float, float]]:
-    """The value of a metric and its x, by update."""
-    key = "update" if against == "updates" else against
-    records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
-    return {int(each["update"]): (float(each[key]), float(each[metric])) for each in records}
+    return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
 _EXPLORATORY = (
@@ -200,9 +202,7 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
     for number, pair in enumerate(result.pairs, start=1):
         rows = [
             Dots(
-                name=part.name
-                if unit == "sentences"
-                else f"seen {part.name}{'' if part.name == 'never' else ' times'}",
+                name=part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never"),
                 value=part.scores[number] - part.scores[0],
                 low=interval.low,
                 high=interval.high,
@@ -216,7 +216,12 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
             title = f"{_minus(pair)} in {metric}"
             charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
     table_rows = [
-        [part.name, f"{part.size:,}", *(_with_interval(part, i) for i in range(len(result.kinds)))] for part in parts
+        [
+            part.name,
+            f"{part.size:,}",
+            *(_with_interval(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
+        ]
+        for part in parts
     ]
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
     few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
@@ -225,8 +230,3 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
     return [f'<p class="note">{note}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
-
-
-def _with_interval(part: Part, kind: int) -> Raw:
-    interval = part.intervals[kind]
-    return Raw(f'{part.scores[kind]:.1f}<br><span class="muted">{interval.low:.1f} to {interval.high:.1f}</span>')

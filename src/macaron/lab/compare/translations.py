@@ -41,16 +41,6 @@ class Search:
     dtype: str | None = None
     batch_tokens: int | None = None
 
-    def options(self) -> dict[str, Any]:
-        """For `evaluate_split`."""
-        given = {"beam": self.beam, "length_penalty": self.length_penalty, "batch_tokens": self.batch_tokens}
-        return {name: value for name, value in given.items() if value is not None}
-
-    @property
-    def settled(self) -> frozenset[str]:
-        """The settings of a recipe that these override."""
-        return frozenset(f"decode.{name}" for name in ("beam", "length_penalty") if getattr(self, name) is not None)
-
 
 @dataclass(frozen=True)
 class Translated:
@@ -89,55 +79,49 @@ def translate_run(
     say: Callable[[str], None],
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what an earlier comparison stored."""
-    key = _key(run, data, split, search, definition)
-    path = run.path / FOLDER / f"{split}-{_digest(key)[:16]}.json"
-    found = _load(path, key, data.manifest["splits"][split]["pairs"])
-    if found is not None:
-        say(f"{run.name}: translations of an earlier comparison ({path})")
-        return found
-    say(f"{run.name}: translating {data.manifest['splits'][split]['pairs']:,} sentences")
-    translator = Translator(run.path, device=search.device, dtype=search.dtype)
-    scored = evaluate_split(translator, data, split, **definition, **search.options())
-    made = Translated(scored.translations, scored.evaluation.scores, scored.to_dict()["search"], path, False)
-    return made if _save(path, key, made) else replace(made, kept=None)
-
-
-def _key(
-    run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool]
-) -> dict[str, Any]:
-    """Everything that the translations and their scores depend on."""
     text = [data.text(split, language) for language in data.languages]
-    return {
+    # Everything that the translations and their scores depend on.
+    key = {
         "model": run.fingerprint,
         "text": _digest([text, data.text_state(split), data.languages]),
         "search": {**asdict(search), "device": choose_device(search.device).type},
         "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
     }
+    path = run.path / FOLDER / f"{split}-{_digest(key)[:16]}.json"
+    found = _load(path, key, len(text[0]))
+    if found is not None:
+        say(f"{run.name}: translations of an earlier comparison ({path})")
+        return found
+    say(f"{run.name}: translating {len(text[0]):,} sentences")
+    translator = Translator(run.path, device=search.device, dtype=search.dtype)
+    given = {name: getattr(search, name) for name in ("beam", "length_penalty", "batch_tokens")}
+    options = {name: value for name, value in given.items() if value is not None}
+    scored = evaluate_split(translator, data, split, **definition, **options)
+    made = Translated(scored.translations, scored.evaluation.scores, scored.to_dict()["search"], path, False)
+    content = {
+        "translations": made.translations,
+        "search": made.search,
+        "scores": [
+            {
+                "metric": each.metric,
+                "score": each.score,
+                "definition": each.definition,
+                "rows": each.statistics.rows.tolist(),
+            }
+            for each in made.scores
+        ],
+    }
+    stored = {"format": FORMAT, "key": key, "digest": _digest(content), **content}
+    try:
+        write_text(path, json.dumps(stored, ensure_ascii=False) + "\n")
+    except MacaronError:  # a folder that cannot be written costs time later, but no result
+        return replace(made, kept=None)
+    return made
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
-
-
-def _save(path: Path, key: dict[str, Any], made: Translated) -> bool:
-    """Store translations; False if the folder cannot be written, which costs time later but no result."""
-    scores = [
-        {
-            "metric": each.metric,
-            "score": each.score,
-            "definition": each.definition,
-            "rows": each.statistics.rows.tolist(),
-        }
-        for each in made.scores
-    ]
-    content = {"translations": made.translations, "search": made.search, "scores": scores}
-    text = json.dumps({"format": FORMAT, "key": key, "digest": _digest(content), **content}, ensure_ascii=False)
-    try:
-        write_text(path, text + "\n")
-    except MacaronError:
-        return False
-    return True
 
 
 def _load(path: Path, key: dict[str, Any], sentences: int) -> Translated | None:
@@ -147,24 +131,17 @@ def _load(path: Path, key: dict[str, Any], sentences: int) -> Translated | None:
         content = {name: found[name] for name in ("translations", "search", "scores")}
         if found["format"] != FORMAT or found["key"] != key or found["digest"] != _digest(content):
             return None
-        scores = tuple(_score(each) for each in content["scores"])
+        scores = [
+            Score(
+                metric=each["metric"],
+                score=float(each["score"]),
+                definition=str(each["definition"]),
+                statistics=SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]]),
+            )
+            for each in content["scores"]
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if {len(content["translations"]), *(len(score.statistics) for score in scores)} != {sentences}:
         return None
-    return Translated(content["translations"], scores, content["search"], path, True)
-
-
-def _score(kept: dict[str, Any]) -> Score:
-    rows = np.array(kept["rows"], dtype=np.int64)
-    statistics = SentenceStatistics(rows, _FORMULAS[kept["metric"]])
-    return Score(kept["metric"], float(kept["score"]), str(kept["definition"]), statistics)
-
-
-def require_same_languages(run: FinishedRun, data: PreparedData) -> None:
-    """Refuse data of other languages than those of the model."""
-    if run.languages and run.languages != data.languages:
-        raise MacaronError(
-            f"{run.path} translates from {run.languages[0]} to {run.languages[1]}, but {data.folder} holds "
-            f"{data.source_lang} and {data.target_lang}: give the data that the runs were made for (--data)"
-        )
+    return Translated(content["translations"], tuple(scores), content["search"], path, True)

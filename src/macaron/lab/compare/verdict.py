@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 ALPHA = 0.05
+#: The smallest p-value that is shown.
+LEAST_P = 0.0001
 #: The number of runs of each kind that a test over seeds needs.
 LEAST_SEEDS = 3
 
@@ -71,9 +75,7 @@ class Evidence:
     def p_value(self) -> float | None:
         """The p-value that decides: the largest of all tests, corrected."""
         found = [p for test in self.tests.values() for p in test.p_values]
-        if not found:
-            return None
-        return max([*found, *([] if self.adjusted is None else [self.adjusted])])
+        return max([*found, self.adjusted or 0.0]) if found else None
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,6 @@ class Verdict:
     where: str
     clause: str
 
-    def to_dict(self) -> dict[str, str]:
-        """For JSON."""
-        return {"outcome": self.outcome, "reach": self.reach, "sentence": self.sentence}
-
 
 def verdict(evidence: Evidence) -> Verdict:
     """What may be said of two kinds of model."""
@@ -107,10 +105,19 @@ def verdict(evidence: Evidence) -> Verdict:
     size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
     p_value = evidence.p_value
     if p_value is None:
-        said = f"{second} − {first} is {size}; nothing could be tested ({_untested(evidence)})"
+        reason = f"a test over seeds needs {LEAST_SEEDS} of each" if min(evidence.runs) < LEAST_SEEDS else "no spread"
+        reason = "one seed each" if max(evidence.runs) == 1 else reason
+        said = f"{second} − {first} is {size}; nothing could be tested ({reason})"
         return _said("untested", "models", said, said, evidence)
-    numbers = f"{size}, {_intervals(evidence)}, {p_equation(p_value)}"
-    whole = f"{second} − {first} is {numbers}{_corrected(evidence)}"
+    intervals = " and ".join(
+        f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
+        + (f" over {over}" if len(evidence.tests) > 1 else "")
+        for over, test in evidence.tests.items()
+    )
+    equals = "" if p_value <= LEAST_P else "= "
+    numbers = f"{size}, 95 % interval {intervals}, p {equals}{p_text(p_value)}"
+    several = f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
+    whole = f"{second} − {first} is {numbers}{several}"
     shown = p_value < ALPHA and all(test.shows(evidence.difference) for test in evidence.tests.values())
     if not shown:
         said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
@@ -149,37 +156,30 @@ def overall(verdicts: Sequence[Verdict], first: str) -> str:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected by Holm's step-down method."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, least = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = least
-    return adjusted
+    order = np.argsort(p_values, kind="stable")
+    factors = len(p_values) - np.arange(len(p_values))
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * np.array(p_values)[order]), 1.0)
+    return [float(p) for p in adjusted]
 
 
 def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
     """The same with p-values that are corrected for all comparisons that were tested."""
-    decide = {i: each.p_value for i, each in enumerate(evidence) if not each.unfair and each.p_value is not None}
-    adjusted = dict(zip(decide, holm([p for p in decide.values() if p is not None]), strict=True))
+    decide = {i: p for i, each in enumerate(evidence) if not each.unfair and (p := each.p_value) is not None}
+    adjusted = dict(zip(decide, holm(list(decide.values())), strict=True))
     count = max(len(decide), 1)
     return [replace(each, adjusted=adjusted.get(i), comparisons=count) for i, each in enumerate(evidence)]
 
 
 def p_text(p_value: float) -> str:
     """A p-value that is never rounded across the significance level."""
-    if p_value <= 0.0001:
-        return "≤ 0.0001"
+    if p_value <= LEAST_P:
+        return f"≤ {LEAST_P:.4f}"
     for digits in range(3, 12):
         text = f"{p_value:.{digits}f}"
         if (float(text) < ALPHA) == (p_value < ALPHA) and float(text) > 0:
             return text
     return repr(p_value)
-
-
-def p_equation(p_value: float) -> str:
-    """A p-value for a sentence."""
-    text = p_text(p_value)
-    return f"p {text}" if text.startswith("≤") else f"p = {text}"
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -191,35 +191,13 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{value:+.1e}".replace("-", "−")
 
 
-def _where(evidence: Evidence, reach: Reach) -> str:
+def _said(outcome: Outcome, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
     one, other = evidence.runs
     if reach == "seeds":
-        seeds = f"{one} seeds each" if one == other else f"{one} and {other} seeds"
-        return f"over {seeds} and on these sentences" if evidence.sentences else f"over {seeds}"
-    models = "these two trained models" if one + other == 2 else f"these {one + other} trained models"
-    return f"on these sentences, for {models}" if evidence.sentences else f"for {models}"
-
-
-def _intervals(evidence: Evidence) -> str:
-    parts = [
-        f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
-        + (f" over {over}" if len(evidence.tests) > 1 else "")
-        for over, test in evidence.tests.items()
-    ]
-    return f"95 % interval {' and '.join(parts)}"
-
-
-def _corrected(evidence: Evidence) -> str:
-    return f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
-
-
-def _untested(evidence: Evidence) -> str:
-    if max(evidence.runs) == 1:
-        return "one seed each"
-    return f"a test over seeds needs {LEAST_SEEDS} of each" if min(evidence.runs) < LEAST_SEEDS else "no spread"
-
-
-def _said(outcome: Outcome, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
-    where = _where(evidence, reach)
+        where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
+        where += " and on these sentences" if evidence.sentences else ""
+    else:
+        where = "on these sentences, " if evidence.sentences else ""
+        where += f"for these {'two' if one + other == 2 else one + other} trained models"
     text = "; ".join([f"{where}, {said}", *evidence.remarks])
     return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", where, "; ".join([clause, *evidence.remarks]))

@@ -75,7 +75,6 @@ def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
                 ends = np.stack([track.points[i - 1], track.points[i]], axis=1)
                 axes.add_collection(_lines(ends, track.frames[i]["operator"], 0.35 + 0.55 * track.times[i]))
             axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
-        for axes, track in panels:
             _label_ends(axes, track)
         return rendered(figure, "png", 150)
 

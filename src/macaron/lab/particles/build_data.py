@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.errors import MacaronError
-from macaron.lab.particles.depth import cosines, depth, moves_of
-from macaron.lab.particles.projection import VIEWS, Array, Projection, align, bounds, fit
-from macaron.lab.particles.trace import END, Trace
+from macaron.lab.particles.depth import cosines, depth
+from macaron.lab.particles.projection import VIEWS, align, bounds
 from macaron.lab.particles.traced_model import PartName, TracedModel, TracedPart, TracedSentence, check_parts
 from macaron.ode.describe import equations
 
@@ -59,83 +56,65 @@ def build_data(
 def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
     """The data of traced sentences."""
     words: dict[str, int] = {}  # all words of the lenses, written once
-    projected = [[_ProjectedPart.of(part) for part in each.parts] for each in traced]
-    aligned = len(traced) > 1 and _align(projected)
-    models = []
-    for each, own in zip(traced, projected, strict=True):
-        scheme = each.parts[0].scheme
-        models.append(
-            {
-                "name": each.model.name,
-                "kind": each.model.kind,
-                "scheme": scheme.name,
-                "equation": "\n".join(equations(scheme)),
-                "parameters": each.model.model.num_parameters(),
-                "output": each.output,
-                "target": each.target,
-                "source": each.source,
-                "parts": [_part(each.model, part, projected, words) for part in own],
-            }
-        )
+    aligned = len(traced) > 1 and _align(traced)
+    models = [
+        {
+            "name": each.model.name,
+            "kind": each.model.kind,
+            "scheme": each.parts[0].scheme.name,
+            "equation": "\n".join(equations(each.parts[0].scheme)),
+            "parameters": each.model.model.num_parameters(),
+            "output": each.output,
+            "target": each.target,
+            "source": each.source,
+            "parts": [_part(each.model, part, traced, words) for part in each.parts],
+        }
+        for each in traced
+    ]
     return {"format": FORMAT, "sentence": sentence, "aligned": aligned, "words": list(words), "models": models}
 
 
-@dataclass
-class _ProjectedPart:
-    """A part with the projection of each view."""
-
-    part: TracedPart
-    views: dict[str, Projection]
-    aligned: bool = False
-
-    @classmethod
-    def of(cls, part: TracedPart) -> "_ProjectedPart":
-        states = {"raw": [frame.state for frame in part.trace.frames], "normalised": normalised(part.trace)}
-        return cls(part, {view: fit(torch.stack(states[view]).double().numpy()) for view in VIEWS})
-
-
-def normalised(traced: Trace) -> list[Tensor]:
-    """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
-    norm = traced.stack.norm
-    if norm is None:
-        return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in traced.frames]
-    return [frame.state if frame.operator == END else norm(frame.state).detach() for frame in traced.frames]
-
-
-def _align(projected: Sequence[Sequence[_ProjectedPart]]) -> bool:
+def _align(traced: Sequence[TracedSentence]) -> bool:
     """Rotate the parts of later models towards the first model's; return whether that was possible for all."""
-    first = {each.part.name: each for each in projected[0]}
+    first = {part.name: part for part in traced[0].parts}
     everywhere = True
-    for each in (each for own in projected[1:] for each in own):
-        leader = first.get(each.part.name)
-        if leader is None or leader.part.tokens != each.part.tokens:
+    for part in (part for each in traced[1:] for part in each.parts):
+        leader = first.get(part.name)
+        if leader is None or leader.tokens != part.tokens:
             everywhere = False
             continue
-        traces = [leader.part.trace, each.part.trace]
-        ends = [traced.layer_ends for traced in traces]
+        traces = [leader.trace, part.trace]
+        ends = [each.layer_ends for each in traces]
         shapes = {(t.stack.num_layers, t.stack.prologue is None, t.stack.epilogue is None) for t in traces}
-        if len(shapes) > 1:
+        # A post-norm stack has no frame after its last layer.
+        if len(shapes) > 1 or len(ends[0]) != len(ends[1]):
             ends = [[own[0], own[-1]] for own in ends]  # only the start and the end are at the same depth
-        each.views = {view: align(leader.views[view], each.views[view], *ends) for view in VIEWS}
-        each.aligned = leader.aligned = True
+        part.views = {view: align(leader.views[view], part.views[view], *ends) for view in VIEWS}
+        part.aligned = leader.aligned = True
     return everywhere
 
 
 def _part(
-    model: TracedModel, each: _ProjectedPart, projected: Sequence[Sequence[_ProjectedPart]], words: dict[str, int]
+    model: TracedModel, part: TracedPart, traced: Sequence[TracedSentence], words: dict[str, int]
 ) -> dict[str, Any]:
-    part, traced = each.part, each.part.trace
-    same = [other for own in projected for other in own if other.part.name == part.name]
+    same = [other for each in traced for other in each.parts if other.name == part.name]
     axes = {view: bounds([other.views[view] for other in same]) for view in VIEWS}
     decimals = {view: _decimals(axes[view]) for view in VIEWS}
     lenses = _lenses(model, part, words)
+    states = [frame.state.double() for frame in part.trace.frames]
     frames = []
-    for index, (frame, moved) in enumerate(zip(traced.frames, moves_of(traced), strict=True)):
+    for index, frame in enumerate(part.trace.frames):
         attention = None
         if frame.attention is not None:
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
-        points = {str(view): _points(each.views[view].shown[index], decimals[view]) for view in VIEWS}
+        points: dict[str, Any] = {
+            view: [
+                [_plain(round(x, decimals[view])) for x in point] for point in part.views[view].shown[index].tolist()
+            ]
+            for view in VIEWS
+        }
+        moved = (states[index] - states[max(index - 1, 0)]).norm(dim=-1)
         frames.append(
             {
                 "operator": frame.operator,
@@ -151,20 +130,20 @@ def _part(
                 "attention": attention,
             }
         )
-    layers = traced.stack.num_layers
+    layers = part.trace.stack.num_layers
     return {
         "name": part.name,
         "scheme": part.scheme.name,
         "tokens": part.tokens,
-        "dimension": traced.output.shape[-1],
-        "aligned": each.aligned,
+        "dimension": states[0].shape[-1],
+        "aligned": part.aligned,
         "lens_note": part.lens_note,
-        "variance": {view: _rounded(each.views[view].variance) for view in VIEWS},
+        "variance": {view: _rounded(part.views[view].shares[:2].tolist()) for view in VIEWS},
         "axes": {view: [round(edge, decimals[view]) for edge in axes[view]] for view in VIEWS},
         "layers": layers,
-        "times": frame_times(frames, layers, max(other.part.trace.stack.num_layers for other in same)),
+        "times": frame_times(frames, layers, max(other.trace.stack.num_layers for other in same)),
         "frames": frames,
-        "depth": _rounded(depth(traced)),
+        "depth": _rounded(depth(part.trace)),
     }
 
 
@@ -193,9 +172,8 @@ def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list
     """
     if part.lens is None:
         return None
-    states = normalised(part.trace)
-    if part.trace.stack.norm is None:
-        states = [frame.state for frame in part.trace.frames]
+    plain = part.trace.stack.norm is None
+    states = [frame.state for frame in part.trace.frames] if plain else part.trace.normalised()
     lenses = []
     for state in states:
         best = torch.softmax(part.lens(state), dim=-1).topk(LENS_WORDS, dim=-1)
@@ -215,10 +193,6 @@ def _nearest(state: Tensor) -> list[list[int]]:
 def _decimals(axes: Sequence[float]) -> int:
     span = max(axes[1] - axes[0], axes[3] - axes[2])
     return max(0, int(np.ceil(-np.log10(span * RESOLUTION)))) if span > 0 else 0
-
-
-def _points(points: Array, decimals: int) -> list[list[float]]:
-    return [[_plain(round(float(x), decimals)) for x in point] for point in points]
 
 
 def _rounded(data: Any, digits: int = 4) -> Any:

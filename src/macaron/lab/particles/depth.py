@@ -1,7 +1,6 @@
 """Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread."""
 
 import math
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -30,9 +29,7 @@ def depth(traced: Trace) -> dict[str, Any]:
         "similarity": [mean_cosine(state) for state in states],
         "spread": [participation(state) for state in states],
         "commutator": [
-            {"layer": layer.number, **asdict(each)}
-            for layer in traced.layers
-            for each in commutators(layer, traced.context)
+            {"layer": layer.number, **each} for layer in traced.layers for each in commutators(layer, traced.context)
         ],
         "truncation": [
             {"layer": layer.number, "relative": truncation_error(layer, traced.context)} for layer in traced.layers
@@ -72,9 +69,3 @@ def participation(state: Tensor) -> float:
     if total <= 0 or not math.isfinite(total):
         return 0.0
     return total**2 / float((squares**2).sum())
-
-
-def moves_of(traced: Trace) -> list[Tensor]:
-    """For every frame the lengths (T,) of the moves that led to it; zero for the first."""
-    states = [frame.state.double() for frame in traced.frames]
-    return [torch.zeros(len(states[0])), *((after - before).norm(dim=-1) for before, after in pairwise(states))]

@@ -6,8 +6,9 @@ zero, so there the move at the actual c is taken.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import replace
+from itertools import accumulate, combinations
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,11 +55,16 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 
     For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
     """
+    return {operator: _sum(terms) for operator, terms in _terms(steps, context).items()}
+
+
+def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[float, VectorField]]]:
+    """For each operator its applications: their shares of the layer and their fields."""
     terms: dict[str, list[tuple[float, VectorField]]] = {}
     for step in steps:
         share = step.weight * step.move.coefficient
         terms.setdefault(step.move.operator, []).append((share, step_field(step, context)))
-    return {operator: _sum(each) for operator, each in terms.items()}
+    return terms
 
 
 def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegment]:
@@ -71,44 +77,30 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     With negative coefficients or several branches times overlap, and only the mean is defined: the operators' fields
     over the whole layer act all the time.
     """
-    shares = [step.weight * step.move.coefficient for step in steps]
-    if len(steps[0].layer.walk) > 1 or min(shares) <= 0:
+    if len(steps[0].layer.walk) > 1 or any(step.weight * step.move.coefficient <= 0 for step in steps):
         return [(1.0, _sum([(1.0, field) for field in operator_fields(steps, context).values()]))]
-    totals: dict[str, float] = {}
-    for step, share in zip(steps, shares, strict=True):
-        totals[step.move.operator] = totals.get(step.move.operator, 0.0) + share
-    clocks: dict[str, list[tuple[float, float, VectorField]]] = {}  # per operator: (end, speed, field)
-    for step, share in zip(steps, shares, strict=True):
-        clock, total = clocks.setdefault(step.move.operator, []), totals[step.move.operator]
-        since = clock[-1][0] if clock else 0.0
-        clock.append((since + share / total, total, step_field(step, context)))
+    clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
+    for terms in _terms(steps, context).values():
+        total = sum(share for share, _ in terms)
+        ends = accumulate(share / total for share, _ in terms)
+        clocks.append([(end, total, field) for end, (_, field) in zip(ends, terms, strict=True)])
     segments: list[TimeSegment] = []
     since = 0.0
-    for until in sorted({round(end, 12) for clock in clocks.values() for end, _, _ in clock} | {1.0}):
+    for until in sorted({round(end, 12) for clock in clocks for end, _, _ in clock} | {1.0}):
         middle = (since + until) / 2
-        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks.values()]
+        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks]
         segments.append((until - since, _sum([(speed, field) for _, speed, field in acting])))
         since = until
     return segments
 
 
-@dataclass(frozen=True)
-class Commutator:
-    """The commutator of two operators' fields.
-
-    :param relative: |DA.B - DB.A| / (|DA.B| + |DB.A|): 0 where they commute, 0.71 where the terms are orthogonal, as
-        unrelated directions in a large space are, 1 where they are opposite
-    :param error: |DA.B - DB.A| / 2 over the length of the layer's move: to leading order, the error of a Lie step
-    """
-
-    pair: str
-    relative: float
-    error: float
-
-
 @torch.no_grad()
-def commutators(layer: LayerTrace, context: Context) -> list[Commutator]:
-    """The commutator of each pair of a layer's operators, at its input.
+def commutators(layer: LayerTrace, context: Context) -> list[dict[str, Any]]:
+    """The commutator of each ``pair`` of a layer's operators A and B, at its input.
+
+    ``relative`` is |DA.B - DB.A| / (|DA.B| + |DB.A|): 0 where they commute, 0.71 where the terms are orthogonal, as
+    unrelated directions in a large space are, 1 where they are opposite. ``error`` is |DA.B - DB.A| / 2 over the length
+    of the layer's move: to leading order, the error of a Lie step.
 
     The directional derivatives are Jacobian-vector products, with eager attention: the fused kernels have none.
     """
@@ -122,7 +114,7 @@ def commutators(layer: LayerTrace, context: Context) -> list[Commutator]:
         other = torch.func.jvp(fields[b], (x,), (moves[a],))[1]
         size, difference = float(one.norm() + other.norm()), float((one - other).norm())
         relative = difference / size if size > 0 else 0.0
-        found.append(Commutator(a + b, relative, difference / 2 / whole if whole > 0 else 0.0))
+        found.append({"pair": a + b, "relative": relative, "error": difference / 2 / whole if whole > 0 else 0.0})
     return found
 
 

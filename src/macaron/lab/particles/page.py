@@ -11,7 +11,7 @@ from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.page import Raw, escape, html_table, render_page, section
 from macaron.lab.particles.depth_charts import OPERATORS, depth_charts
-from macaron.lab.particles.projection import View
+from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
@@ -25,26 +25,25 @@ def particles_page(data: Data) -> str:
     """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
-    body = "\n".join(
-        [
-            "<noscript><p>The animation needs JavaScript; the charts and tables below do not.</p></noscript>",
-            '<div id="particles">',
-            _legend(models),
-            _toolbar(parts),
-            f'<div class="arena" data-models="{len(models)}">',
-            f'<div class="panels">{"".join(map(_panel, models))}</div>',
-            _TRANSPORT,
-            f'<div class="readouts">{"".join(map(_readout, models))}</div>',
-            "</div>",
-            '<p role="status" class="visually-hidden"></p>',
-            '<details class="table"><summary>Data as a table</summary><div class="table-body"></div></details>',
-            _KEYS,
-            "</div>",
-            section("What this picture does not show", _limits(data), id="limits"),
-            section("Over depth", *(depth_charts(models, part, alone=len(parts) == 1) for part in parts), id="depth"),
-            section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
-        ]
-    )
+    readouts = [
+        f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>' for model in models
+    ]
+    body = f"""<noscript><p>The animation needs JavaScript; the charts and tables below do not.</p></noscript>
+<div id="particles">
+{_legend(models)}
+{_toolbar(parts)}
+<div class="arena" data-models="{len(models)}">
+<div class="panels">{"".join(map(_panel, models))}</div>
+{_TRANSPORT}
+<div class="readouts">{"".join(readouts)}</div>
+</div>
+<p role="status" class="visually-hidden"></p>
+<details class="table"><summary>Data as a table</summary><div class="table-body"></div></details>
+{_KEYS}
+</div>
+{section("What this picture does not show", _limits(data), id="limits")}
+{section("Over depth", *(depth_charts(models, part, alone=len(parts) == 1) for part in parts), id="depth")}
+{section("The models" if len(models) > 1 else "The model", _table(models), id="models")}"""
     names = " and ".join(f"<b>{escape(model['name'])}</b>" for model in models)
     lead = Raw(
         f"Each point is a word of “{escape(data['sentence'])}” in {names}. Every layer moves all points in a few "
@@ -93,19 +92,16 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
 
 def _legend(models: Sequence[Data]) -> str:
     used = {frame["operator"] for model in models for part in model["parts"] for frame in part["frames"]}
-    items = [
-        f'<li class="op-{operator}" data-operator="{operator}"><svg aria-hidden="true">'
-        '<line x1="0" x2="100%" y1="6" y2="6"/><circle cx="100%" cy="6" r="4.5"/></svg>'
-        f"<span><b>{name}</b> <i>{operator}</i> {what}{_also(also)}</span></li>"
-        for operator, (name, what, also, _) in OPERATORS.items()
-        if operator in used
-    ]
+    items = []
+    for operator, (name, what, also, _) in OPERATORS.items():
+        if operator in used:
+            note = f' <span class="also">({also})</span>' if also else ""  # hidden on narrow screens
+            items.append(
+                f'<li class="op-{operator}" data-operator="{operator}"><svg aria-hidden="true">'
+                '<line x1="0" x2="100%" y1="6" y2="6"/><circle cx="100%" cy="6" r="4.5"/></svg>'
+                f"<span><b>{name}</b> <i>{operator}</i> {what}{note}</span></li>"
+            )
     return f'<ul class="operators" aria-label="Operators">{"".join(items)}</ul>'
-
-
-def _also(text: str | None) -> str:
-    """Text that narrow screens hide."""
-    return f' <span class="also">({text})</span>' if text else ""
 
 
 def _toolbar(parts: Sequence[str]) -> str:
@@ -117,38 +113,26 @@ def _toolbar(parts: Sequence[str]) -> str:
         )
         return f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>'
 
-    return "\n".join(
-        [
-            '<div class="toolbar">',
-            switch("part", "Part of the model", parts) if len(parts) > 1 else "",
-            switch("view", "View of the states", VIEW_CHOICES),
-            '<label>Trails <select id="trails"><option value="move">last move</option>'
-            '<option value="layer" selected>this layer</option><option value="path">whole path</option>'
-            '<option value="off">none</option></select></label>',
-            '<label><input type="checkbox" id="attention" checked> Attention</label>',
-            '<label><input type="checkbox" id="follow"> Zoom<span class="also"> to this layer</span></label>',
-            "</div>",
-        ]
-    )
+    return f"""<div class="toolbar">
+{switch("part", "Part of the model", parts) if len(parts) > 1 else ""}
+{switch("view", "View of the states", VIEW_CHOICES)}
+<label>Trails <select id="trails"><option value="move">last move</option>\
+<option value="layer" selected>this layer</option><option value="path">whole path</option>\
+<option value="off">none</option></select></label>
+<label><input type="checkbox" id="attention" checked> Attention</label>
+<label><input type="checkbox" id="follow"> Zoom<span class="also"> to this layer</span></label>
+</div>"""
 
 
 def _panel(model: Data) -> str:
-    name, scheme = escape(model["name"]), escape(model["scheme"])
-    return "\n".join(
-        [
-            f'<section class="panel" aria-label="{name}">',
-            f'<div class="head"><h2>{name} <small>{scheme}</small></h2><p class="now"></p></div>',
-            '<div class="sentence" aria-hidden="true"></div>',
-            f'<div class="stage"><svg role="group" aria-label="Words of the sentence in {name}"></svg>',
-            '<p class="tip" aria-hidden="true" hidden></p></div>',
-            '<div class="steps" aria-hidden="true"></div>',
-            "</section>",
-        ]
-    )
-
-
-def _readout(model: Data) -> str:
-    return f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>'
+    name = escape(model["name"])
+    return f"""<section class="panel" aria-label="{name}">
+<div class="head"><h2>{name} <small>{escape(model["scheme"])}</small></h2><p class="now"></p></div>
+<div class="sentence" aria-hidden="true"></div>
+<div class="stage"><svg role="group" aria-label="Words of the sentence in {name}"></svg>
+<p class="tip" aria-hidden="true" hidden></p></div>
+<div class="steps" aria-hidden="true"></div>
+</section>"""
 
 
 _TRANSPORT = """<div class="transport">
@@ -175,12 +159,14 @@ _KEYS = """<details><summary>Keys</summary><dl class="keys">
 def _limits(data: Data) -> str:
     models: Sequence[Data] = data["models"]
     several = len(models) > 1
-    shown = [
-        f"{escape(model['name']) + ', ' if several else ''}{part['name']}: {_percent(part['variance']['raw'])} raw, "
-        f"{_percent(part['variance']['normalised'])} normalised, of {part['dimension']} dimensions"
-        for model in models
-        for part in model["parts"]
-    ]
+    shown, notes = [], dict[str, None]()
+    for model in models:
+        for part in model["parts"]:
+            raw, normalised = (100 * sum(part["variance"][view]) for view in VIEWS)
+            where = f"{escape(model['name'])}, {part['name']}" if several else part["name"]
+            shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
+            if part.get("lens_note"):
+                notes[escape(part["lens_note"])] = None
     items = [
         f"It is a projection. Two axes show only a part of the variance of all states ({'; '.join(shown)}). The axes "
         "are principal components of all frames together, so they are the same in every frame.",
@@ -192,7 +178,7 @@ def _limits(data: Data) -> str:
         "the states themselves: they often grow with depth, and a word or two may be far away from all others.",
         "Attention is averaged over heads. It shows which words a word attended to, not what it took from them.",
         "The predicted words come from a logit lens: the state is read as if it were the last one. In early layers "
-        "that is a guess. " + " ".join(escape(note) for note in _notes(models)),
+        "that is a guess. " + " ".join(notes),
     ]
     if several:
         items.append(
@@ -203,15 +189,6 @@ def _limits(data: Data) -> str:
             "to fit each other: compare how far words move and cluster, not where they are."
         )
     return f'<ul class="limits">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
-
-
-def _notes(models: Sequence[Data]) -> list[str]:
-    notes = [part.get("lens_note") for model in models for part in model["parts"]]
-    return list(dict.fromkeys(note for note in notes if note))
-
-
-def _percent(shares: Sequence[float]) -> str:
-    return f"{100 * sum(shares):.0f} %"
 
 
 def _table(models: Sequence[Data]) -> str:
@@ -225,9 +202,5 @@ def _table(models: Sequence[Data]) -> str:
         ]
         for model in models
     ]
-    return html_table(
-        ["Model", "Scheme", "One layer", "Parameters", "Output"],
-        rows,
-        caption="The models in the pictures",
-        numeric=(3,),
-    )
+    headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
+    return html_table(headers, rows, caption="The models in the pictures", numeric=(3,))

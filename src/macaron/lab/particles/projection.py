@@ -21,11 +21,11 @@ class Projection:
     """Coordinates of all states of a part on their principal axes, centred.
 
     :param coordinates: (frames, T, `ALIGNED`), the first two are shown
-    :param shares: the fraction of the total variance on each axis
+    :param total: the sum of squares of the centred states, over all dimensions
     """
 
     coordinates: Array
-    shares: Array
+    total: float
 
     @property
     def shown(self) -> Array:
@@ -33,9 +33,10 @@ class Projection:
         return self.coordinates[..., :2]
 
     @property
-    def variance(self) -> list[float]:
-        """The fractions of the variance on the two axes that are shown."""
-        return [float(share) for share in self.shares[:2]]
+    def shares(self) -> Array:
+        """The fraction of the total variance on each axis."""
+        sums: Array = (self.coordinates**2).sum((0, 1))
+        return sums / self.total if self.total > 0 else np.zeros_like(sums)
 
 
 def fit(states: Array) -> Projection:
@@ -51,31 +52,20 @@ def fit(states: Array) -> Projection:
     kept = kept * np.where(largest < 0, -1.0, 1.0)[:, None]
     coordinates = np.zeros((len(flat), ALIGNED))  # missing axes are zero
     coordinates[:, : len(kept)] = flat @ kept.T
-    return Projection(coordinates.reshape(frames, tokens, ALIGNED), _shares(coordinates, float((values**2).sum())))
-
-
-def _shares(coordinates: Array, total: float) -> Array:
-    sums: Array = (coordinates**2).sum(0)
-    return sums / total if total > 0 else np.zeros(len(sums))
+    return Projection(coordinates.reshape(frames, tokens, ALIGNED), float((values**2).sum()))
 
 
 def align(first: Projection, second: Projection, first_ends: Sequence[int], second_ends: Sequence[int]) -> Projection:
     """Rotate the second towards the first: orthogonal Procrustes on the frames where both are at the same depth.
 
-    Rotation and reflection preserve distances. The axes shown are then no longer those of the largest variance; the
-    shares are recomputed.
+    Rotation and reflection preserve distances. The axes shown are then no longer those of the largest variance.
 
     :param first_ends: indices of those frames in the first, as many as in the second
     """
     towards = first.coordinates[list(first_ends)].reshape(-1, ALIGNED)
     moved = second.coordinates[list(second_ends)].reshape(-1, ALIGNED)
     left, _, right = np.linalg.svd(moved.T @ towards)
-    turned: Array = second.coordinates @ (left @ right)
-    flat = second.coordinates.reshape(-1, ALIGNED)
-    # The axes together have the same share of the same total variance.
-    held = float(second.shares.sum())
-    whole = float((flat**2).sum()) / held if held > 0 else 0.0
-    return replace(second, coordinates=turned, shares=_shares(turned.reshape(-1, ALIGNED), whole))
+    return replace(second, coordinates=second.coordinates @ (left @ right))
 
 
 def bounds(projections: Sequence[Projection]) -> list[float]:

@@ -24,7 +24,6 @@ class TokenLabels:
         suffix = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None)
         self.word_end: str | None = suffix if suffix in (WORD_END, SPACE_END) else None
         self.bytes = _byte_of_character() if tokenizer.pipeline == "raw" else {}
-        self.escaped = tokenizer.pipeline == "moses"
 
     def __call__(self, token: int) -> str:
         """The label of a token."""
@@ -42,8 +41,8 @@ class TokenLabels:
             text = symbol.removesuffix(CONTINUED) if continued else symbol
         else:
             continued = self.word_end is not None and not symbol.endswith(self.word_end)
-            text = symbol if continued or self.word_end is None else symbol.removesuffix(self.word_end)
-        text = html.unescape(text) if self.escaped else text
+            text = symbol.removesuffix(self.word_end or "")
+        text = html.unescape(text) if self.tokenizer.pipeline == "moses" else text
         return text + JOINT if continued else text
 
     def _of_bytes(self, symbol: str) -> str:

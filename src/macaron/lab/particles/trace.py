@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn import Context, Stack
@@ -54,21 +55,28 @@ class LayerTrace:
 class Trace:
     """A sentence traced through a stack.
 
+    :param frames: the last one is the output of the stack
     :param layers: without the prologue and epilogue of the stack
-    :param output: (T, D), the output of the stack
     """
 
     stack: Stack
     frames: list[Frame]
     layers: list[LayerTrace]
     context: Context
-    output: Tensor
 
     @property
     def layer_ends(self) -> list[int]:
         """Indices of the first frame, of the last frame of each layer (0: the prologue) and of the last frame."""
         last = {frame.layer: index for index, frame in enumerate(self.frames)}
         return [0, *(index for index in last.values() if index)]
+
+    @torch.no_grad()
+    def normalised(self) -> list[Tensor]:
+        """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
+        norm = self.stack.norm
+        if norm is None:
+            return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in self.frames]
+        return [frame.state if frame.operator == END else norm(frame.state) for frame in self.frames]
 
 
 @torch.no_grad()
@@ -80,7 +88,6 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     contexts: list[Context] = []
     states: list[Tensor] = []  # before each layer, and after the last
     visited: list[tuple[int, SubStep]] = []
-    outputs: list[Tensor] = []
 
     def visit(step: SubStep) -> None:
         visited.append((len(states) - 1, step))
@@ -91,8 +98,7 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
 
     def after(_: nn.Module, __: Any, result: Tensor) -> Tensor:
         states.append(result)
-        outputs.append(result if stack.norm is None else stack.norm(result))
-        return outputs[0]
+        return result if stack.norm is None else stack.norm(result)
 
     handles = [stack.register_forward_pre_hook(before, with_kwargs=True), stack.register_forward_hook(after)]
     try:
@@ -100,7 +106,7 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     finally:
         for handle in handles:
             handle.remove()
-    (context,), (output,) = contexts, outputs
+    (context,) = contexts
     frames = [Frame(START, 0, 0, 0.0, "The embedded words", states[0][0])]
     layers: list[LayerTrace] = []
     first = 1 if stack.prologue is None else 0
@@ -113,8 +119,8 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     if stack.norm is not None:
         last = stack.num_layers + 1
         step = 1 + sum(frame.layer == last for frame in frames)
-        frames.append(Frame(END, last, step, 0.0, "The final norm", output[0]))
-    return Trace(stack, frames, layers, context, output[0])
+        frames.append(Frame(END, last, step, 0.0, "The final norm", stack.norm(states[-1])[0]))
+    return Trace(stack, frames, layers, context)
 
 
 def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]:
@@ -136,7 +142,8 @@ def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]
             state = layer.after  # equal up to rounding
         branch = f", branch {branches.index(step.branch) + 1} of {len(branches)}" if several else ""
         operator, coefficient = step.move.operator, step.move.coefficient
-        label = f"{where}, {MEANING[operator]} ({_size(coefficient)}{branch})"
+        size = {1.0: "full step", 0.5: "half step"}.get(coefficient, f"step of {number(coefficient)}")
+        label = f"{where}, {MEANING[operator]} ({size}{branch})"
         attention = None if operator == "G" else _attention(step, context)
         yield Frame(operator, layer.number, index + 1, step.weight * coefficient, label, state[0], attention)
 
@@ -151,7 +158,3 @@ def _attention(step: SubStep, context: Context) -> Tensor:
     step.sublayer(step.before, step.move.coefficient, tableau, replace(context, weights=stages), 0)
     mean = torch.stack([weights[0].mean(0) for _, weights in stages])
     return torch.einsum("s,stk->tk", torch.tensor(tableau.b, dtype=mean.dtype), mean)
-
-
-def _size(coefficient: float) -> str:
-    return {1.0: "full step", 0.5: "half step"}.get(coefficient, f"step of {number(coefficient)}")

@@ -1,7 +1,7 @@
 """A loaded model, and a sentence traced through its stacks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from macaron.decode.settings import SearchSettings
-from macaron.decode.translator import Translator, load_folder
+from macaron.decode.translator import Translator
 from macaron.errors import MacaronError, UsageError
+from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -19,7 +20,6 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_t
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import Kind
 
 #: More particles than a page can show legibly.
@@ -34,12 +34,13 @@ _SHARED = (
 _MASKED = "The prediction of the masked-word head for this position."
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TracedPart:
-    """A sentence traced through one stack.
+    """A sentence traced through one stack, and its projections.
 
     :param lens: the logits (..., V) of states (..., D) as the stack would output them; None if the model has no head
     :param lens_note: what the lens reads
+    :param aligned: whether it is rotated towards the same part of another model, or that part towards it
     """
 
     name: PartName
@@ -48,6 +49,12 @@ class TracedPart:
     trace: Trace
     lens: Callable[[Tensor], Tensor] | None
     lens_note: str | None
+    views: dict[View, Projection] = field(init=False)
+    aligned: bool = False
+
+    def __post_init__(self) -> None:
+        states = {"raw": [frame.state for frame in self.trace.frames], "normalised": self.trace.normalised()}
+        self.views = {view: fit(torch.stack(states[view]).double().numpy()) for view in VIEWS}
 
 
 @dataclass(frozen=True)
@@ -70,22 +77,16 @@ class TracedModel:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        folder = path if (path / "config.json").is_file() else path / "model"
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        self.kind = _kind(path, folder)
-        self.model: Any
-        self.tokenizer: MacaronTokenizer
-        self.has_head = True
-        if self.kind == "translation":
-            self.model, self.tokenizer = load_folder(folder)
-        else:
-            folder = find_folder(folder, EncoderConfig.model_type)
-            # A classifier has no head for masked words.
-            self.model, missing = load_model(folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
-            self.tokenizer, self.has_head = model_tokenizer(folder, "encoder", self.model.config), not missing
-        self.model = self.model.float().eval()
+        self.kind = _kind(path)
+        model_class: Any = TranslationModel if self.kind == "translation" else EncoderForMaskedLM
+        heads = () if self.kind == "translation" else ENCODER_HEADS
+        folder = find_folder(path, model_class.config_class.model_type)
+        self.model, missing = load_model(folder, model_class, torch.float32, heads)
+        self.has_head = not missing  # a classifier has no head for masked words
+        self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
 
@@ -118,7 +119,10 @@ class TracedModel:
             found.append(TracedPart("encoder", scheme, source, traced, model.logits, _SHARED))
         output: str | None = None
         if "decoder" in parts:
-            output, words = self._translate(model, sentence)
+            translator = Translator(model, self.tokenizer)
+            longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
+            ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
+            output, words = best.text, list(best.tokens)  # with their end, or cut at the longest length
             if target is not None:
                 (words,) = self.tokenizer.encode_lines([target], "target")
                 self._check(words, 1, "the target")
@@ -134,13 +138,6 @@ class TracedModel:
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 
-    def _translate(self, model: TranslationModel, sentence: str) -> tuple[str, list[int]]:
-        """The model's own translation as text and as tokens with their end, cut at the longest length."""
-        translator = Translator(model, self.tokenizer)
-        longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
-        ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
-        return best.text, list(best.tokens)
-
     def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
         """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
         if len(ids) <= specials:
@@ -152,11 +149,12 @@ class TracedModel:
             )
 
 
-def _kind(path: Path, folder: Path) -> Kind:
+def _kind(path: Path) -> Kind:
     if not path.is_dir():
         raise MacaronError(f"{path}: no such folder. Give a model folder or a run's folder.")
     kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
-    kind = stored_type(folder if (folder / "config.json").is_file() else path)
+    run = not (path / "config.json").is_file() and (path / "model" / "config.json").is_file()
+    kind = stored_type(path / "model" if run else path)
     if kind not in kinds:
         raise MacaronError(
             f"{path}: a model of type {kind!r}, which has no splitting scheme; expected one of "

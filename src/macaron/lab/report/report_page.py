@@ -1,18 +1,24 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.score_tables import best_validation, score_tables
+from macaron.lab.report.score_tables import score_tables
 from macaron.lab.report.training_curves import metric_name, throughput, training_curves
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.scales import number
 
 #: The name of a run's page in its folder.
 REPORT = "report.html"
+#: The first of these losses that a run has is shown at the top.
+_LOSSES = {
+    "valid_nll": "validation nll",
+    "valid_mlm": "validation, masked words",
+    "valid_loss": "validation loss",
+}
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
@@ -24,25 +30,23 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     path = run / REPORT if out is None else out
     check_page_path(path)
     found = RunFolder.open(run)
-    write_page(path, report_page(found, samples=samples, data=data))
-    return path
-
-
-def report_page(run: RunFolder, *, samples: bool = True, data: Path | None = None) -> str:
-    """The page as text."""
-    parts = [_status(run), _cards(run)]
-    charts = training_curves(run)
+    charts = training_curves(found)
     shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts.append(section("Curves", *shown))
-    speed = throughput(run)
+    parts = [_status(found), _cards(found), section("Curves", *shown)]
+    speed = throughput(found)
     if speed:
-        parts.append(section("Throughput", _pace(run), '<div class="charts">', *speed, "</div>"))
-    parts.append(section("Scores", *_scores(run)))
-    if samples and run.kind in ("translation", "pre-training"):
-        parts.append(section("Samples", *_samples(run, data)))
-    parts.append(_recipe(run))
-    parts.append(_environment(run))
-    return render_page(run.name, "\n".join(part for part in parts if part), lead=_lead(run), styles=["report.css"])
+        pace = median(value for _, value in found.values("tokens_per_second"))
+        tokens = _large(sum(value for _, value in found.values("targets")))
+        note = f"{number(pace)} tokens per second in the median, {tokens} tokens in all; no padding."
+        shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
+        parts.append(section("Throughput", *shown))
+    parts.append(section("Scores", *_scores(found)))
+    if samples and found.kind in ("translation", "pre-training"):
+        parts.append(section("Samples", *_samples(found, data)))
+    parts += [_recipe(found), _environment(found)]
+    body = "\n".join(part for part in parts if part)
+    write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
+    return path
 
 
 def _lead(run: RunFolder) -> str:
@@ -53,13 +57,13 @@ def _lead(run: RunFolder) -> str:
         "fine-tuning": "An encoder fine-tuned on files of examples",
         "GLUE": "An encoder fine-tuned on GLUE",
     }[run.kind]
-    model = run.settings.get("model")
-    preset = model.get("preset") if isinstance(model, dict) else None
-    named = f": {preset}" if preset else ""
-    scheme = run.config.get("scheme")
+    model, scheme = run.settings.get("model"), run.config.get("scheme")
+    if isinstance(model, dict) and model.get("preset"):
+        what += f": {model['preset']}"
     scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
-    layer = f", each layer a step of {scheme}" if scheme else ""
-    return f"{what}{named}{layer}."
+    if scheme:
+        what += f", each layer a step of {scheme}"
+    return f"{what}."
 
 
 def _status(run: RunFolder) -> str:
@@ -69,25 +73,21 @@ def _status(run: RunFolder) -> str:
         notes.append(f"Not finished: {len(run.results)} runs are done. --resume goes on.")
     elif run.kind == "fine-tuning" and not run.summary:
         notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
+    elif run.kind in ("translation", "pre-training") and not run.update and not run.finished:
+        notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
     elif run.kind in ("translation", "pre-training") and not run.finished:
-        notes.append(_unfinished(run))
+        limit = run.settings.get("train", {}).get("max_updates")
+        of = f" of {limit:,}" if isinstance(limit, int) else ""
+        left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
+        ahead = f", with about {left} left" if left else ""
+        again = " It had finished before and was resumed." if run.summary else ""
+        notes.append(
+            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
+            f"--resume continues it.{again}"
+        )
     if run.finished and not run.has_model and run.kind != "GLUE":
         notes.append("There is no model in this folder.")
     return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
-
-
-def _unfinished(run: RunFolder) -> str:
-    if not run.update:
-        return "No metrics yet: the run has just begun, or was stopped before the first line of its log."
-    limit = run.settings.get("train", {}).get("max_updates")
-    of = f" of {limit:,}" if isinstance(limit, int) else ""
-    left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
-    ahead = f", with about {left} left" if left else ""
-    again = " It had finished before and was resumed." if run.summary else ""
-    return (
-        f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train --resume "
-        f"continues it.{again}"
-    )
 
 
 def _cards(run: RunFolder) -> str:
@@ -96,8 +96,11 @@ def _cards(run: RunFolder) -> str:
     if run.evaluations:
         first = run.evaluations[0].scores[0]
         entries.append((str(first["metric"]), f"{first['score']:.2f}", run.evaluations[0].data))
-    best = best_validation(run)
-    entries += [] if best is None else [best]
+    for metric, label in _LOSSES.items():
+        if points := run.values(metric):
+            update, lowest = min(points, key=itemgetter(1))
+            entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
+            break
     if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
         for part, metrics in run.summary["scores"].items():
             entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for metric, value in metrics.items()]
@@ -110,22 +113,17 @@ def _cards(run: RunFolder) -> str:
         entries.append(("updates", f"{updates:,}", "" if epoch is None else f"in epoch {epoch}"))
     seconds = run.summary.get("seconds") or max((x for x, _ in run.values("seconds", "seconds")), default=None)
     if seconds:
-        entries.append(("time", _duration(seconds), _device(run)))
+        gpus = [start.get("gpu") for start in run.starts]
+        device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
+        entries.append(("time", _duration(seconds), device))
     if run.results:
         entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
-    items = []
+    items = ""
     for label, value, hint in entries:
         below = f'<span class="hint">{escape(hint)}</span>' if hint else ""
         said = f'<span class="label">{escape(label)}</span><span class="value">{escape(value)}</span>{below}'
-        items.append(f'<li class="card">{said}</li>')
-    return f'<ul class="cards">{"".join(items)}</ul>'
-
-
-def _pace(run: RunFolder) -> str:
-    values = [value for _, value in run.values("tokens_per_second")]
-    tokens = sum(value for _, value in run.values("targets"))
-    text = f"{number(median(values))} tokens per second in the median, {_large(tokens)} tokens in all; no padding."
-    return f'<p class="note">{escape(text)}</p>'
+        items += f'<li class="card">{said}</li>'
+    return f'<ul class="cards">{items}</ul>'
 
 
 def _scores(run: RunFolder) -> list[str]:
@@ -176,32 +174,26 @@ def _recipe(run: RunFolder) -> str:
 def _environment(run: RunFolder) -> str:
     if not run.starts:
         return section("Environment", '<p class="empty">Not recorded.</p>')
-    facts = [_facts(start) for start in run.starts]
-    names = dict.fromkeys(name for each in facts for name in each)
-    rows = [(name, *(each.get(name, "–") for each in facts)) for name in names]
-    headers = ["what", *(f"start {i}" if len(facts) > 1 else "value" for i in range(1, len(facts) + 1))]
-    caption = "The environment" if len(facts) == 1 else "The environment at each start"
-    return section("Environment", html_table(headers, rows, caption=caption))
-
-
-def _facts(start: dict[str, Any]) -> dict[str, str]:
-    """The environment of one start of a run, by name."""
-    command, packages = start.get("command"), start.get("packages")
-    known = {
-        "from update": start.get("update"),
-        "Python": start.get("python"),
-        "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
-        "GPU": start.get("gpu") or "none",
-        "processes": start.get("processes"),
-        **(packages if packages and isinstance(packages, dict) else {"torch": start.get("torch")}),
-        "command": " ".join(["macaron", *map(str, command)]) if isinstance(command, list) and command else None,
-    }
-    return {name: str(value) for name, value in known.items() if value not in (None, "")}
-
-
-def _device(run: RunFolder) -> str:
-    names = [start.get("gpu") for start in run.starts]
-    return "on a CPU" if names and not any(names) else f"on {next(name for name in names if name)}" if names else ""
+    rows: dict[str, list[object]] = {}
+    for i, start in enumerate(run.starts):
+        command, packages = start.get("command"), start.get("packages")
+        known = {
+            "from update": start.get("update"),
+            "Python": start.get("python"),
+            "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
+            "GPU": start.get("gpu") or "none",
+            "processes": start.get("processes"),
+            **(packages if packages and isinstance(packages, dict) else {"torch": start.get("torch")}),
+            "command": " ".join(["macaron", *map(str, command)]) if isinstance(command, list) and command else None,
+        }
+        for name, value in known.items():
+            if value not in (None, ""):
+                rows.setdefault(name, ["–"] * len(run.starts))[i] = value
+    several = len(run.starts) > 1
+    headers = ["what", *(f"start {i}" if several else "value" for i in range(1, len(run.starts) + 1))]
+    caption = "The environment at each start" if several else "The environment"
+    cells = [[name, *values] for name, values in rows.items()]
+    return section("Environment", html_table(headers, cells, caption=caption))
 
 
 def _large(value: float) -> str:

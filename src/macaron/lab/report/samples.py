@@ -26,15 +26,6 @@ _MASK_SHARE, _GUESSES = 0.15, 3
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A sentence, the model's translation, and the reference."""
-
-    source: str
-    output: str
-    reference: str
-
-
-@dataclass(frozen=True)
 class Guess:
     """A masked token, the most probable predictions with their probabilities, and whether the first is right."""
 
@@ -47,8 +38,8 @@ class Guess:
 Filled: TypeAlias = list[str | Guess]
 
 
-def translations(run: Path, data: Path, count: int = SAMPLES) -> list[Translation]:
-    """Translate validation sentences, spread evenly over the split, with a run's model."""
+def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
+    """Validation sentences, spread evenly over the split: source, translation by a run's model, reference."""
     from macaron.decode import Translator
 
     prepared = PreparedData.open(data)
@@ -57,40 +48,34 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[Translatio
     state = prepared.text_state("valid")
     # Always on the CPU: the page is the same on every machine.
     outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state)
-    return [Translation(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
+    return [(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
 
 
 def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     """Mask words of validation sentences, always the same ones, and let a run's model predict them."""
-    prepared = PreparedText.open(data)
-    sentences = prepared.sentences("valid")
-    model, tokenizer = _load_encoder(run)
-    if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
-        raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
-    chosen = _chosen(sentences.lengths, count)
-    found = []
-    for number, index in enumerate(chosen):
-        ids = [int(token) for token in sentences[index]]
-        pieces = _pieces(tokenizer, ids)
-        known = len(SPECIALS["encoder"])
-        words = [i for i, token in enumerate(ids) if token >= known and pieces[i].strip()]
-        if words:
-            size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
-            masked = np.random.default_rng(number).choice(words, size=size, replace=False)
-            found.append(_fill(model, tokenizer, ids, pieces, {int(i) for i in masked}))
-    return found
-
-
-def _load_encoder(run: Path) -> tuple[Any, "MacaronTokenizer"]:
     import torch
 
     from macaron.models import EncoderConfig, EncoderForPreTraining
     from macaron.models.load import find_folder, load_model
     from macaron.text.load_tokenizer import model_tokenizer
 
+    prepared = PreparedText.open(data)
+    sentences = prepared.sentences("valid")
     folder = find_folder(run, EncoderConfig.model_type)
     model, _ = load_model(folder, EncoderForPreTraining, torch.float32)
-    return model, model_tokenizer(folder, "encoder", model.config)
+    tokenizer = model_tokenizer(folder, "encoder", model.config)
+    if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
+        raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
+    found = []
+    for number, index in enumerate(_chosen(sentences.lengths, count)):
+        ids = sentences[index].tolist()
+        pieces = _pieces(tokenizer, ids)
+        words = [i for i, token in enumerate(ids) if token >= len(SPECIALS["encoder"]) and pieces[i].strip()]
+        if words:
+            size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
+            masked = np.random.default_rng(number).choice(words, size=size, replace=False)
+            found.append(_fill(model, tokenizer, ids, pieces, set(masked.tolist())))
+    return found
 
 
 def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
@@ -133,15 +118,15 @@ def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
     return [indices[i * len(indices) // count] for i in range(count)]
 
 
-def show_translations(found: Sequence[Translation], source: str, target: str) -> str:
+def show_translations(found: Sequence[tuple[str, str, str]], source_lang: str, target_lang: str) -> str:
     """Sentences with their translations, one below the other."""
     lines = []
-    for each in found:
-        same = ' <span class="tag">as the reference</span>' if each.output == each.reference else ""
+    for source, output, reference in found:
+        same = ' <span class="tag">as the reference</span>' if output == reference else ""
         lines.append(
-            f'<li><dl><div><dt>source</dt><dd lang="{escape(source)}">{_short(each.source)}</dd></div>'
-            f'<div class="made"><dt>model</dt><dd lang="{escape(target)}">{_short(each.output)}{same}</dd></div>'
-            f'<div><dt>reference</dt><dd lang="{escape(target)}">{_short(each.reference)}</dd></div></dl></li>'
+            f'<li><dl><div><dt>source</dt><dd lang="{escape(source_lang)}">{_short(source)}</dd></div>'
+            f'<div class="made"><dt>model</dt><dd lang="{escape(target_lang)}">{_short(output)}{same}</dd></div>'
+            f'<div><dt>reference</dt><dd lang="{escape(target_lang)}">{_short(reference)}</dd></div></dl></li>'
         )
     return f'<ol class="samples">{"".join(lines)}</ol>'
 
@@ -161,14 +146,10 @@ def show_filled(found: Sequence[Filled]) -> str:
             if isinstance(part, Guess):
                 number, kind = len(guesses) + 1, "right" if part.right else "wrong"
                 text += f'<mark class="{kind}">{escape(part.real)}<sup>{number}</sup></mark>'
-                guesses.append(_guess(number, part))
+                likely = [f"<b>{escape(word or '(space)')}</b> {100 * chance:.0f} %" for word, chance in part.likely]
+                tag = f'<span class="tag">{"right" if part.right else f"was: {escape(part.real)}"}</span>'
+                guesses.append(f'<li><span class="muted">{number}</span> {" · ".join(likely)} {tag}</li>')
             else:
                 text += escape(part)
         lines.append(f'<li><p>{text}</p><ul class="guesses">{"".join(guesses)}</ul></li>')
     return f'<ol class="samples">{"".join(lines)}</ol>'
-
-
-def _guess(number: int, guess: Guess) -> str:
-    likely = " · ".join(f"<b>{escape(text or '(space)')}</b> {100 * chance:.0f} %" for text, chance in guess.likely)
-    verdict = "right" if guess.right else f"was: {escape(guess.real)}"
-    return f'<li><span class="muted">{number}</span> {likely} <span class="tag">{verdict}</span></li>'

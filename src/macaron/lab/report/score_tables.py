@@ -7,7 +7,6 @@ from macaron.lab.charts import Dots, dot_chart
 from macaron.lab.page import Raw, escape, html_table
 from macaron.lab.report.training_curves import metric_name
 from macaron.lab.run_folder import EvaluationFile, RunFolder
-from macaron.lab.scales import number
 
 
 def score_tables(run: RunFolder) -> list[str]:
@@ -75,17 +74,3 @@ def _glue(run: RunFolder) -> list[str]:
 def _cell(scores: Any) -> str:
     values = [value for metrics in (scores or {}).values() for value in metrics.values()]
     return "–" if not values or None in values else " / ".join(f"{value:.1f}" for value in values)
-
-
-def best_validation(run: RunFolder) -> tuple[str, str, str] | None:
-    """The lowest validation loss as a card."""
-    for name, label in (
-        ("valid_nll", "validation nll"),
-        ("valid_mlm", "validation, masked words"),
-        ("valid_loss", "validation loss"),
-    ):
-        points = run.values(name)
-        if points:
-            update, value = min(points, key=lambda point: point[1])
-            return label, number(value), f"nats, lowest, at update {update:,.0f}"
-    return None

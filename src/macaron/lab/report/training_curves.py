@@ -1,7 +1,7 @@
 """Charts of a run: all its metrics over updates, epochs or time; well-known metrics come first and have titles."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.run_folder import Record, RunFolder
@@ -14,39 +14,28 @@ _CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 @dataclass(frozen=True)
 class _Known:
-    """A well-known chart: its title and y label, and names of metrics with their legends."""
+    """A well-known chart: its title and y label, names of metrics with their legends, and the y axis."""
 
     title: str
     y_label: str
     lines: dict[str, str]
-    from_zero: bool = False
-    may_log: bool = True
+    scale: Literal["logarithmic", "linear", "from zero"] = "logarithmic"
 
 
 def _train_valid(name: str) -> dict[str, str]:
     return {name: "training", f"valid_{name}": "validation"}
 
 
+_BLEU = {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"}
+_ACCURACY = {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"}
 _CHARTS = (
     _Known("Negative log-likelihood", "nll per token (nats)", _train_valid("nll")),
     _Known("Masked words", "nll per masked word (nats)", _train_valid("mlm")),
-    _Known("Next sentence", "nll per pair (nats)", _train_valid("nsp"), may_log=False),
+    _Known("Next sentence", "nll per pair (nats)", _train_valid("nsp"), "linear"),
     _Known("Loss", "the objective, per token (nats)", _train_valid("loss")),
-    _Known(
-        "BLEU in validation",
-        "BLEU",
-        {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
-        from_zero=True,
-        may_log=False,
-    ),
-    _Known(
-        "Accuracy in validation",
-        "share",
-        {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"},
-        from_zero=True,
-        may_log=False,
-    ),
-    _Known("Learning rate", "learning rate", {"learning_rate": "learning rate"}, from_zero=True, may_log=False),
+    _Known("BLEU in validation", "BLEU", _BLEU, "from zero"),
+    _Known("Accuracy in validation", "share", _ACCURACY, "from zero"),
+    _Known("Learning rate", "learning rate", {"learning_rate": "learning rate"}, "from zero"),
     _Known("Gradient norm", "norm before clipping", {"gradient_norm": "gradient norm"}),
 )
 
@@ -61,8 +50,7 @@ def training_curves(run: RunFolder) -> list[str]:
     rest = [name for name in run.names() if name not in named | _NOT_DRAWN]
     bases = dict.fromkeys(name.removeprefix("valid_") for name in rest)
     others = [_Known(base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
-    charts = [_chart(run, known) for known in (*_CHARTS, *others)]
-    return [chart for chart in charts if chart is not None]
+    return [chart for known in (*_CHARTS, *others) if (chart := _chart(run, known))]
 
 
 def metric_name(metric: str) -> str:
@@ -94,21 +82,16 @@ def _chart(run: RunFolder, known: _Known) -> str | None:
     # With no label smoothing the objective is the likelihood: one chart is enough.
     if not series or (known.title == "Loss" and found[0][1] == run.values("nll")):
         return None
+    values = [y for each in series for _, y in each.points]
     return line_chart(
         series,
         title=known.title,
         x_label="update",
         y_label=known.y_label,
-        log_y=known.may_log and _spans(series),
-        from_zero=known.from_zero,
+        log_y=known.scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8,
+        from_zero=known.scale == "from zero",
         height=240,
     )
-
-
-def _spans(series: Sequence[Series]) -> bool:
-    """Whether the values span a factor that needs a logarithmic axis."""
-    values = [y for each in series for _, y in each.points]
-    return min(values) > 0 and max(values) / min(values) > 8
 
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:

@@ -1,12 +1,12 @@
 """The results of a grid of runs: the list of finished runs, medians and spread, the table of the paper."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median, stdev
 from typing import Any
 
-from macaron.data.glue_tasks import TASKS, USUAL, GlueTask
+from macaron.data.glue_tasks import TASKS, USUAL
 from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import Average, glue_average, task_score
 from macaron.files import remove, write_text
@@ -14,6 +14,12 @@ from macaron.files import remove, write_text
 #: A line of results.jsonl.
 Record = dict[str, Any]
 _SHORT = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
+_MEASURES: dict[str, Callable[[list[float]], float | None]] = {
+    "median": median,
+    "sd": lambda values: stdev(values) if len(values) > 1 else None,
+    "min": min,
+    "max": max,
+}
 
 
 class GlueResults:
@@ -34,8 +40,11 @@ class GlueResults:
 
     def best(self, task: str) -> Record | None:
         """The best run of a task on the development set; of equals the first by name."""
-        those = [record for record in self.records.values() if record["task"] == task]
-        return min(those, key=lambda record: (record["diverged"], -record["score"], record["run"]), default=None)
+        return min(
+            (record for record in self.records.values() if record["task"] == task),
+            key=lambda record: (record["diverged"], -record["score"], record["run"]),
+            default=None,
+        )
 
     def add(self, record: Record, candidate: Path) -> None:
         """Add a finished run; its model, if it has left one, is kept if it is the best of its task.
@@ -58,46 +67,37 @@ class GlueResults:
 
     def summary(self) -> dict[str, Any]:
         """Per task the best setting by the median over its seeds, and the best run."""
-        return {
-            name: _summarise([record for record in self.records.values() if record["task"] == name])
-            for name in TASKS
-            if any(record["task"] == name for record in self.records.values())
+        return {name: self._summarise(name, best) for name in TASKS if (best := self.best(name)) is not None}
+
+    def _summarise(self, task: str, best: Record) -> dict[str, Any]:
+        settings: dict[str, list[Record]] = {}
+        for record in self.records.values():
+            if record["task"] == task:
+                settings.setdefault(record["setting"], []).append(record)
+        records = [record for those in settings.values() for record in those]
+        # One lucky seed is no median: only settings with the most seeds are compared.
+        most = max(map(len, settings.values()))
+        full = {name: those for name, those in settings.items() if len(those) == most}
+        chosen = min(full, key=lambda name: (-median(each["score"] for each in full[name]), name))
+        seeds = full[chosen]
+        spreads = {
+            what: {
+                name: {metric: measure([each["scores"][name][metric] for each in seeds]) for metric in metrics}
+                for name, metrics in best["scores"].items()
+            }
+            for what, measure in _MEASURES.items()
         }
-
-
-def _summarise(records: list[Record]) -> dict[str, Any]:
-    settings: dict[str, list[Record]] = {}
-    for record in records:
-        settings.setdefault(record["setting"], []).append(record)
-    # One lucky seed is no median: only settings with the most seeds are compared.
-    most = max(map(len, settings.values()))
-    full = {name: those for name, those in settings.items() if len(those) == most}
-    chosen = min(full, key=lambda name: (-median(each["score"] for each in full[name]), name))
-    seeds = full[chosen]
-    best = min(records, key=lambda record: (record["diverged"], -record["score"], record["run"]))
-    spreads = {
-        name: {metric: _spread([each["scores"][name][metric] for each in seeds]) for metric in metrics}
-        for name, metrics in seeds[0]["scores"].items()
-    }
-    return {
-        "setting": chosen,
-        "seeds": sorted(each["seed"] for each in seeds),
-        "settings_tried": len(settings),
-        "runs": len(records),
-        "diverged": sum(bool(each["diverged"]) for each in records),
-        **{
-            what: {name: {metric: each[what] for metric, each in metrics.items()} for name, metrics in spreads.items()}
-            for what in ("median", "sd", "min", "max")
-        },
-        "score": _spread([each["score"] for each in seeds]),
-        "constant": best.get("constant"),
-        "best_run": {"run": best["run"], "score": best["score"], "scores": best["scores"]},
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float | None]:
-    sd = stdev(values) if len(values) > 1 else None
-    return {"median": median(values), "sd": sd, "min": min(values), "max": max(values)}
+        return {
+            "setting": chosen,
+            "seeds": sorted(each["seed"] for each in seeds),
+            "settings_tried": len(settings),
+            "runs": len(records),
+            "diverged": sum(bool(each["diverged"]) for each in records),
+            **spreads,
+            "score": {what: measure([each["score"] for each in seeds]) for what, measure in _MEASURES.items()},
+            "constant": best.get("constant"),
+            "best_run": {"run": best["run"], "score": best["score"], "scores": best["scores"]},
+        }
 
 
 def averages(summary: dict[str, Any]) -> dict[str, Average]:
@@ -111,7 +111,10 @@ def averages(summary: dict[str, Any]) -> dict[str, Average]:
 def table(summary: dict[str, Any], title: str) -> str:
     """The table of the paper, in Markdown, on the development sets."""
     names = [*USUAL, *(["wnli"] if "wnli" in summary else [])]
-    heads = [f"{TASKS[name].title}<br>{_metrics_of(TASKS[name])}" for name in names]
+    heads = []
+    for task in (TASKS[name] for name in names):
+        parts = task.dev if len(task.dev) > 1 else (_SHORT[metric] for metric in task.metrics)
+        heads.append(f"{task.title}<br>{'/'.join(parts)}")
     lines = [
         f"| {title}, dev | {' | '.join(heads)} | GLUE |",
         f"|---|{'---:|' * len(names)}---:|",
@@ -127,10 +130,10 @@ def table(summary: dict[str, Any], title: str) -> str:
     )
     for label, scores_of, mean in rows:
         cells = [_cell(scores_of(summary[name])) if name in summary else "–" for name in names]
-        total = "" if mean is None else "–" if mean.official is None else f"{mean.official:.1f}"
+        total = "" if mean is None else "–" if mean.glue is None else f"{mean.glue:.1f}"
         lines.append(f"| {label} | {' | '.join(cells)} | {total} |")
     lines += ["", f"Medians: {average['median']}."]
-    lines += [f"Best runs: {average['best_run']}."] if average["best_run"].without_wnli is not None else []
+    lines += [f"Best runs: {average['best_run']}."] if average["best_run"].glue_without_wnli is not None else []
     lines += ["", "Settings with the best median on dev:", ""]
     for name, each in summary.items():
         low, high = each["score"]["min"], each["score"]["max"]
@@ -140,12 +143,6 @@ def table(summary: dict[str, Any], title: str) -> str:
             f"{each['settings_tried']} setting(s){diverged}; best run {each['best_run']['run']}"
         )
     return "\n".join(lines) + "\n"
-
-
-def _metrics_of(task: GlueTask) -> str:
-    if len(task.dev) > 1:
-        return "/".join(task.dev)
-    return "/".join(_SHORT[metric] for metric in task.metrics)
 
 
 def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:

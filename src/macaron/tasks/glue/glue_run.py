@@ -1,5 +1,6 @@
 """A GLUE run as a folder: checked, run, stopped, resumed, its table and its submission."""
 
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -17,12 +18,20 @@ from macaron.data.progress import Progress
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import remove, write_json, write_text
-from macaron.tasks.classification_model import model_folder, weights_fingerprint
+from macaron.models.configuration import EncoderConfig
+from macaron.models.load import find_folder
 from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune import RunStopped, TunerSettings
+from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
-from macaron.tasks.glue.jobs import Job, TaskFacts, inspect
-from macaron.tasks.glue.worker import WorkerSettings, candidate, run_jobs, write_predictions
+from macaron.tasks.glue.jobs import (
+    Job,
+    TaskFacts,
+    WorkerSettings,
+    candidate,
+    inspect,
+    run_jobs,
+    write_predictions,
+)
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
 
@@ -41,7 +50,7 @@ def run_glue(
     if out.exists() and any(out.iterdir()) and not resume:
         raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
     progress = Progress()
-    folder = model_folder(model)
+    folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
@@ -82,7 +91,7 @@ def _train(
         with (
             signals,
             progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
-            closing(run_jobs(left, settings, best, lambda: signals.received, advance)) as runs,
+            closing(run_jobs(left, settings, best, signals.check, advance)) as runs,
         ):
             for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
                 known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
@@ -92,7 +101,7 @@ def _train(
                 progress.say(
                     f"[{number}/{total}] {job.name}: {score_line(record)}; {record['seconds']:.0f} s, {ahead} left"
                 )
-    except (RunStopped, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise Interrupted(
             f"stopped; {len(results.records)} finished runs are kept in {results.path}. Go on with the same command "
             "and --resume: only missing runs are done."
@@ -117,7 +126,7 @@ def _finish(settings: WorkerSettings, results: GlueResults, plan: list[Job], pro
     everything = {
         "model": title,
         "tasks": summary,
-        "average": {name: each.to_dict() for name, each in averages(summary).items()},
+        "average": {name: asdict(each) for name, each in averages(summary).items()},
         "submission": submission,
         "not_planned_now": sorted(set(results.records) - planned),
         "runs": list(results.records.values()),
@@ -190,6 +199,15 @@ def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts
                 f"{out}: the run {record['run']} was trained or scored on other data than --data has now. Use the "
                 "old data, or give another --out."
             )
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """A digest of the weights and the configuration of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
+        with path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()[:16]
 
 
 def devices(name: str, workers: int | None) -> tuple[str, ...]:
