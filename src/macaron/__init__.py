@@ -4,10 +4,9 @@
 classes of transformers able to read Macaron's model folders, whichever of the two is imported first.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from macaron.huggingface.registration import register_when_imported
 
 if TYPE_CHECKING:
     from macaron.decode import Translator as Translator
@@ -17,33 +16,36 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {"Scheme": "ode", "Translator": "decode", "preset": "models", "scheme": "ode"}
-_ROOMS = [
-    "convert",
-    "data",
-    "decode",
-    "evaluate",
-    "huggingface",
-    "lab",
-    "models",
-    "nn",
-    "ode",
-    "tasks",
-    "text",
-    "train",
-]
+_ROOMS = (
+    *("convert", "data", "decode", "evaluate", "huggingface", "lab", "models", "nn", "ode", "tasks", "text", "train"),
+)
 __all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
+def lazy(package: str, **homes: list[str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a package that imports its names when they are first used, each from its module."""
+    modules = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(modules[name]), name)
+
+    return get
+
+
+_name = lazy(__name__, decode=["Translator"], models=["preset"], ode=["Scheme", "scheme"])
+
+
 def __getattr__(name: str) -> Any:
-    if name not in (*_HOME, *_ROOMS):
-        raise AttributeError(f"module 'macaron' has no attribute {name!r}")
-    room = import_module(f"macaron.{_HOME.get(name, name)}")
-    return getattr(room, name) if name in _HOME else room
+    return import_module(f"macaron.{name}") if name in _ROOMS else _name(name)
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *_ROOMS])
 
+
+# The rooms need `lazy`, so this comes last.
+from macaron.huggingface.registration import register_when_imported  # noqa: E402
 
 register_when_imported()

@@ -1,18 +1,24 @@
-"""Which device to use, and the number of CPU cores."""
+"""Devices: which one to use, in which precision, and CUDA graphs, work on a GPU that is recorded once and replayed.
 
-import os
-from typing import TYPE_CHECKING
+A step of a small model, in training and in decoding, is hundreds or thousands of kernels of a few microseconds each.
+Launching them one by one from Python takes longer than running them; a graph launches them all at once. Shapes and
+addresses must not change between replays.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import torch
 
 from macaron.errors import MacaronError
 
-if TYPE_CHECKING:
-    import torch
+T = TypeVar("T")
 
 
-def choose_device(name: "str | torch.device") -> "torch.device":
+def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name; ``auto`` is the GPU if there is one."""
-    import torch
-
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -24,17 +30,66 @@ def choose_device(name: "str | torch.device") -> "torch.device":
     return device
 
 
-def available_cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def choose_dtype(name: "str | torch.dtype") -> "torch.dtype":
+def choose_dtype(name: str | torch.dtype) -> torch.dtype:
     """The number format of that name."""
-    import torch
-
     known = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = known.get(name) if isinstance(name, str) else name
     if dtype is None or dtype not in known.values():
         raise MacaronError(f"no number format {name!r}: choose one of {', '.join(known)}")
     return dtype
+
+
+class Recording(Generic[T]):
+    """A CUDA graph of what a function launches; nothing is computed until `replay`.
+
+    The default stream cannot record: there, a stream of the device's own is used (see `own_stream`).
+    `torch.cuda.graph` always returns cached memory to the driver, which is slow for many recordings; so it is not used.
+
+    :param function: called once, while recording
+    :param pool: the memory pool of an earlier recording that is never replayed at the same time
+    :param release_memory: return cached memory to the driver first, for large recordings
+    """
+
+    def __init__(self, function: Callable[[], T], pool: Any = None, release_memory: bool = False) -> None:
+        if release_memory:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        self.graph = torch.cuda.CUDAGraph()
+        present = torch.cuda.current_stream()
+        stream = _stream(present.device) if present == torch.cuda.default_stream() else present
+        stream.wait_stream(present)
+        with torch.cuda.stream(stream):
+            self.graph.capture_begin(*(() if pool is None else (pool,)))
+            try:
+                self.result = function()
+            finally:
+                self.graph.capture_end()
+        present.wait_stream(stream)
+
+    @property
+    def pool(self) -> Any:
+        """The memory pool, for further recordings."""
+        return self.graph.pool()
+
+    def replay(self) -> T:
+        """Run the graph; the result is in the tensors that the function returned while recording."""
+        self.graph.replay()
+        return self.result
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """A context in which a GPU works on a stream of its own, always the same one, on which graphs can be recorded."""
+    if device.type != "cuda":
+        yield
+        return
+    present, stream = torch.cuda.current_stream(device), _stream(device)
+    stream.wait_stream(present)
+    with torch.cuda.device(device), torch.cuda.stream(stream):
+        yield
+    present.wait_stream(stream)
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

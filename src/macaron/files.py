@@ -148,20 +148,23 @@ def read_lines(path: str | Path) -> Iterator[str]:
     try:
         with open_binary(path) as file:
             for number, raw in enumerate(file, start=1):
-                try:
-                    line = raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise MacaronError(
-                        f"{path}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). "
-                        "Convert the file to UTF-8 or remove the line."
-                    ) from None
-                if number == 1:
-                    line = line.removeprefix("\ufeff")
-                yield line.removesuffix("\n").removesuffix("\r")
+                yield decode_line(raw.removesuffix(b"\n"), path, number)
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise MacaronError(f"{path}: cannot be decompressed ({error}). Fetch or copy the file again.") from None
     except OSError as error:
         raise MacaronError(f"{path}: {error.strerror or error}") from None
+
+
+def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
+    """A line of UTF-8 as text, without a byte order mark or a carriage return; the name is for the error."""
+    try:
+        line = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MacaronError(
+            f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). Convert the text to UTF-8 "
+            "or remove the line."
+        ) from None
+    return (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from macaron.device import available_cores
 from macaron.errors import MacaronError
 
 Task = TypeVar("Task")
@@ -143,3 +142,8 @@ def _start(stopping: Any, indices: Any, set_up: Callable[[int], None] | None) ->
 def _leave_with(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)
+
+
+def available_cores() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -13,7 +13,7 @@ ROOMS = (
     *("huggingface", "lab", "cli"),
 )
 #: Files beside the rooms, which import no room.
-BESIDE = ("_lazy", "errors", "settings", "files", "processes", "device", "cuda_graph")
+BESIDE = ("errors", "settings", "files", "processes", "device")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

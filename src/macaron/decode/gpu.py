@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from macaron.cuda_graph import Recording
 from macaron.decode.beam import Beams
 from macaron.decode.cache import BeamCache
+from macaron.device import Recording
 
 #: A step: last tokens (B, N), number of the step, whether a sentence is at its limit -> next tokens and their parents.
 BeamStep = Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, read_lines
+from macaron.files import atomic_file, decode_line, read_lines
 
 LongLines = Literal["split", "refuse", "truncate"]
 
@@ -37,23 +37,25 @@ def windows(path: Path | None, size: int) -> Iterator[list[str]]:
         yield from _full_windows(read_lines(path), size)
     elif path is not None:
         with path.open("rb", buffering=0) as file:  # a pipe or a device
-            yield from _live_windows(file.fileno(), str(path), size)
+            yield from _full_windows(_arriving_lines(file.fileno(), str(path)), size)
     else:
         if sys.stdin is None:
             raise MacaronError("standard input is closed: give the text with --input FILE")
-        yield from _live_windows(sys.stdin.fileno(), "standard input", size)
+        yield from _full_windows(_arriving_lines(sys.stdin.fileno(), "standard input"), size)
 
 
-def _full_windows(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+def _full_windows(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
+    """Lists of lines with about ``size`` characters, then more; None among the lines ends a list early."""
     window: list[str] = []
     room, largest = size, size * _GROWTH
     try:
         for line in lines:
-            window.append(line)
-            room -= len(line) + 1
-            if room <= 0:
+            if line is not None:
+                window.append(line)
+                room -= len(line) + 1
+            if window and (line is None or room <= 0):
                 yield window
-                size = min(2 * size, largest)
+                size = min(2 * size, largest) if room <= 0 else size
                 window, room = [], size
     except MacaronError:
         yield window  # the lines before the bad one
@@ -62,74 +64,23 @@ def _full_windows(lines: Iterable[str], size: int) -> Iterator[list[str]]:
         yield window
 
 
-def _live_windows(descriptor: int, name: str, size: int) -> Iterator[list[str]]:
-    """Windows of a descriptor whose input arrives at any time.
+def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
+    """The lines of a descriptor whose input arrives at any time; None where the next line is not there yet.
 
     Read without Python's buffers: ``select`` does not see what is in them.
     """
-    lines = _Lines(name)
-    largest = size * _GROWTH
-    rest = bytearray()
-    ended = False
-    while not ended or lines.waiting:
-        full = lines.waiting_size >= size
-        if full or ended or (lines.waiting and not select.select([descriptor], [], [], _PATIENCE)[0]):
-            yield from lines.take(size)
-            size = min(2 * size, largest) if full else size
-            continue
-        block = os.read(descriptor, _BLOCK)
-        ended = not block
+    count, rest = 0, bytearray()
+    while block := os.read(descriptor, _BLOCK):
         rest += block
-        if ended and rest:
-            lines.add(bytes(rest))
-        elif b"\n" in block:
-            *whole, last = bytes(rest).split(b"\n")
-            rest = bytearray(last)
-            for raw in whole:
-                lines.add(raw)
-
-
-class _Lines:
-    """Lines that have arrived and wait for translation."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.taken = name, 0
-        self.waiting: list[bytes] = []
-        self.waiting_size = 0
-
-    def add(self, raw: bytes) -> None:
-        self.waiting.append(raw)
-        self.waiting_size += len(raw) + 1
-
-    def take(self, size: int) -> Iterator[list[str]]:
-        """A window of about that many characters; if a line in it is bad, those before it and then the error."""
-        window: list[str] = []
-        used = 0
-        for raw in self.waiting:
-            if used >= size:
-                break
-            used += len(raw) + 1
-            try:
-                window.append(self._decode(raw, self.taken + len(window) + 1))
-            except MacaronError:
-                yield window
-                raise
-        del self.waiting[: len(window)]
-        self.waiting_size -= used
-        self.taken += len(window)
-        yield window
-
-    def _decode(self, raw: bytes, number: int) -> str:
-        try:
-            line = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise MacaronError(
-                f"{self.name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). Convert the text "
-                "to UTF-8 or remove the line."
-            ) from None
-        if number == 1:
-            line = line.removeprefix("\ufeff")
-        return line.removesuffix("\r")
+        if b"\n" in block:
+            *whole, last = rest.split(b"\n")
+            for number, raw in enumerate(whole, start=count + 1):
+                yield decode_line(raw, name, number)
+            count, rest = count + len(whole), last
+        if not select.select([descriptor], [], [], _PATIENCE)[0]:
+            yield None
+    if rest:
+        yield decode_line(rest, name, count + 1)
 
 
 @contextmanager

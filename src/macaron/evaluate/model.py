@@ -13,7 +13,7 @@ from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu,
 from macaron.evaluate.statistics import Score
 from macaron.files import read_lines
 from macaron.models.translation import TranslationModel
-from macaron.text.pipeline import Moses, Pipeline, State
+from macaron.text.pipeline import Pipeline, State
 from macaron.text.tokenizer import MacaronTokenizer
 
 
@@ -87,7 +87,7 @@ def evaluate_lines(
     compound_split = said.get("compound_split", False) if compound_split is None else compound_split
     found = [best[0] for best in translator.translate_nbest(lines, nbest=1, state=state, **search)]
     translations = [_one_line(each.text) for each in found]
-    if isinstance(pipeline, Moses):
+    if pipeline.name == "moses":
         made = translator.tokenizer.decode_lines([each.tokens for each in found], state="moses")
         wanted = [pipeline.encode(line, "target", state) for line in references]
         own = f"the model's moses tokens{' of normalised text' if pipeline.normalize else ''}"
@@ -105,7 +105,7 @@ def evaluate_lines(
 
 def lower_cases(pipeline: Pipeline) -> bool:
     """Whether a pipeline lower-cases: then translations and references are compared in lower case."""
-    return isinstance(pipeline, Moses) and pipeline.lower
+    return pipeline.name == "moses" and pipeline.lower
 
 
 def translate_all(

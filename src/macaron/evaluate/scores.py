@@ -22,7 +22,7 @@ from macaron.evaluate.statistics import (
     chrf_statistics,
     require_parallel,
 )
-from macaron.text.pipeline import Moses
+from macaron.text.pipeline import Pipeline
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 _END_OF_SENTENCE = object()
@@ -175,7 +175,7 @@ def paper_bleu(
 
 def moses_tokens(line: str, language: str) -> str:
     """Normalised punctuation, Moses tokens separated by spaces, special characters escaped (its default)."""
-    return Moses(language, language, lower=False).encode(line)
+    return Pipeline("moses", language, language, lower=False).encode(line)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Importing transformers takes seconds: it is imported when one of these names is 
 
 from typing import TYPE_CHECKING
 
-from macaron._lazy import lazy
+from macaron import lazy
 
 if TYPE_CHECKING:
     from macaron.huggingface.configuration import HFEncoderConfig as HFEncoderConfig

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.models.configuration import EncoderConfig, steps_of
+from macaron.models.configuration import EncoderConfig
 from macaron.models.network import Network, key_mask
 from macaron.nn.attention import Context
 from macaron.nn.embedding import Embedding, token_positions
@@ -30,13 +30,8 @@ class EncoderModel(Network):
             config.type_vocab_size,
             config.first_segment if config.freeze_first_segment else None,
         )
-        self.encoder = Stack(
-            config.encoder_scheme_value(),
-            config.num_hidden_layers,
-            config.layer_settings(),
-            steps_of(config.prologue),
-            steps_of(config.epilogue),
-        )
+        scheme, settings = config.encoder_scheme_value(), config.layer_settings()
+        self.encoder = Stack(scheme, config.num_hidden_layers, settings, config.prologue, config.epilogue)
 
     def encode(
         self,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from macaron.models.configuration import GenerationSettings, TranslationConfig, steps_of
+from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.network import Network, key_mask
 from macaron.nn.attention import Context
 from macaron.nn.cache import Cache
@@ -27,20 +27,9 @@ class TranslationModel(Network):
         """Make embedding and stacks."""
         settings = config.layer_settings()
         self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout)
-        self.encoder = Stack(
-            config.encoder_scheme_value(),
-            config.encoder_layers,
-            settings,
-            steps_of(config.prologue),
-            steps_of(config.epilogue),
-        )
-        self.decoder = Stack(
-            config.decoder_scheme_value(),
-            config.decoder_layers,
-            settings,
-            steps_of(config.decoder_prologue),
-            steps_of(config.decoder_epilogue),
-        )
+        encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
+        self.encoder = Stack(encoder, config.encoder_layers, settings, config.prologue, config.epilogue)
+        self.decoder = Stack(decoder, config.decoder_layers, settings, config.decoder_prologue, config.decoder_epilogue)
 
     def encode(self, ids: Tensor, real: Tensor | None = None) -> Tensor:
         """Source tokens (B, S) to the encoder's output (B, S, D).

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from macaron._lazy import lazy
+from macaron import lazy
 
 if TYPE_CHECKING:
     from macaron.nn.attention import Context, CrossAttention, SelfAttention

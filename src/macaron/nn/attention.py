@@ -6,6 +6,7 @@ D hidden size, H heads, K head width, I inner width of a feed-forward network, V
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -72,8 +73,8 @@ def attend(
         return varlen_attention(query, key, value, context.sequences, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
     if causal and (past > 0 or mask is not None):
-        # SDPA's is_causal knows neither a past nor a second mask, so the triangle is written out. One new position
-        # may see all that came before it and needs none.
+        # SDPA's is_causal supports neither a cache nor a second mask, so the causal mask is built here. A single new
+        # position may attend to all earlier ones and needs no mask.
         if steps > 1:
             triangle = torch.ones(steps, steps + past, dtype=torch.bool, device=query.device).tril(past)
             mask = triangle if mask is None else _both(mask, triangle)
@@ -85,7 +86,7 @@ def attend(
         mask = torch.ones(steps, steps, dtype=torch.bool, device=query.device).tril()
     if mask is not None:
         logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
-    # A row without any allowed key (an empty sentence) has no softmax; like SDPA we move it by nothing.
+    # A row without any allowed key (an empty sentence) has no softmax; its output is zero, as with SDPA.
     precise = torch.promote_types(query.dtype, torch.float32)
     probabilities = torch.softmax(logits, dim=-1, dtype=precise).nan_to_num(0.0).to(query.dtype)
     if context.weights is not None:
@@ -96,7 +97,7 @@ def attend(
 def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: SequenceOffsets, dropout: float) -> Tensor:
     """Scaled dot-product attention within sequences, by the flash kernel: on a GPU, in half precision.
 
-    With a mask the kernel would compute every row against all of itself and read a number for each pair of positions.
+    With a mask, every row would attend to all of its positions, and the kernel would read a mask value for each pair.
 
     :param query: (B, H, T, K), as are key and value
     :returns: (B, H, T, K)
@@ -118,13 +119,16 @@ def _both(mask: Tensor, triangle: Tensor) -> Tensor:
 
 
 class _Attention(nn.Module):
-    """What both attentions share.
+    """Base of self-attention and cross-attention.
 
     :param hidden_size: D
     :param num_heads: H
-    :param head_size: K, freely chosen: D / H in a Transformer, less where a scheme applies the operator several times
+    :param head_size: K, independent of D: D / H in a Transformer, less if a scheme applies the operator several times
     :param init: ``xavier`` or ``kaiming``, both as in the authors' code
     """
+
+    #: Names of the input projections, and how many of queries, keys and values each of them makes.
+    projections: ClassVar[dict[str, int]]
 
     def __init__(
         self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
@@ -133,28 +137,27 @@ class _Attention(nn.Module):
         self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
         self.width = num_heads * head_size
         # Xavier's rule sees q, k and v as one stacked matrix, in cross-attention too.
-        self.bound = xavier_bound(hidden_size, 3 * self.width)
-        self.std = hidden_size**-0.5 if init == "kaiming" else None
+        bound = xavier_bound(hidden_size, 3 * self.width)
+        std = hidden_size**-0.5 if init == "kaiming" else None
         self.out = Linear(self.width, hidden_size, bias, std=self.width**-0.5 if init == "kaiming" else None)
+        for name, parts in self.projections.items():
+            setattr(self, name, Linear(hidden_size, parts * self.width, bias, bound=bound, std=std))
 
     def heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """Cut (B, T, parts * H * K) into parts of (B, H, T, K)."""
+        """Split (B, T, parts * H * K) into parts of (B, H, T, K)."""
         batch, steps, _ = x.shape
         return x.view(batch, steps, parts, self.num_heads, self.head_size).permute(2, 0, 3, 1, 4).unbind(0)
 
     def finish(self, mixed: Tensor) -> Tensor:
-        """Put the heads (B, H, T, K) side by side and project them to (B, T, D)."""
+        """Concatenate the heads (B, H, T, K) and project them to (B, T, D)."""
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class SelfAttention(_Attention):
     """F: diffusion among the positions of one sequence."""
 
-    def __init__(
-        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
-    ) -> None:
-        super().__init__(hidden_size, num_heads, head_size, dropout, init, bias)
-        self.qkv = Linear(hidden_size, 3 * self.width, bias, bound=self.bound, std=self.std)
+    projections: ClassVar[dict[str, int]] = {"qkv": 3}
+    qkv: Linear
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention; ``slot`` is that of this evaluation in the cache."""
@@ -168,12 +171,9 @@ class SelfAttention(_Attention):
 class CrossAttention(_Attention):
     """H: the pull of another sequence, the encoder's output, on each position."""
 
-    def __init__(
-        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
-    ) -> None:
-        super().__init__(hidden_size, num_heads, head_size, dropout, init, bias)
-        self.q = Linear(hidden_size, self.width, bias, bound=self.bound, std=self.std)
-        self.kv = Linear(hidden_size, 2 * self.width, bias, bound=self.bound, std=self.std)
+    projections: ClassVar[dict[str, int]] = {"q": 1, "kv": 2}
+    q: Linear
+    kv: Linear
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""

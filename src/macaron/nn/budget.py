@@ -1,11 +1,11 @@
-"""Widths from a parameter budget: networks of different schemes, equal in size.
+"""Widths from a parameter budget: networks of different schemes have the same number of parameters.
 
-A layer may apply an operator several times. Untied, each application has weights of its own, so each gets a share of
-the width: k feed-forward networks have 1/k of the inner width each, k attentions keep their heads and get 1/k of the
-head width. Tied applications share one full-width sub-layer.
+A layer may apply an operator several times. Untied, each application has its own weights and a share of the width:
+k feed-forward networks have 1/k of the inner width each, k attentions keep their heads and have 1/k of the head width.
+Tied applications share one sub-layer of full width.
 
-What remains is small (norms, biases, rounding): 3 D a layer for Macaron against the Transformer. Where it is not, in
-schemes of many sub-steps, the feed-forward networks give back what the rest took.
+The remaining difference (norms, biases, rounding) is small: Macaron has 3 D parameters a layer more than the
+Transformer. For schemes of many sub-steps it is not small; their feed-forward networks are made narrower instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ INITS = ("xavier", "kaiming")
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The full widths that a layer's sub-layers share, and the settings its parameter count depends on.
+    """The full widths that the sub-layers of a layer share, and the settings that its parameter count depends on.
 
-    ``inner_sizes`` gives the feed-forward networks of a layer exact widths, in order of application, instead of
-    shares: a network that exists already (a converted one) has the widths it has.
+    ``inner_sizes`` are the exact widths of a layer's feed-forward networks, in order of application, instead of equal
+    shares: for converted networks, whose widths are given.
     """
 
     hidden_size: int
@@ -66,11 +66,11 @@ class LayerSettings:
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
         for activation in given:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
-                raise MacaronError(f"no activation {activation!r}; there is {', '.join(ACTIVATION_NAMES)}")
+                raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
         integrator(self.integrator)
 
     def activation_of(self, application: int) -> str | Callable[[Any], Any]:
-        """The activation of the n-th feed-forward network of a layer: one for all, or one for each."""
+        """The activation of the feed-forward network with this index in a layer."""
         if isinstance(self.activation, str) or callable(self.activation):
             return self.activation
         return self.activation[application]
@@ -101,7 +101,7 @@ def layer_widths(scheme: Scheme, shape: LayerShape, tied: bool) -> dict[str, tup
         count = 1 if tied else scheme.applications(operator)
         widths[operator] = _share(full_width(shape, operator), count)
         if operator != "G" and count > 1:
-            # Attention wants equal heads; what rounding leaves is made up for by G below.
+            # All attentions have heads of equal width; the widths of G compensate for the rounding below.
             widths[operator] = (max(1, round(full_width(shape, operator) / count)),) * count
     if shape.inner_sizes is not None and "G" in widths:
         if len(shape.inner_sizes) != len(widths["G"]):

@@ -1,10 +1,11 @@
 """Drop-in replacements for ``torch.nn.TransformerEncoderLayer`` and ``TransformerDecoderLayer``.
 
-Their constructor and forward arguments, plus ``scheme=``. ``dim_feedforward`` is the total of a layer: the default
-scheme, Macaron's, has two feed-forward networks of half that width each. With ``scheme="lie-fg"`` they compute what
-torch's layers compute.
+They take the arguments of torch's layers, and ``scheme=``. ``dim_feedforward`` is the total inner width of a layer: the
+default scheme, Macaron's, has two feed-forward networks of half that width each. With ``scheme="lie-fg"`` the outputs
+are those of torch's layers.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,16 +19,8 @@ from macaron.ode import Scheme, lift
 from macaron.ode import scheme as find_scheme
 
 
-class _BatchFirst(nn.Module):
-    """``torch.nn.TransformerEncoder`` and ``Decoder`` ask ``layer.self_attn.batch_first``."""
-
-    def __init__(self, batch_first: bool) -> None:
-        super().__init__()
-        self.batch_first = batch_first
-
-
 class _TorchLayer(nn.Module):
-    """What the two layers share: constructor, masks, batch dimension."""
+    """Base of both layers: constructor, masks, batch dimension."""
 
     decoder = False
 
@@ -75,7 +68,8 @@ class _TorchLayer(nn.Module):
         if dtype is not None:
             self.to(dtype)
         self.nhead = nhead
-        self.self_attn = _BatchFirst(batch_first)
+        # torch.nn.TransformerEncoder and TransformerDecoder read layer.self_attn.batch_first.
+        self.self_attn = SimpleNamespace(batch_first=batch_first)
 
     def _run(self, x: Tensor, context: Context) -> Tensor:
         if x.dim() not in (2, 3):
@@ -95,21 +89,13 @@ class _TorchLayer(nn.Module):
         return x if self.self_attn.batch_first else x.transpose(0, 1)
 
     def _mask(self, mask: Tensor | None, padding: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-        """Torch's masks (true = forbidden, or floats to add) as one that broadcasts to (B, H, T, S)."""
+        """Torch's masks (true = forbidden, or floats to add) as one to add that broadcasts to (B, H, T, S)."""
         if mask is not None and mask.dim() == 3:  # (B * H, T, S)
             mask = mask.view(-1, self.nhead, *mask.shape[1:])
         if padding is not None:
-            padding = padding.unsqueeze(0) if padding.dim() == 1 else padding
-            padding = padding[:, None, None, :]  # (B, 1, 1, S)
-        if mask is not None and padding is not None and mask.dtype != padding.dtype:
-            mask, padding = _additive(mask, dtype), _additive(padding, dtype)
-        if mask is None or padding is None:
-            both = padding if mask is None else mask
-        else:
-            both = mask | padding if mask.dtype == torch.bool else mask + padding
-        if both is None:
-            return None
-        return ~both if both.dtype == torch.bool else both.to(dtype)
+            padding = padding.reshape(-1, 1, 1, padding.shape[-1])  # (B, 1, 1, S)
+        found = [_additive(each, dtype) for each in (mask, padding) if each is not None]
+        return sum(found[1:], found[0]) if found else None
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -137,7 +123,7 @@ class TransformerEncoderLayer(_TorchLayer):
 
 
 class TransformerDecoderLayer(_TorchLayer):
-    """``torch.nn.TransformerDecoderLayer`` for any scheme; one of F and G alone is lifted (F becomes F H)."""
+    """``torch.nn.TransformerDecoderLayer`` for any scheme; a scheme without H is lifted (F becomes F H)."""
 
     decoder = True
 

@@ -1,12 +1,12 @@
-"""The one layer: it walks a splitting scheme.
+"""The layer: it applies the sub-steps of a splitting scheme.
 
-Transformer and Macaron, encoder and decoder, are the same code with other data. Each sub-step of the scheme is
+Transformer and Macaron, encoder and decoder, are the same code with different schemes. Each sub-step is
 
     pre-norm    x + c * drop(f(norm(x)))
     post-norm   norm(x + c * drop(f(x)))
 
-with f one of F (self-attention), H (cross-attention), G (feed-forward), and c the scheme's coefficient. An integrator
-other than Euler's evaluates the same f at several stages of the sub-step.
+with f one of F (self-attention), H (cross-attention), G (feed-forward), and c the scheme's coefficient. Integrators
+other than Euler evaluate the same f at several stages of the sub-step.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class SubLayer(nn.Module):
         super().__init__()
         shape = settings.shape
         self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
-        # A stage of F sees other states than the last one and needs keys and values of its own.
+        # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
         self.norm = nn.LayerNorm(
             shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
@@ -78,7 +78,7 @@ class SubLayer(nn.Module):
 
 @dataclass(frozen=True)
 class Move:
-    """A sub-step of a layer: which operator, by which sub-layer, how far, and its first slot in the cache."""
+    """A sub-step of a layer: its operator, the name of its sub-layer, its coefficient, its first slot in the cache."""
 
     operator: str
     sublayer: str
@@ -88,11 +88,11 @@ class Move:
 
 @dataclass(frozen=True)
 class SubStep:
-    """A sub-step as a visitor sees it: see `SchemeLayer.forward`.
+    """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
     :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state that the sub-step starts from
-    :param after: (B, T, D), the state that it leads to
+    :param before: (B, T, D), the state before the sub-step
+    :param after: (B, T, D), the state after it
     """
 
     layer: "SchemeLayer"
@@ -112,13 +112,13 @@ Visitor = Callable[[SubStep], None]
 
 
 class SchemeLayer(nn.Module):
-    """A layer (or the ends of a stack) built from branches of sub-steps.
+    """A layer, or the prologue or epilogue of a stack, built from branches of sub-steps.
 
     Sub-layers are named by operator and application: ``G1``, ``F1``, ``G2`` for Macaron.
 
     :param branches: a scheme's branches
-    :param widths: for each operator the widths of its sub-layers; a single one is shared by all its applications
-    :param sublayers: take these instead of making new ones (ends of a stack that is tied across depth)
+    :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
+    :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class SchemeLayer(nn.Module):
                 if operator == "F":
                     slot, self.self_slots = self.self_slots, self.self_slots + stages
                 elif operator == "H":
-                    # These depend on the encoder's output alone: one slot per sub-layer, whatever the evaluation.
+                    # Keys and values depend on the encoder's output alone: one slot per sub-layer is enough.
                     slot = memory_slots.setdefault(name, len(memory_slots))
                 moves.append(Move(operator, name, coefficient, slot))
             walk.append((weight, tuple(moves)))
@@ -158,7 +158,7 @@ class SchemeLayer(nn.Module):
         if sublayers is None:
             self.sublayers = modules
         else:
-            # Borrowed, not owned: their parameters are listed once, where they were made.
+            # Not registered here: their parameters belong to the layer that made them.
             object.__setattr__(self, "sublayers", sublayers)
 
     def sublayer(self, move: Move) -> SubLayer:
@@ -191,7 +191,7 @@ class SchemeLayer(nn.Module):
 
 
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
-    """A layer for a scheme, its widths taken from the parameter budget."""
+    """The layer of a scheme, with widths from the parameter budget."""
     check_operators(scheme.operators, scheme.name)
     widths = layer_widths(scheme, settings.shape, tied=settings.tying != "none")
     each = settings.activation
@@ -206,8 +206,8 @@ def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
 def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.ModuleDict | None = None) -> SchemeLayer:
     """Sub-steps before the first or after the last layer of a stack.
 
-    A sub-step of coefficient c gets |c| of the full width: half a G is half as wide. Tied across depth, it is the
-    stack's own field and ``borrowed`` holds it.
+    A sub-step of coefficient c has |c| of the full width: half a G is half as wide. In a stack that is tied across
+    depth it uses the layers' sub-layers, ``borrowed``.
     """
     steps = tuple(Step(str(operator), float(coefficient)) for operator, coefficient in steps)
     check_operators([step.operator for step in steps], "prologue or epilogue")
@@ -221,7 +221,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
         lacking = [operator for operator in widths if f"{operator}1" not in borrowed]
         if lacking:
             raise MacaronError(
-                f"the prologue or epilogue applies {lacking[0]!r}, which the layers have not: tied across depth, all "
+                f"the prologue or epilogue applies {lacking[0]!r}, which the layers lack: tied across depth, all "
                 "share one field"
             )
         widths = {operator: each[:1] for operator, each in widths.items()}

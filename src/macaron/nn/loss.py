@@ -1,7 +1,8 @@
-"""Output projection and label-smoothed cross-entropy in one, in chunks.
+"""Output projection fused with label-smoothed cross-entropy, computed in chunks.
 
 The logits of a batch, tokens x vocabulary in float32, would be by far its largest tensor, and autograd would keep
-several of that size. Here a chunk's logits are turned into its loss and its gradients at once, and never kept.
+several of that size. Here the loss and the gradients of a chunk are computed from its logits at once; logits are not
+kept.
 """
 
 from typing import Any
@@ -13,10 +14,11 @@ CHUNK = {"cpu": 1024, "cuda": 8192}  # rows of logits held at a time
 
 
 class ChunkLoss(nn.Module):
-    """The losses of a chunk and their slope, from its logits. A module, so that it can be compiled: written out, this
-    goes through the logits ten times, compiled twice.
+    """The losses of a chunk and their gradient with respect to its logits.
 
-    :param ignored: the target that is none (padding)
+    It is a module so that it can be compiled: eagerly it reads the logits ten times, compiled twice.
+
+    :param ignored: target id to ignore (padding)
     """
 
     def __init__(self, smoothing: float, ignored: int) -> None:
@@ -26,8 +28,12 @@ class ChunkLoss(nn.Module):
     def forward(
         self, logits: Tensor, targets: Tensor, exact: torch.dtype, sloping: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits (N, V), which may be overwritten, and targets (N,) to the sums (2,) of smoothed loss and nll in the
-        precision ``exact``, and the slope of the first, (N, V), in that of the logits.
+        """The sums (2,) of smoothed loss and nll, and the gradient (N, V) of the smoothed loss without its target term.
+
+        :param logits: (N, V); may be overwritten
+        :param targets: (N,)
+        :param exact: precision of the sums; the gradient has that of the logits
+        :param sloping: whether the gradient is needed
         """
         share, kind = self.smoothing, logits.dtype
         real = targets != self.ignored
@@ -39,8 +45,8 @@ class ChunkLoss(nn.Module):
         sums = torch.stack([loss.sum(), nll.sum()])
         if not sloping:
             return sums, None
-        # d loss / d logits = softmax - e / V - (1 - e) [target], written over the logits; the last is added by
-        # `_SmoothedCrossEntropy`, one number in a row.
+        # d loss / d logits = softmax - e / V - (1 - e) [target], written over the logits. `_SmoothedCrossEntropy` adds
+        # the last term, one number per row.
         slope = logits.sub_(normaliser.unsqueeze(-1)).exp_().sub_(share / logits.shape[-1]).mul_(real.unsqueeze(-1))
         return sums, slope.to(kind)
 
@@ -48,9 +54,9 @@ class ChunkLoss(nn.Module):
 class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, losses: ChunkLoss, chunk: int) -> Tensor:
-        """States (N, D), output embedding (V, D), targets (N,) to the sums (2,) of smoothed loss and nll."""
+        """The sums (2,) of smoothed loss and nll for states (N, D), output embedding (V, D) and targets (N,)."""
         need_states, need_weight = ctx.needs_input_grad[:2]
-        # Under autocast the products run in its precision; sums, softmax and gradients of weights are in float32.
+        # Under autocast, products run in its precision; sums, softmax and weight gradients are in float32.
         if torch.is_autocast_enabled(states.device.type):
             kind = torch.get_autocast_dtype(states.device.type)
             rows, matrix = states.to(kind), weight.to(kind)
@@ -79,7 +85,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Only the smoothed loss is differentiated; nll is for the log."""
+        """Only the smoothed loss has a gradient; nll is for logging."""
         d_states, d_weight = ctx.saved_tensors
         scale = gradients[0][0]
         if d_states is not None:
@@ -94,8 +100,8 @@ class SmoothedCrossEntropy(nn.Module):
 
     The smoothed loss is (1 - e) nll + e times the mean over the vocabulary of -log p, as in the authors' code.
 
-    :param ignored: the target that is none (padding)
-    :param chunk: rows of logits held at a time; by default as suits the device
+    :param ignored: target id to ignore (padding)
+    :param chunk: rows of logits held at a time; the default depends on the device
     """
 
     def __init__(self, smoothing: float, ignored: int, chunk: int | None = None) -> None:
@@ -103,7 +109,7 @@ class SmoothedCrossEntropy(nn.Module):
         self.losses, self.chunk = ChunkLoss(smoothing, ignored), chunk
 
     def forward(self, states: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-        """States (..., D), output embedding (V, D), targets (...) to the two sums, (2,)."""
+        """The two sums, (2,), for states (..., D), output embedding (V, D) and targets (...)."""
         flat = states.reshape(-1, states.shape[-1])
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
         sums: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]

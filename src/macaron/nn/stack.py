@@ -24,8 +24,8 @@ class Stack(nn.Module):
         scheme: Scheme,
         num_layers: int,
         settings: LayerSettings,
-        prologue: Sequence[Step] = (),
-        epilogue: Sequence[Step] = (),
+        prologue: Sequence[Step] | None = None,
+        epilogue: Sequence[Step] | None = None,
     ) -> None:
         super().__init__()
         if num_layers < 1:

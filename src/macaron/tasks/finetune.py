@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from macaron.cuda_graph import own_stream
+from macaron.device import own_stream
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear

@@ -1,9 +1,9 @@
 """Three ways from plain text to what a subword model sees, and back.
 
-A pipeline is a small frozen value; the tokenizer stores its settings, so that text in and text out are
-treated as they were in training. `encode` makes *prepared* text:
+The tokenizer stores the settings of its pipeline, so that input and output are treated as they were in training.
+`Pipeline.encode` makes *prepared* text:
 
-    raw     cased plain text, unchanged but for one space in front (see `Raw`); exact both ways
+    raw     cased plain text, unchanged but for one space in front; exact both ways
     moses   normalised, Moses-tokenised, HTML-escaped and lower-cased words: the customary recipe for IWSLT14
     spaces  words that somebody has tokenised already, separated by white space
 """
@@ -23,71 +23,43 @@ MOSES_SETTINGS = ("source_lang", "target_lang", "lower", "normalize")
 
 
 @dataclass(frozen=True)
-class Raw:
-    """Cased plain text.
+class Pipeline:
+    """A pipeline by its name, see above, and its settings, which mean something for ``moses`` only.
 
-    One space goes in front of every non-empty text and is taken off on the way back: the first word of a line
+    ``raw`` puts one space in front of every non-empty text and takes it off on the way back: the first word of a line
     is then the same token as that word elsewhere, and nothing is lost, whatever the text begins with.
+
+    :param normalize: apply Moses' punctuation normaliser (quotes and dashes to ASCII). The customary IWSLT14 data was
+        made without it: leave it out for models of that data.
     """
 
-    name: PipelineName = "raw"
-
-    def encode(self, text: str, side: Side = "source", state: State = "raw") -> str:
-        """Put one space in front."""
-        if state != "raw":
-            raise MacaronError(
-                f"the raw pipeline takes plain text, not text of state {state!r}. "
-                "Detokenise the corpus, or choose pipeline 'moses'."
-            )
-        return " " + text if text else ""
-
-    def decode(self, text: str, side: Side = "target", state: State = "raw") -> str:
-        """Take one space off the front."""
-        if state != "raw":
-            raise MacaronError("the raw pipeline gives plain text only; tokenise its output where you need words")
-        return text.removeprefix(" ")
-
-
-@dataclass(frozen=True)
-class Spaces:
-    """Words that are tokenised already. White space separates them, as `str.split` sees it."""
-
-    name: PipelineName = "spaces"
-
-    def encode(self, text: str, side: Side = "source", state: State = "raw") -> str:
-        """Separate the words by single spaces."""
-        return " ".join(text.split())
-
-    def decode(self, text: str, side: Side = "target", state: State = "raw") -> str:
-        """Separate the words by single spaces."""
-        return " ".join(text.split())
-
-
-@dataclass(frozen=True)
-class Moses:
-    """The Moses scripts: normalise, tokenise with HTML escapes, lower-case; detokenise on the way back.
-
-    `normalize` is Moses' punctuation normaliser (quotes and dashes to ASCII). The customary IWSLT14 data was
-    made without it: leave it out for models of that data.
-    """
-
-    source_lang: str
-    target_lang: str
+    name: str
+    source_lang: str | None = None
+    target_lang: str | None = None
     lower: bool = True
     normalize: bool = True
-    name: PipelineName = "moses"
 
-    def language(self, side: Side) -> str:
-        """Return the language code of a side."""
-        return self.source_lang if side == "source" else self.target_lang
+    def __post_init__(self) -> None:
+        if self.name not in get_args(PipelineName):
+            known = ", ".join(get_args(PipelineName))
+            raise MacaronError(f"unknown text pipeline {self.name!r}: choose one of {known}")
+        if self.name == "moses" and not self.source_lang:
+            raise MacaronError("the moses pipeline needs language codes: give source_lang and target_lang")
 
     def encode(self, text: str, side: Side = "source", state: State = "raw") -> str:
-        """Tokenise plain text; text of state ``moses`` is only lower-cased, never tokenised again."""
+        """Prepare text. For the ``moses`` pipeline, text of state ``moses`` is lower-cased, never tokenised again."""
+        if self.name == "raw":
+            if state != "raw":
+                raise MacaronError(
+                    f"the raw pipeline takes plain text, not text of state {state!r}. "
+                    "Detokenise the corpus, or choose pipeline 'moses'."
+                )
+            return " " + text if text else ""
+        if self.name == "spaces":
+            return " ".join(text.split())
         if state == "raw":
-            normalizer, tokenizer, _ = _moses_tools(self.language(side))
-            if self.normalize:
-                text = normalizer.normalize(text)
-            words = tokenizer.tokenize(text)
+            normalizer, tokenizer, _ = _moses_tools(self._language(side))
+            words = tokenizer.tokenize(normalizer.normalize(text) if self.normalize else text)
             # Moses splits the last full stop of a line off even after an abbreviation; sacremoses does not.
             if words and len(words[-1]) > 1 and words[-1].endswith(".") and not words[-1].endswith(".."):
                 words[-1:] = [words[-1][:-1], "."]
@@ -96,36 +68,18 @@ class Moses:
         return text.lower() if self.lower else text
 
     def decode(self, text: str, side: Side = "target", state: State = "raw") -> str:
-        """Detokenise and unescape; for state ``moses`` the words stay as they are."""
-        words = text.split()
-        if state == "moses":
-            return " ".join(words)
-        detokenizer = _moses_tools(self.language(side))[2]
-        return cast(str, detokenizer.detokenize(words, unescape=True))
+        """Plain text from prepared text. For state ``moses``, the words of the ``moses`` pipeline stay as they are."""
+        if self.name == "raw":
+            if state != "raw":
+                raise MacaronError("the raw pipeline gives plain text only; tokenise its output where you need words")
+            return text.removeprefix(" ")
+        if self.name == "moses" and state == "raw":
+            detokenizer = _moses_tools(self._language(side))[2]
+            return cast(str, detokenizer.detokenize(text.split(), unescape=True))
+        return " ".join(text.split())
 
-
-#: What the tokenizer stores: `encode` and `decode` text of a side, see above.
-Pipeline = Raw | Spaces | Moses
-
-
-def make_pipeline(
-    name: str,
-    source_lang: str | None = None,
-    target_lang: str | None = None,
-    lower: bool = True,
-    normalize: bool = True,
-) -> Pipeline:
-    """Make a pipeline from its stored settings, see ``MOSES_SETTINGS``."""
-    match name:
-        case "raw":
-            return Raw()
-        case "spaces":
-            return Spaces()
-        case "moses":
-            if not source_lang:
-                raise MacaronError("the moses pipeline needs language codes: give source_lang and target_lang")
-            return Moses(source_lang, target_lang or source_lang, lower, normalize)
-    raise MacaronError(f"unknown text pipeline {name!r}: choose one of {', '.join(get_args(PipelineName))}")
+    def _language(self, side: Side) -> str:
+        return str(self.source_lang if side == "source" else self.target_lang or self.source_lang)
 
 
 @lru_cache(maxsize=16)

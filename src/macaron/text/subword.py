@@ -21,7 +21,7 @@ from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, make_pipeline
+from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side
 from macaron.text.vocabulary import (
     COMPLETE_SIZE,
     CONTINUED,
@@ -114,7 +114,7 @@ def trained_backend(
     :param settings: of `MacaronTokenizer`
     :returns: the subword model and the tokenizer's settings
     """
-    text = make_pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})
+    text = Pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})
     both: tuple[tuple[Side, Iterable[str] | Sequence[Path]], ...] = (("source", lines), ("target", target_lines))
     stream = chain.from_iterable(
         (line if prepared else text.encode(line, side) for line in _lines_of(given)) for side, given in both

@@ -17,7 +17,7 @@ from tokenizers.processors import TemplateProcessing
 
 from macaron.errors import MacaronError
 from macaron.files import write_text
-from macaron.text.pipeline import MOSES_SETTINGS, PipelineName, Side, State, make_pipeline
+from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side, State
 from macaron.text.subword import fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, ghost_ids, specials
 
@@ -70,7 +70,10 @@ class MacaronTokenizer:
         self.segments = list(segments)
         self.dictionary_size, self.show_unknown = dictionary_size, show_unknown
         self.model_max_length = model_max_length
-        self.text_pipeline = make_pipeline(pipeline, source_lang, target_lang, lower, normalize)
+        languages = (source_lang, target_lang)
+        self.text_pipeline = (
+            Pipeline(pipeline, *languages, lower, normalize) if pipeline == "moses" else Pipeline(pipeline)
+        )
         self._ghosts = {} if dictionary_size is None else ghost_ids(backend, dictionary_size)
 
     # Making, saving, loading

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.cuda_graph import own_stream
+from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping

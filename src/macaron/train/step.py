@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from macaron.cuda_graph import Recording
+from macaron.device import Recording
 
 #: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3

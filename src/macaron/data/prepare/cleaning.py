@@ -9,7 +9,7 @@ from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.prepare.sentence_splitter import splitter
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.text.pipeline import Pipeline, make_pipeline
+from macaron.text.pipeline import Pipeline
 
 #: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
 RULES: dict[str, str] = {
@@ -170,7 +170,7 @@ def count_words(text: str, words: list[str]) -> int:
 
 
 def _pipeline(settings: PairsSettings | TextSettings) -> Pipeline:
-    return make_pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
+    return Pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
 
 
 def _decode(raw: bytes | None) -> str | None:
