@@ -24,7 +24,8 @@ def lines(paths: Iterator[Path]) -> int:
 
 
 def test_lines_of_python():
-    assert lines(SOURCE.rglob("*.py")) <= 23_500
+    """The budget of the package with everything that is planned for it."""
+    assert lines(SOURCE.rglob("*.py")) <= 31_000
 
 
 def test_lines_of_scripts_and_styles():
