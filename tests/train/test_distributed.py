@@ -189,5 +189,5 @@ def test_torchrun_says_what_is_wrong_once(tmp_path: Path):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert done.stderr.count("macaron: no recipe nowhere.toml") == 1
+    assert done.stderr.count("macaron: nowhere.toml: no such recipe") == 1
     assert "macaron: process" not in done.stderr
