@@ -1,17 +1,13 @@
 """Twins: one recipe trained with several schemes and seeds, then compared.
 
-Under torchrun all processes train one run after the other. Every run joins a process group of its own. torchrun's store
-keeps the keys of the last group, which an early process would take for those of the next; so each run gets a new store,
-whose port the first process announces over the common one.
+Under torchrun all processes train one run after the other, in one process group.
 """
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +23,11 @@ from macaron.ode import scheme as find_scheme
 from macaron.ode.catalogue import ALIASES
 from macaron.recipe import ModelSettings, Recipe, configuration
 from macaron.tasks.run import run as train_run
+from macaron.train.distributed import join
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"
 #: Settings that follow from a twin's scheme: a recipe must not set them.
 _DECIDED = ("decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decoder_epilogue", "inner_sizes")
-#: How long the other processes wait for the first to prepare a run.
-_PATIENCE = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -77,19 +72,18 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        plan, store = self.plan(), _common_store()
-        for number, (kind, seed, folder) in enumerate(plan, start=1):
-            self.say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
-            try:
-                if store is not None:
-                    _open_new_store(store, f"macaron-twins-{number}")
-                train_run(kind.seeded(seed), folder, resume=True, started=time.monotonic())
-            except (Interrupted, KeyboardInterrupt) as stop:
-                where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
-                raise Interrupted(
-                    f"stopped in run {number} of {len(plan)}{where}; the same command continues from there, and keeps "
-                    "finished runs"
-                ) from None
+        plan = self.plan()
+        with join(self.kinds[0].recipe.train):
+            for number, (kind, seed, folder) in enumerate(plan, start=1):
+                self.say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
+                try:
+                    train_run(kind.seeded(seed), folder, resume=True, started=time.monotonic())
+                except (Interrupted, KeyboardInterrupt) as stop:
+                    where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
+                    raise Interrupted(
+                        f"stopped in run {number} of {len(plan)}{where}; the same command continues from there, and "
+                        "keeps finished runs"
+                    ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
@@ -222,25 +216,3 @@ def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
 def first_process() -> bool:
     """Whether this process prints and writes."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def _common_store() -> Any:
-    """The store that all processes of torchrun know; None for a single process."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if "RANK" not in os.environ or world == 1:
-        return None
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]
-
-    # torchrun has opened its store; without torchrun the first process opens one.
-    opens = first_process() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, opens, timeout=_PATIENCE)
-
-
-def _open_new_store(common: Any, key: str) -> None:
-    """Let all processes use a new store: the first one chooses its port."""
-    if first_process():
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            common.set(key, str(probe.getsockname()[1]))
-    os.environ["MASTER_PORT"] = common.get(key).decode()
-    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"

@@ -5,8 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from macaron.data.prepared import data_kind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
@@ -39,26 +37,30 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :param started: when the run began (``time.monotonic()``); default: now
     :returns: whether this process should write more about the run; no process if the run was finished before
     """
-    on_gpu = recipe.train.wants_gpu(torch.cuda.is_available())
-    with join("cuda" if on_gpu else "cpu") as processes, explained(recipe.train, out):
+    with join(recipe.train) as processes, explained(recipe.train, out):
         _check(recipe, out, resume)
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
             return False
-        task = _task(recipe, processes)
-        trainer = Trainer(task, recipe.train, out, processes, started)
-        processes.wait()  # nothing is written before all have read the folder
-        if processes.first:
-            remove_leftovers(out)
-            write_text(out / "recipe.toml", write_toml(recipe.to_data()))
-            kept = checkpoints(out / "checkpoints")
-            update = run_state(kept[-1]).update if kept else 0
-            note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
-        summary = trainer.fit(resume)
-        if processes.first:
-            write_json(out / "summary.json", summary)
+        _train(recipe, out, resume, processes, started)
         return processes.first
+
+
+def _train(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> None:
+    """Train and write the run's files. The trainer is freed at the end of this function, before the process group."""
+    task = _task(recipe, processes)
+    trainer = Trainer(task, recipe.train, out, processes, started)
+    processes.wait()  # nothing is written before all have read the folder
+    if processes.first:
+        remove_leftovers(out)
+        write_text(out / "recipe.toml", write_toml(recipe.to_data()))
+        kept = checkpoints(out / "checkpoints")
+        update = run_state(kept[-1]).update if kept else 0
+        note_start(out / "environment.json", {"update": update, "processes": processes.world, **environment()})
+    summary = trainer.fit(resume)
+    if processes.first:
+        write_json(out / "summary.json", summary)
 
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:

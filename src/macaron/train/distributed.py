@@ -3,6 +3,7 @@
 Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+from macaron.train.settings import TrainSettings
 
 
 @dataclass(frozen=True)
@@ -63,19 +66,28 @@ class Processes:
 
 
 @contextmanager
-def join(device: str) -> Iterator[Processes]:
-    """A context in which this process is one of torchrun's process group; without torchrun it is alone."""
+def join(settings: TrainSettings) -> Iterator[Processes]:
+    """A context in which this process is one of torchrun's process group; without torchrun it is alone.
+
+    Inside another such context the group is used that exists. Objects that communicate must be gone at the end: a
+    ``DistributedDataParallel`` that outlives its group waits for the group's threads with Python's lock held.
+    """
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Processes()
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    if device == "cuda":
-        torch.cuda.set_device(local)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device == "cuda" else "gloo")
+    opens = not dist.is_initialized()
+    if opens:
+        on_gpu = settings.wants_gpu(torch.cuda.is_available())
+        if on_gpu:
+            torch.cuda.set_device(local)
+        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), local)
     finally:
-        dist.destroy_process_group()
+        if opens:
+            gc.collect()
+            dist.destroy_process_group()
 
 
 def distribute(
