@@ -65,14 +65,14 @@ def orders(
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
     from macaron.ode import order_table, scheme
-    from macaron.ode.measure import methods
+    from macaron.ode.measure import METHODS
 
     data = order_table([scheme(name) for name in names] if names else None, progress=_progress)
     if as_json:
         _print_json(data)
         return
     _print_table(
-        ("scheme", "order", *methods()),
+        ("scheme", "order", *METHODS),
         [
             (row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values()))
             for row in data["schemes"]

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import fsum, isfinite
+from math import fsum
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
@@ -142,10 +143,6 @@ class Scheme:
             [(w, [(role.get(op, op), c) for op, c in steps]) for w, steps in self.branches],
         )
 
-    def renamed(self, name: str) -> "Scheme":
-        """The same data under another name."""
-        return Scheme(name, self.branches)
-
     def to_dict(self) -> dict[str, Any]:
         """The scheme as plain data, ready for JSON."""
         branches = [{"weight": weight, "steps": [list(step) for step in steps]} for weight, steps in self.branches]
@@ -154,10 +151,11 @@ class Scheme:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
         """Read what ``to_dict`` writes."""
-        if not isinstance(data, Mapping):
-            raise SchemeError(f"a scheme was expected as a dictionary or JSON object, not {shown(data)}")
-        if set(data) != {"name", "branches"}:
-            raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {shown(list(data))}")
+        if not isinstance(data, Mapping) or set(data) != {"name", "branches"}:
+            raise SchemeError(
+                "a scheme was expected as a dictionary or JSON object with the keys 'name' and 'branches', "
+                f"not {shown(data)}"
+            )
         name, branches = _checked_name(data["name"]), data["branches"]
         if not isinstance(branches, Iterable):
             raise SchemeError(f"{name}: 'branches' must be a list, not {shown(branches)}")
@@ -241,15 +239,11 @@ def _merged(steps: list[Step]) -> tuple[Step, ...]:
 
 def finite(scheme: str, value: Any, what: str) -> float:
     """A finite number of a scheme's data."""
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         number = float("nan" if isinstance(value, bool | str) else value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not isfinite(number):
-        raise SchemeError(f"{scheme}: the {what} must be a finite number, not {shown(value)}")
-    if abs(number) > LARGEST:
-        raise SchemeError(f"{scheme}: the {what} is {number:g}; the largest allowed is {LARGEST:g}")
-    return number
+        if abs(number) <= LARGEST:
+            return number
+    raise SchemeError(f"{scheme}: the {what} must be a finite number of at most {LARGEST:g}, not {shown(value)}")
 
 
 def shown(value: Any) -> str:
