@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
@@ -80,10 +80,10 @@ class TracedModel:
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        self.kind = _kind(path)
-        model_class: Any = TranslationModel if self.kind == "translation" else EncoderForMaskedLM
-        heads = () if self.kind == "translation" else ENCODER_HEADS
-        folder = find_folder(path, model_class.config_class.model_type)
+        folder = find_folder(path)
+        translates = stored_type(folder) == TranslationConfig.model_type
+        self.kind: Kind = "translation" if translates else "encoder"
+        model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
         self.has_head = not missing  # a classifier has no head for masked words
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
@@ -147,20 +147,6 @@ class TracedModel:
             raise MacaronError(
                 f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
             )
-
-
-def _kind(path: Path) -> Kind:
-    if not path.is_dir():
-        raise MacaronError(f"{path}: no such folder. Give a model folder or a run's folder.")
-    kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
-    run = not (path / "config.json").is_file() and (path / "model" / "config.json").is_file()
-    kind = stored_type(path / "model" if run else path)
-    if kind not in kinds:
-        raise MacaronError(
-            f"{path}: a model of type {kind!r}, which has no splitting scheme; expected one of "
-            f"{', '.join(map(repr, kinds))}. `macaron convert` makes one from the authors' checkpoints."
-        )
-    return kinds[kind]
 
 
 def check_parts(models: Sequence[TracedModel], parts: Sequence[PartName], target: str | None) -> None:
