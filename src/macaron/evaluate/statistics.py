@@ -49,8 +49,7 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """The score as JSON-able values, without the per-sentence statistics."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
 
     def __str__(self) -> str:
         return f"{self.metric} = {self.score:.2f} [{self.definition}]"

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +131,10 @@ def score_twins(twins: Twins, corpus: Path, result: Result, say: Say) -> dict[st
         for name, score in scores.items():
             interval = bootstrap_interval(score.statistics)
             say(f"   {name:14s} {score.score:6.2f}  {interval}")
-            found["scores"][name] = {**score.to_dict(), "interval": interval.to_dict()}
+            found["scores"][name] = {**score.to_dict(), "interval": asdict(interval)}
         if not reasons:
             difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
-            found["macaron_minus_transformer"] = difference.to_dict()
+            found["macaron_minus_transformer"] = asdict(difference)
             say(f"   Macaron - Transformer: {difference}")
         for i in range(2):
             say(f"     {source[i]}")

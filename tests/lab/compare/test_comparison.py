@@ -49,7 +49,7 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
     assert "for these two trained models" in found["verdict"]
     # The scores are those of `macaron evaluate`, and of nobody else.
     for path, kind in zip(twins, found["kinds"], strict=True):
-        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").evaluation
+        expected = evaluate_split(Translator(path), PreparedData.open(data), "test")
         for score, interval in zip(expected.scores, expected.intervals, strict=True):
             ours = kind["scores"][score.metric]
             assert ours["scores"] == [score.score]
@@ -201,7 +201,7 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
         ["tokenised BLEU"] if state == "moses" else ["sacreBLEU", "chrF2", "tokenised BLEU"]
     )
     for path, kind in zip(runs, result.kinds, strict=True):
-        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").evaluation.scores[-1]
+        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").scores[-1]
         assert result.scores["tokenised BLEU"][result.kinds.index(kind)].scores == (expected.score,)
     # Words are the tokens that the training data has.
     words = Words(PreparedData.open(data), "test")

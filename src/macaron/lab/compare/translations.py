@@ -98,7 +98,7 @@ def translate_run(
     given = {name: getattr(search, name) for name in ("beam", "length_penalty", "batch_tokens")}
     options = {name: value for name, value in given.items() if value is not None}
     scored = evaluate_split(translator, data, split, **definition, **options)
-    made = Translated(scored.translations, scored.evaluation.scores, scored.to_dict()["search"], path, False)
+    made = Translated(scored.translations, scored.scores, scored.to_dict()["search"], path, False)
     content = {
         "translations": made.translations,
         "search": made.search,
