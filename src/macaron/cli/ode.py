@@ -5,14 +5,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from macaron.cli.guard import guarded
-
-if TYPE_CHECKING:
-    from macaron.ode import Scheme
 
 app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
@@ -128,7 +125,7 @@ def trajectories(
     typer.echo(f"wrote {out}", err=True)
 
 
-def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
+def _progress(schemes: Sequence[Any]) -> Iterable[Any]:
     from rich.console import Console
     from rich.progress import track
 

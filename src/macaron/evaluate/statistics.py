@@ -30,9 +30,6 @@ class SentenceStatistics:
     rows: NDArray[np.int64]
     formula: Formula
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def score(self) -> float:
         """Score of the whole corpus."""
         return float(self.formula(self.rows.sum(axis=0, dtype=np.float64)))

@@ -55,7 +55,9 @@ class Scheme:
     branches: tuple[Branch, ...]
 
     def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
-        object.__setattr__(self, "name", _checked_name(name))
+        if not isinstance(name, str) or not name.strip():
+            raise SchemeError(f"a scheme needs a name, not {shown(name)}")
+        object.__setattr__(self, "name", name)
         object.__setattr__(self, "branches", tuple(_branches(name, branches)))
         self._check_sums()
 
@@ -156,13 +158,13 @@ class Scheme:
                 "a scheme was expected as a dictionary or JSON object with the keys 'name' and 'branches', "
                 f"not {shown(data)}"
             )
-        name, branches = _checked_name(data["name"]), data["branches"]
+        name, branches = data["name"], data["branches"]
         if not isinstance(branches, Iterable):
-            raise SchemeError(f"{name}: 'branches' must be a list, not {shown(branches)}")
+            raise SchemeError(f"{shown(name)}: 'branches' must be a list, not {shown(branches)}")
         pairs = []
         for branch in branches:
             if not isinstance(branch, Mapping) or set(branch) != {"weight", "steps"}:
-                raise SchemeError(f"{name}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
+                raise SchemeError(f"{shown(name)}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
             pairs.append((branch["weight"], branch["steps"]))
         return cls(name, pairs)
 
@@ -194,12 +196,6 @@ class Scheme:
                     f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
                     + (" over all branches, weighted" if not self.is_sequential else "")
                 )
-
-
-def _checked_name(name: Any) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise SchemeError(f"a scheme needs a name, not {shown(name)}")
-    return name
 
 
 def _branches(scheme: str, branches: Any) -> Iterator[Branch]:

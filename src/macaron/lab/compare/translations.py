@@ -142,6 +142,6 @@ def _load(path: Path, key: dict[str, Any], sentences: int) -> Translated | None:
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if {len(content["translations"]), *(len(score.statistics) for score in scores)} != {sentences}:
+    if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
         return None
     return Translated(content["translations"], tuple(scores), content["search"], path, True)

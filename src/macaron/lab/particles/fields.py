@@ -17,6 +17,7 @@ from torch import Tensor
 from macaron.lab.particles.trace import LayerTrace
 from macaron.nn import Context
 from macaron.nn.layer import SubStep
+from macaron.ode import integrator, runge_kutta_step
 
 VectorField = Callable[[Tensor], Tensor]
 #: A share of the layer's time, and the field that acts in it.
@@ -135,12 +136,9 @@ def truncation_error(layer: LayerTrace, context: Context) -> float:
 
 def flow(segments: Sequence[TimeSegment], x: Tensor, steps: int) -> Tensor:
     """Follow the field through its segments by RK4, with about ``steps`` steps in all."""
+    rk4: Any = partial(runge_kutta_step, integrator("rk4"))  # of arrays, but tensors have the same arithmetic
     for length, field in segments:
         number = max(1, round(steps * length))
-        h = length / number
         for _ in range(number):
-            k1 = field(x)
-            k2 = field(x + h / 2 * k1)
-            k3 = field(x + h / 2 * k2)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + field(x + h * k3))
+            x = rk4(lambda _, at, field=field: field(at), 0.0, x, length / number)
     return x

@@ -47,14 +47,12 @@ class TokenLabels:
     def _of_bytes(self, symbol: str) -> str:
         """The label of a byte-level piece. A piece that starts with a space starts a word."""
         content = bytes(self.bytes[character] for character in symbol if character in self.bytes)
-        codes = f"[{content.hex(' ').upper()}]"
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            return codes  # part of a character
+        text = content.decode("utf-8", "replace")
         word = text.strip()
-        if not word or not word.isprintable():
-            return codes if word else "[space]"
+        if not word:
+            return "[space]"
+        if "\N{REPLACEMENT CHARACTER}" in word or not word.isprintable():  # part of a character
+            return f"[{content.hex(' ').upper()}]"
         # A full stop after a word, without a space, is not a piece of it.
         return JOINT + word if word[0].isalnum() and not text[0].isspace() else word
 

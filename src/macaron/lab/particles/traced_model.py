@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
@@ -85,7 +85,11 @@ class TracedModel:
         self.kind: Kind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        self.has_head = not missing  # a classifier has no head for masked words
+        self.lens: tuple[Any, str | None] = (
+            (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
+        )
+        if missing:  # a classifier has no head for masked words
+            self.lens = (None, None)
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
@@ -95,30 +99,17 @@ class TracedModel:
 
         :param target: the decoder's input; by default the model's own translation
         """
-        return self._translation(sentence, parts, target) if self.kind == "translation" else self._encoder(sentence)
-
-    def _encoder(self, sentence: str) -> TracedSentence:
-        model: EncoderForMaskedLM = self.model
-        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=True)
-        self._check(ids, 2, "the sentence")
-        tokens = list(map(self.labels, ids))
-        traced = trace(model.model.encoder, lambda: model.model(torch.tensor([ids])))
-        lens, note = (model.mlm_logits, _MASKED) if self.has_head else (None, None)
-        part = TracedPart("encoder", model.config.encoder_scheme_value(), tokens, traced, lens, note)
-        return TracedSentence(self, tokens, [part])
-
-    def _translation(self, sentence: str, parts: Sequence[PartName], target: str | None) -> TracedSentence:
-        model: TranslationModel = self.model
-        (ids,) = self.tokenizer.encode_lines([sentence])
-        self._check(ids, 1, "the sentence")
+        model, translates = self.model, self.kind == "translation"
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
+        self._check(ids, 1 if translates else 2, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
         if "encoder" in parts:
-            traced = trace(model.encoder, lambda: model.encode(sources))
-            scheme = model.config.encoder_scheme_value()
-            found.append(TracedPart("encoder", scheme, source, traced, model.logits, _SHARED))
+            stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
+            traced = trace(stack, lambda: encode(sources))
+            found.append(TracedPart("encoder", model.config.encoder_scheme_value(), source, traced, *self.lens))
         output: str | None = None
-        if "decoder" in parts:
+        if translates and "decoder" in parts:
             translator = Translator(model, self.tokenizer)
             longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
             ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
@@ -133,8 +124,9 @@ class TracedModel:
                 memory = model.encode(sources)
             traced = trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
-            scheme = model.config.decoder_scheme_value()
-            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
+            found.append(
+                TracedPart("decoder", model.config.decoder_scheme_value(), tokens, traced, model.logits, _NEXT)
+            )
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 
@@ -147,12 +139,3 @@ class TracedModel:
             raise MacaronError(
                 f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
             )
-
-
-def check_parts(models: Sequence[TracedModel], parts: Sequence[PartName], target: str | None) -> None:
-    """Refuse parts that a model lacks."""
-    if target is not None and ("decoder" not in parts or all(each.kind == "encoder" for each in models)):
-        raise UsageError("--target is for the decoder of a translation model: leave it out")
-    for each in models:
-        if each.kind == "encoder" and "encoder" not in parts:
-            raise UsageError(f"{each.path} has only an encoder: leave out --part decoder")
