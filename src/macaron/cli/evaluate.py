@@ -44,8 +44,7 @@ def evaluate(
     from macaron.evaluate.model import evaluate_files, evaluate_split
 
     translator = Translator(model, device=device, dtype=dtype, int8=int8)
-    given: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
     options |= {"lower": lower, "compound_split": compound_split}
     if source is not None and reference is not None:
         what = f"{source}, {reference}"

@@ -74,9 +74,7 @@ def convert_fairseq(
 
 def check_replaceable(path: Path, force: bool) -> None:
     """Refuse an output path that is taken. With ``force`` an existing model folder may be replaced."""
-    if path.is_dir():
-        if not any(path.iterdir()):
-            return
+    if path.is_dir() and any(path.iterdir()):
         if not force:
             raise MacaronError(f"{path}: the folder is not empty; choose another path, or replace it with --force")
         if not (path / "config.json").is_file():

@@ -107,10 +107,10 @@ def evaluate_lines(
         paper = tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
     else:
         paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
-    scores: tuple[Score, ...] = (paper,)
-    if state == "raw":
-        scores = (sacre_bleu(translations, references), chrf(translations, references), paper)
-    settings = replace(translator.settings, **{key: search[key] for key in search if hasattr(SearchSettings, key)})
+    plain = (sacre_bleu(translations, references), chrf(translations, references)) if state == "raw" else ()
+    scores: tuple[Score, ...] = (*plain, paper)
+    given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
+    settings = replace(translator.settings, **given)
     intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
     return Evaluation(translations, settings, scores, intervals)
 

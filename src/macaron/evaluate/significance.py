@@ -88,9 +88,8 @@ def approximate_randomisation(
     ours, theirs = rows[:, :columns], rows[:, columns:]
     change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
     generator = _generator(trials, seed)
-    moved = np.empty((trials, columns))
-    for trial in range(trials):
-        moved[trial] = generator.integers(0, 2, len(rows), dtype=np.int8).astype(np.float64) @ change
+    exchanged = (generator.integers(0, 2, len(rows), dtype=np.int8) for _ in range(trials))
+    moved = np.stack([drawn.astype(np.float64) @ change for drawn in exchanged])
     differences = second.formula(total_theirs - moved) - first.formula(total + moved)
     return _comparison("approximate randomisation", first, second, differences, None, seed)
 

@@ -15,10 +15,10 @@ from macaron.ode.tableau import ButcherTableau, integrator
 from macaron.ode.word_series import Array
 
 Time: TypeAlias = float | Array
+#: The velocity of a state at a time.
 Field: TypeAlias = Callable[[Time, Array], Array]
-"""The velocity of a state at a time."""
+#: ``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h.
 Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
-"""``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h."""
 
 
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:

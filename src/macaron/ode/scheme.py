@@ -136,9 +136,8 @@ class Scheme:
 
     def swap(self, a: str = "F", b: str = "G") -> "Scheme":
         """The same scheme with the roles of two operators exchanged."""
-        for operator in (a, b):
-            if operator not in self.operators:
-                raise SchemeError(f"{self.name} has no operator {operator!r}, only {', '.join(self.operators)}")
+        if missing := {a, b} - set(self.operators):
+            raise SchemeError(f"{self.name} has no operator {min(missing)!r}, only {', '.join(self.operators)}")
         role = {a: b, b: a}
         return Scheme(
             _toggled(self.name, "-swapped"),
@@ -177,9 +176,8 @@ class Scheme:
         """Read what ``to_json`` writes."""
         try:
             data = json.loads(text)
-        except RecursionError:
-            raise SchemeError("a scheme was expected as JSON, but this is nested far too deeply") from None
-        except (TypeError, ValueError) as error:  # not JSON, not UTF-8, or an integer of thousands of digits
+        # Nested too deeply, not JSON, not UTF-8, or an integer of thousands of digits.
+        except (RecursionError, TypeError, ValueError) as error:
             raise SchemeError(f"a scheme was expected as JSON, but {shown(text)} cannot be read: {error}") from error
         return cls.from_dict(data)
 

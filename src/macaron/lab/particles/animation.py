@@ -184,10 +184,12 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
     title = wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")
     figure.suptitle("\n".join(title), fontsize=11, parse_math=False)
     used = {frame["operator"] for _, track in panels for frame in track.frames}
-    handles: list[Any] = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used]
     dot: Any = {"linestyle": "", "marker": "o", "markersize": 4}
-    handles.append(Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"))
-    handles.append(Line2D([], [], **dot, color=INK, label=dots))
+    handles = [
+        *(Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used),
+        Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"),
+        Line2D([], [], **dot, color=INK, label=dots),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8.5)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # the layout is fixed from here on

@@ -19,9 +19,14 @@ def depth(traced: Trace) -> dict[str, Any]:
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
         if frame.operator != END:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
-            relative = float((length / size.clamp(min=1e-30)).mean())
-            entry = {"layer": frame.layer, "operator": frame.operator}
-            sizes.append({**entry, "size": float(length.mean()), "relative": relative})
+            sizes.append(
+                {
+                    "layer": frame.layer,
+                    "operator": frame.operator,
+                    "size": float(length.mean()),
+                    "relative": float((length / size.clamp(min=1e-30)).mean()),
+                }
+            )
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
         "moves": sizes,
