@@ -6,7 +6,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import ByteLevel
 
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import CONTINUED, SPACE_END, WORD_END
+from macaron.text.vocabulary import CONTINUED
 
 #: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
 JOINT = "·"
@@ -20,8 +20,7 @@ class TokenLabels:
     def __init__(self, tokenizer: MacaronTokenizer) -> None:
         self.tokenizer = tokenizer
         self.whole_words = isinstance(tokenizer.backend_tokenizer.model, WordLevel)
-        suffix = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None)
-        self.word_end: str | None = suffix if suffix in (WORD_END, SPACE_END) else None
+        self.word_end: str | None = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None) or None
         self.bytes = _byte_of_character() if tokenizer.pipeline == "raw" else {}
 
     def __call__(self, token: int) -> str:
