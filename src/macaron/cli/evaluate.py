@@ -44,8 +44,13 @@ def evaluate(
     from macaron.evaluate.model import evaluate_files, evaluate_split
 
     translator = Translator(model, device=device, dtype=dtype, int8=int8)
-    options: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
-    options |= {"lower": lower, "compound_split": compound_split}
+    options: dict[str, Any] = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "batch_tokens": batch_tokens,
+        "lower": lower,
+        "compound_split": compound_split,
+    }
     if source is not None and reference is not None:
         what = f"{source}, {reference}"
         language = translator.tokenizer.target_lang or "en"
