@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
         for score, interval in zip(expected.scores, expected.intervals, strict=True):
             ours = kind["scores"][score.metric]
             assert ours["scores"] == [score.score]
-            assert ours["interval_over_sentences"] == interval.to_dict()
+            assert ours["interval_over_sentences"] == asdict(interval)
     assert sum(part["size"] for part in found["by_length"]) == 60
     text = out.read_text()
     for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "By frequency", "Sentences"):
