@@ -216,7 +216,6 @@ def test_encoder_heads_share_one_folder(tmp_path: Path):
         HFEncoderForPreTraining,
         HFEncoderForMaskedLM,
         HFEncoderModel,
-        HFTokenizer,
         HFEncoderForSequenceClassification,
     ]
     stored = model.state_dict()
