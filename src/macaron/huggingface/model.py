@@ -33,7 +33,7 @@ class PreTrainedMixin:
         if isinstance(config, ModelConfig):
             config = self.config_class.wrap(config)
         PreTrainedModel.__init__(model, config)
-        model.build(config)
+        model.build(config.core)
         model.post_init()
 
     @torch.no_grad()

@@ -30,8 +30,8 @@ class EncoderModel(Network):
             config.type_vocab_size,
             config.first_segment if config.freeze_first_segment else None,
         )
-        scheme, settings = config.encoder_scheme_value(), config.layer_settings()
-        self.encoder = Stack(scheme, config.num_hidden_layers, settings, config.prologue, config.epilogue)
+        scheme = config.encoder_scheme_value()
+        self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 
     def encode(
         self,
@@ -75,7 +75,7 @@ class HeadedEncoder(Network):
 
     def build(self, config: EncoderConfig) -> None:
         """Make the encoder."""
-        self.model = self.encoder_class(config)
+        self.model = self.encoder_class(self.config)
 
 
 class MaskedHead(nn.Module):

@@ -28,7 +28,7 @@ class Network(nn.Module):
         self._draw_weights()
 
     def build(self, config: Any) -> None:
-        """Make the parts of the network, for a configuration of ours or of transformers'."""
+        """Make the parts of the network."""
         raise NotImplementedError
 
     def _draw_weights(self) -> None:

@@ -44,9 +44,8 @@ def count(config: TranslationConfig | EncoderConfig) -> int:
 
 def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
     """Measure a configuration."""
-    settings = config.layer_settings()
     scheme = config.encoder_scheme_value()
-    widths = layer_widths(scheme, settings.shape, settings.tying != "none")
+    widths = layer_widths(scheme, config)
     translation = isinstance(config, TranslationConfig)
     if isinstance(config, TranslationConfig):
         layers = f"{config.encoder_layers}+{config.decoder_layers}"

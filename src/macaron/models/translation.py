@@ -25,11 +25,10 @@ class TranslationModel(Network):
 
     def build(self, config: TranslationConfig) -> None:
         """Make embedding and stacks."""
-        settings = config.layer_settings()
         self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
-        self.encoder = Stack(encoder, config.encoder_layers, settings, config.prologue, config.epilogue)
-        self.decoder = Stack(decoder, config.decoder_layers, settings, config.decoder_prologue, config.decoder_epilogue)
+        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
+        self.decoder = Stack(decoder, config.decoder_layers, config, config.decoder_prologue, config.decoder_epilogue)
 
     def encode(self, ids: Tensor, real: Tensor | None = None) -> Tensor:
         """Source tokens (B, S) to the encoder's output (B, S, D).

@@ -6,7 +6,7 @@ from macaron import lazy
 
 if TYPE_CHECKING:
     from macaron.nn.attention import Context, CrossAttention, SelfAttention
-    from macaron.nn.budget import LayerSettings, LayerShape, layer_parameters, layer_widths
+    from macaron.nn.budget import LayerSettings, layer_parameters, layer_widths
     from macaron.nn.cache import Cache, KeyValueCache
     from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
     from macaron.nn.embedding import Embedding, sinusoids
@@ -22,7 +22,6 @@ __all__ = [
     "FeedForward",
     "KeyValueCache",
     "LayerSettings",
-    "LayerShape",
     "SchemeLayer",
     "SelfAttention",
     "Stack",
@@ -39,7 +38,7 @@ __all__ = [
 __getattr__ = lazy(
     __name__,
     attention=["Context", "CrossAttention", "SelfAttention"],
-    budget=["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
+    budget=["LayerSettings", "layer_parameters", "layer_widths"],
     cache=["Cache", "KeyValueCache"],
     compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
     embedding=["Embedding", "sinusoids"],

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context
-from macaron.nn.budget import LayerSettings, LayerShape
+from macaron.nn.budget import LayerSettings
 from macaron.nn.layer import build_layer
 from macaron.nn.linear import Activation
 from macaron.ode import Scheme, lift
@@ -53,9 +53,12 @@ class _TorchLayer(nn.Module):
         if self.decoder and "H" not in self.scheme.operators:
             self.scheme = lift(self.scheme)
         settings = LayerSettings(
-            LayerShape(d_model, nhead, d_model // nhead, dim_feedforward, bias=bias),
+            hidden_size=d_model,
+            num_attention_heads=nhead,
+            intermediate_size=dim_feedforward,
+            bias=bias,
             norm="pre" if norm_first else "post",
-            norm_eps=layer_norm_eps,
+            layer_norm_eps=layer_norm_eps,
             activation=activation,
             dropout=dropout,
             attention_dropout=dropout,

@@ -28,32 +28,29 @@ class SubLayer(nn.Module):
 
     def __init__(self, operator: str, width: int, application: int, settings: LayerSettings) -> None:
         super().__init__()
-        shape = settings.shape
         self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
-        self.norm = nn.LayerNorm(
-            shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
-        )
+        self.norm = build_norm(settings)
         self.operator: nn.Module
         if operator == "G":
             self.operator = FeedForward(
-                shape.hidden_size,
+                settings.hidden_size,
                 width,
                 settings.activation_of(application),
                 settings.activation_dropout,
-                settings.init,
-                shape.bias,
+                settings.initializer,
+                settings.bias,
             )
         else:
             attention = {"F": SelfAttention, "H": CrossAttention}[operator]
             self.operator = attention(
-                shape.hidden_size,
-                shape.num_heads,
+                settings.hidden_size,
+                settings.num_attention_heads,
                 width,
                 settings.attention_dropout,
-                settings.init,
-                shape.bias,
+                settings.initializer,
+                settings.bias,
             )
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
@@ -190,10 +187,20 @@ class SchemeLayer(nn.Module):
         return x if total is None else total
 
 
+def build_norm(settings: LayerSettings) -> nn.LayerNorm:
+    """The norm of a sub-layer or of a stack."""
+    return nn.LayerNorm(
+        settings.hidden_size,
+        settings.layer_norm_eps,
+        elementwise_affine=settings.norm_affine,
+        bias=settings.bias,
+    )
+
+
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
     """The layer of a scheme, with widths from the parameter budget."""
     check_operators(scheme.operators, scheme.name)
-    widths = layer_widths(scheme, settings.shape, tied=settings.tying != "none")
+    widths = layer_widths(scheme, settings)
     each = settings.activation
     if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
         raise MacaronError(
@@ -213,7 +220,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     check_operators([step.operator for step in steps], "prologue or epilogue")
     widths: dict[str, tuple[int, ...]] = {}
     for operator, coefficient in steps:
-        share = max(1, round(abs(coefficient) * full_width(settings.shape, operator)))
+        share = max(1, round(abs(coefficient) * full_width(settings, operator)))
         widths[operator] = (*widths.get(operator, ()), share)
     if not isinstance(settings.activation, str) and not callable(settings.activation):
         raise MacaronError("a stack with a prologue or epilogue takes one activation for all feed-forward networks")

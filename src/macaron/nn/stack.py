@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
-from macaron.nn.layer import SchemeLayer, Visitor, build_ends, build_layer
+from macaron.nn.layer import SchemeLayer, Visitor, build_ends, build_layer, build_norm
 from macaron.ode import Scheme, Step
 
 
@@ -30,7 +30,6 @@ class Stack(nn.Module):
         super().__init__()
         if num_layers < 1:
             raise MacaronError(f"a stack needs at least one layer, not {num_layers}")
-        shape = settings.shape
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
         distinct = 1 if settings.tying == "depth" else num_layers
@@ -38,11 +37,7 @@ class Stack(nn.Module):
         borrowed = self._layer(0).sublayers if settings.tying == "depth" else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
         self.epilogue = build_ends(epilogue, settings, borrowed) if epilogue else None
-        self.norm: nn.LayerNorm | None = None
-        if settings.norm == "pre":
-            self.norm = nn.LayerNorm(
-                shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
-            )
+        self.norm = build_norm(settings) if settings.norm == "pre" else None
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
