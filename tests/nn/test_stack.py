@@ -140,7 +140,7 @@ def test_left_and_right_padding_count_alike():
 
 def test_embedding_is_scaled_and_a_frozen_segment_stays_zero():
     torch.manual_seed(0)
-    embedding = Embedding(11, D, 1, 0.0, num_segments=2, frozen_segment=1)
+    embedding = Embedding(11, D, 1, 0.0, num_segments=2, first_segment=1, freeze_first_segment=True)
     ids, segments = torch.tensor([[4, 5]]), torch.tensor([[1, 0]])
     x = embedding(ids, segments=segments)
     table, own = embedding.tokens.weight, embedding.segments

@@ -7,7 +7,7 @@ from macaron import lazy
 if TYPE_CHECKING:
     from macaron.nn.attention import Context, CrossAttention, SelfAttention
     from macaron.nn.budget import LayerSettings, layer_parameters, layer_widths
-    from macaron.nn.cache import Cache, KeyValueCache
+    from macaron.nn.cache import KeyValueCache
     from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
     from macaron.nn.embedding import Embedding, sinusoids
     from macaron.nn.layer import SchemeLayer, SubLayer, build_layer
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from macaron.nn.stack import Stack
 
 __all__ = [
-    "Cache",
     "Context",
     "CrossAttention",
     "Embedding",
@@ -39,7 +38,7 @@ __getattr__ = lazy(
     __name__,
     attention=["Context", "CrossAttention", "SelfAttention"],
     budget=["LayerSettings", "layer_parameters", "layer_widths"],
-    cache=["Cache", "KeyValueCache"],
+    cache=["KeyValueCache"],
     compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
     embedding=["Embedding", "sinusoids"],
     layer=["SchemeLayer", "SubLayer", "build_layer"],

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.cache import Cache
+from macaron.nn.cache import KeyValueCache
 from macaron.nn.linear import Linear, xavier_bound
 
 
@@ -45,7 +45,7 @@ class Context:
     causal: bool = False
     memory: Tensor | None = None
     memory_mask: Tensor | None = None
-    cache: Cache | None = None
+    cache: KeyValueCache | None = None
     kernel: str = "sdpa"
     weights: list[tuple[str, Tensor]] | None = None
     sequences: SequenceOffsets | None = None

@@ -1,34 +1,15 @@
-"""Key-value caches of a decoder: what attention asks of one, and the plain one.
+"""The key-value cache of a decoder.
 
 A cache has slots, not layers: a scheme may evaluate self-attention several times in a layer, each with keys of its own.
 The stack that owns the attentions numbers the slots.
 """
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 
-class Cache(Protocol):
-    """Keys and values of earlier positions, and those of the encoder's output."""
-
-    @property
-    def length(self) -> int:
-        """Number of positions held."""
-
-    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append (B, H, T, K) to a slot and return all of it, (B, H, S, K)."""
-
-    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
-        """Keys and values of the encoder's output, if they have been stored."""
-
-    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
-        """Keep keys and values of the encoder's output."""
-
-
 class KeyValueCache:
-    """A `Cache` that grows by concatenation.
+    """Keys and values of earlier positions, and those of the encoder's output. It grows by concatenation.
 
     Memory slots depend on the encoder's output alone. With tied weights several layers share one projection, yet each
     has a slot: the tensors are small and the rule is simple.

@@ -19,6 +19,8 @@ class Stack(nn.Module):
     :param epilogue: sub-steps after the last layer
     """
 
+    main_input_name = "input_ids"  # transformers' `generate` asks an encoder for it
+
     def __init__(
         self,
         scheme: Scheme,

@@ -277,8 +277,16 @@ class CpuEmbedding(Direct, Embedding):
         self.table = torch.empty(0)
         self.output = linear(plain.tokens.weight, None)
 
-    def from_vectors(self, vectors: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """Token vectors (B, T, D) with their positions."""
+    def forward(
+        self,
+        ids: Tensor | None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+        vectors: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens (B, T) to (B, T, D)."""
+        if vectors is None:
+            vectors = self.tokens(ids)
         size = vectors.shape[-1]
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
