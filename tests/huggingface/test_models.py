@@ -104,7 +104,7 @@ def test_a_scheme_given_as_a_value_travels_as_data(tmp_path: Path):
     model.save_pretrained(tmp_path)
     stored = json.loads((tmp_path / "config.json").read_text())
     assert stored["scheme"] == own.to_dict()
-    assert AutoConfig.from_pretrained(tmp_path).core.encoder_scheme_value() == own
+    assert AutoConfig.from_pretrained(tmp_path).encoder_scheme_value() == own
 
 
 @pytest.mark.parametrize(

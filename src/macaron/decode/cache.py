@@ -49,11 +49,6 @@ class BeamCache(KeyValueCache):
         self._ancestry[..., 0] = 0.0
 
     @property
-    def length(self) -> int:
-        """Number of steps held; asking makes a GPU wait."""
-        return int(self.steps)
-
-    @property
     def capacity(self) -> int:
         """Positions that the buffers have room for."""
         return self._ancestry.shape[3]

@@ -11,7 +11,10 @@ _THEIRS = ("id2label", "label2id", "problem_type")
 
 
 class HFModelConfig(PreTrainedConfig):
-    """Base of both: a dataclass of ours, `core`, checks and computes; it is made anew from the attributes."""
+    """Base of both. Its attributes are transformers' and ours, and any of them may be set.
+
+    A dataclass of ours, `core`, checks and computes; it is made anew from the attributes.
+    """
 
     core_class: ClassVar[Any]
 
@@ -33,6 +36,10 @@ class HFModelConfig(PreTrainedConfig):
         """The values of now as our dataclass."""
         return self.core_class.from_dict(self.to_dict())
 
+    def encoder_scheme_value(self) -> Any:
+        """The encoder's scheme."""
+        return self.core.encoder_scheme_value()
+
 
 class HFTranslationConfig(HFModelConfig):
     """`macaron.models.TranslationConfig` for transformers."""
@@ -41,6 +48,10 @@ class HFTranslationConfig(HFModelConfig):
     model_type = TranslationConfig.model_type
     attribute_map: ClassVar[dict[str, str]] = {"num_hidden_layers": "encoder_layers"}
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+
+    def decoder_scheme_value(self) -> Any:
+        """The decoder's scheme: given, or the encoder's lifted."""
+        return self.core.decoder_scheme_value()
 
 
 class HFEncoderConfig(HFModelConfig):
