@@ -74,7 +74,7 @@ def test_batch_of_one_equals_batch_of_many():
 def test_tied_across_depth_there_is_one_field():
     stack = stack_of("macaron", layers=5, tying="depth", ends=True)
     assert len(stack.layers) == 1
-    assert len(stack.steps()) == 7
+    assert len(stack.steps) == 7
     names = {name.split(".")[2] for name, _ in stack.layers.named_parameters(prefix="layers")}
     assert names == {"sublayers"}
     # The ends borrow the same field: they have no parameters of their own.
@@ -89,7 +89,7 @@ def test_lie_with_half_a_g_at_both_ends():
         scheme("lie-fg"), 3, LayerSettings(**SHAPE), [Step("G", 0.5)], [Step("F", 1.0), Step("G", 0.5)]
     ).double()
     x = torch.randn(1, 4, D, dtype=torch.float64)
-    fields = [(name[0], step.sublayers[name]) for step in ends.steps() for name in step.sublayers]
+    fields = [(name[0], step.sublayers[name]) for step in ends.steps for name in step.sublayers]
     assert "".join(operator for operator, _ in fields) == "GFGFGFGFG"
     y = x
     for place, (operator, field) in enumerate(fields):

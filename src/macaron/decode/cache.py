@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from macaron.nn.cache import KeyValueCache
+from macaron.nn.attention import KeyValueCache
 
 #: Steps that buffers have room for at first, and that they grow by. A fixed cache reads all of it at every step.
 ROOM = 32

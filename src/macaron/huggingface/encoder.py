@@ -31,7 +31,7 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
 
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\.", r"classifier\."]
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -63,8 +63,8 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
 
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
 
-    @can_return_tuple
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -96,8 +96,8 @@ class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\."]
 
-    @can_return_tuple
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -119,8 +119,8 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\."]
 
-    @can_return_tuple
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,

@@ -13,7 +13,7 @@ from transformers.utils import can_return_tuple
 from macaron.huggingface.configuration import HFTranslationConfig
 from macaron.huggingface.model import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
 from macaron.models.translation import TranslationModel
-from macaron.nn.cache import KeyValueCache
+from macaron.nn.attention import KeyValueCache
 
 
 class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, PreTrainedModel):
@@ -26,8 +26,8 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         """The encoder as a module of its own, as ``generate`` wants it."""
         return EncoderCall(self)
 
-    @can_return_tuple
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -158,7 +158,7 @@ class EncoderCall(nn.Module):
         super().__init__()
         object.__setattr__(self, "model", model)
 
-    @can_return_tuple
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,

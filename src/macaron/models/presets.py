@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 from typing import Any
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, nearest
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 
 _SMALL = {"hidden_size": 512, "num_attention_heads": 4, "dropout": 0.3}
@@ -72,16 +72,13 @@ def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
     known = [field.name for field in dataclasses.fields(kind)]
     unknown = [key for key in changes if key not in known]
     if unknown:
-        close = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{hint}")
+        raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{nearest(unknown[0], known)}")
     return kind(**{**settings, **changes})
 
 
 def twin(name: str) -> str | None:
     """The Transformer that a Macaron preset is compared with."""
-    if name.startswith("macaron-bert"):
-        return name.removeprefix("macaron-")
-    if name.startswith("macaron-"):
-        return name.replace("macaron-", "transformer-", 1)
-    return None
+    if not name.startswith("macaron-"):
+        return None
+    own = name.removeprefix("macaron-")
+    return own if own.startswith("bert") else f"transformer-{own}"

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.network import Network, key_mask
-from macaron.nn.attention import Context
-from macaron.nn.cache import KeyValueCache
+from macaron.nn.attention import Context, KeyValueCache
 from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
 from macaron.nn.stack import Stack
 

@@ -9,6 +9,7 @@ with f one of F (self-attention), H (cross-attention), G (feed-forward), and c t
 other than Euler evaluate the same f at several stages of the sub-step.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -129,16 +130,15 @@ class SchemeLayer(nn.Module):
         self.tableau = integrator(settings.integrator)
         stages = len(self.tableau.b)
         modules = nn.ModuleDict()
-        applied: dict[str, int] = {}
+        applied: Counter[str] = Counter()
         walk: list[tuple[float, tuple[Move, ...]]] = []
         self.self_slots = 0
         memory_slots: dict[str, int] = {}
         for weight, steps in branches:
             moves: list[Move] = []
             for operator, coefficient in steps:
-                number = applied.get(operator, 0)
-                applied[operator] = number + 1
-                index = min(number, len(widths[operator]) - 1)
+                index = min(applied[operator], len(widths[operator]) - 1)
+                applied[operator] += 1
                 name = f"{operator}{index + 1}"
                 if sublayers is None and name not in modules:
                     modules[name] = SubLayer(operator, widths[operator][index], index, settings)
@@ -160,9 +160,7 @@ class SchemeLayer(nn.Module):
 
     def sublayer(self, move: Move) -> SubLayer:
         """The sub-layer of a sub-step."""
-        found = self.sublayers[move.sublayer]
-        assert isinstance(found, SubLayer)
-        return found
+        return self.sublayers[move.sublayer]  # type: ignore[return-value]
 
     def forward(
         self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0, visit: Visitor | None = None

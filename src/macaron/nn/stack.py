@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
-from macaron.nn.layer import SchemeLayer, Visitor, build_ends, build_layer, build_norm
+from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
 from macaron.ode import Scheme, Step
 
 
@@ -34,26 +34,19 @@ class Stack(nn.Module):
             raise MacaronError(f"a stack needs at least one layer, not {num_layers}")
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
-        distinct = 1 if settings.tying == "depth" else num_layers
-        self.layers = nn.ModuleList(build_layer(scheme, settings) for _ in range(distinct))
-        borrowed = self._layer(0).sublayers if settings.tying == "depth" else None
+        tied = settings.tying == "depth"
+        layers = [build_layer(scheme, settings) for _ in range(1 if tied else num_layers)]
+        self.layers = nn.ModuleList(layers)
+        borrowed = layers[0].sublayers if tied else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
         self.epilogue = build_ends(epilogue, settings, borrowed) if epilogue else None
+        middle = layers * num_layers if tied else layers
+        #: All steps in order of application, the ends included. A plain list: nothing is registered twice.
+        self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
-
-    def _layer(self, depth: int) -> SchemeLayer:
-        layer = self.layers[depth % len(self.layers)]
-        assert isinstance(layer, SchemeLayer)
-        return layer
-
-    def steps(self) -> list[SchemeLayer]:
-        """All steps of the stack in order of application, the ends included."""
-        middle = [self._layer(depth) for depth in range(self.num_layers)]
-        ends = [[end] if end is not None else [] for end in (self.prologue, self.epilogue)]
-        return [*ends[0], *middle, *ends[1]]
 
     def forward(
         self,
@@ -71,7 +64,7 @@ class Stack(nn.Module):
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
         """
         self_slot = memory_slot = 0
-        for step in self.steps():
+        for step in self.steps:
             if states is not None:
                 states.append(x)
             # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.

@@ -60,22 +60,19 @@ class RowStack(Direct, Stack):
     def __init__(self, plain: Stack, linear: Linear) -> None:
         nn.Module.__init__(self)
         coefficients: dict[SubLayer, set[float]] = defaultdict(set)
-        for layer in plain.steps():
+        for layer in plain.steps:
             for _, moves in layer.walk:
                 for move in moves:
                     coefficients[layer.sublayer(move)].add(move.coefficient)
-        euler = all(layer.tableau.stages == 1 for layer in plain.steps())
+        euler = all(layer.tableau.stages == 1 for layer in plain.steps)
         sublayers = {
             sublayer: RowSubLayer(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
             for sublayer, found in coefficients.items()
         }
-        layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps()}
-        self.layers, self._steps = nn.ModuleList(layers.values()), [layers[layer] for layer in plain.steps()]
+        layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
+        self.layers = nn.ModuleList(layers.values())
+        self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
         self.norm, self.gradient_checkpointing = plain.norm, False
-
-    def steps(self) -> list[SchemeLayer]:
-        """All steps of the stack in order of application."""
-        return [*self._steps]
 
     def forward(
         self,
