@@ -1,13 +1,13 @@
 """The text encoders in transformers' interface."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
+from transformers.utils import can_return_tuple
 
 from macaron.huggingface.configuration import HFEncoderConfig
 from macaron.huggingface.model import PreTrainedMixin, token_loss
@@ -47,17 +47,6 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
         )
 
 
-@dataclass
-class PreTrainingOutput(ModelOutput):
-    """Loss and logits of both objectives; names as in transformers' BERT."""
-
-    loss: Tensor | None = None
-    prediction_logits: Tensor | None = None
-    seq_relationship_logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-
-
 class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedModel):
     """`macaron.models.EncoderForPreTraining` for transformers: masked words and next sentence."""
 
@@ -73,7 +62,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
         next_sentence_label: Tensor | None = None,
         num_items_in_batch: Any = None,
         **kwargs: Any,
-    ) -> PreTrainingOutput:
+    ) -> BertForPreTrainingOutput:
         """Both logits; the loss is the mean over masked words plus the mean over sentence pairs.
 
         :param labels: (B, T), -100 where no word is to be predicted
@@ -87,7 +76,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
             target = next_sentence_label.view(-1, 1).to(follows.dtype)
             nsp = F.binary_cross_entropy_with_logits(follows, target)
             loss = nsp if loss is None else loss + nsp
-        return PreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
+        return BertForPreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
 
 
 class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
@@ -142,13 +131,10 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
         return SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        kind = self.config.problem_type
-        if kind is None and self.config.num_labels == 1:
-            kind = "regression"
-        if kind is None:
-            kind = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-        if kind == "regression":
-            return F.mse_loss(logits, labels.view_as(logits).to(logits.dtype))
-        if kind == "multi_label_classification":
-            return F.binary_cross_entropy_with_logits(logits, labels.view_as(logits).to(logits.dtype))
-        return F.cross_entropy(logits.float(), labels.view(-1))
+        kind, several = self.config.problem_type, self.config.num_labels > 1
+        if kind == "single_label_classification" or (kind is None and several and not labels.is_floating_point()):
+            return F.cross_entropy(logits.float(), labels.view(-1))
+        targets = labels.view_as(logits).to(logits.dtype)
+        if kind == "regression" or (kind is None and not several):
+            return F.mse_loss(logits, targets)
+        return F.binary_cross_entropy_with_logits(logits, targets)

@@ -20,8 +20,6 @@ class PreTrainedMixin:
     """
 
     config_class: ClassVar[Any]
-    config: Any
-    embedding: Any
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
@@ -31,13 +29,12 @@ class PreTrainedMixin:
     from_pretrained = PreTrainedModel.__dict__["from_pretrained"]  # a class method, not yet bound to a class
     save_pretrained = PreTrainedModel.save_pretrained
 
-    def __init__(self, config: Any) -> None:
-        model: Any = self
+    def __init__(self: Any, config: Any) -> None:
         if isinstance(config, ModelConfig):
             config = self.config_class.wrap(config)
-        PreTrainedModel.__init__(model, config)
-        model.build(config.core)
-        model.post_init()
+        PreTrainedModel.__init__(self, config)
+        self.build(config.core)
+        self.post_init()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -47,24 +44,24 @@ class PreTrainedMixin:
             reset()
 
     @property
-    def kernel(self) -> str:
+    def kernel(self: Any) -> str:
         """The attention kernel of ``attn_implementation``: sdpa unless eager is asked for."""
         return "eager" if self.config._attn_implementation == "eager" else "sdpa"
 
     @kernel.setter
-    def kernel(self, name: str) -> None:
+    def kernel(self: Any, name: str) -> None:
         self.config._attn_implementation = name
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self: Any) -> nn.Module:
         """The token embedding."""
         return self.embedding.tokens
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self: Any, value: nn.Module) -> None:
         """Replace the token embedding."""
         self.embedding.tokens = value
 
     def encoder_output(
-        self,
+        self: Any,
         input_ids: Tensor | None,
         attention_mask: Tensor | None,
         token_type_ids: Tensor | None,
@@ -75,11 +72,10 @@ class PreTrainedMixin:
         """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for."""
         if input_ids is None and inputs_embeds is None:
             raise ValueError("give input_ids or inputs_embeds")
-        model: Any = self
         states: list[Tensor] | None = [] if output_hidden_states else None
         weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
-        real = real_tokens(input_ids, attention_mask, model.pad)
-        x = model.encode(input_ids, real, token_type_ids, vectors=inputs_embeds, states=states, weights=weights)
+        real = real_tokens(input_ids, attention_mask, self.pad)
+        x = self.encode(input_ids, real, token_type_ids, vectors=inputs_embeds, states=states, weights=weights)
         return BaseModelOutput(x, None if states is None else (*states, x), attentions_of(weights, "F"))
 
 

@@ -133,8 +133,7 @@ class TransformersCache(KeyValueCache):
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append to a slot; all of it comes back."""
-        both: tuple[Tensor, Tensor] = self.cache.self_attention_cache.update(key, value, slot)
-        return both
+        return self.cache.self_attention_cache.update(key, value, slot)
 
     def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
         """Keys and values of the encoder's output, if stored."""

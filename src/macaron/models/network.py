@@ -71,8 +71,7 @@ class Network(nn.Module):
     @property
     def pad(self) -> int:
         """The padding token."""
-        pad: int | None = self.config.pad_token_id
-        return 1 if pad is None else pad
+        return 1 if self.config.pad_token_id is None else self.config.pad_token_id
 
     @property
     def device(self) -> torch.device:
@@ -86,8 +85,7 @@ class Network(nn.Module):
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
         """The network of a model folder, in evaluation mode; all weights must be there."""
-        model: Self = load_model(Path(folder), cls)[0]
-        return model
+        return load_model(Path(folder), cls)[0]
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration and weights into a folder; the tokenizer has to be saved there, too."""

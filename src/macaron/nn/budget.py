@@ -17,9 +17,7 @@ from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
 ACTIVATION_NAMES = ("relu", "gelu")
-TYINGS = ("none", "layer", "depth")
-NORMS = ("pre", "post")
-INITS = ("xavier", "kaiming")
+_CHOICES = {"norm": ("pre", "post"), "tying": ("none", "layer", "depth"), "initializer": ("xavier", "kaiming")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class LayerSettings:
                 f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
                 f"({self.num_attention_heads}): change one of them or give head_size"
             )
-        for name, known in (("norm", NORMS), ("tying", TYINGS), ("initializer", INITS)):
+        for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):

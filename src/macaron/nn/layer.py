@@ -214,8 +214,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     A sub-step of coefficient c has |c| of the full width: half a G is half as wide. In a stack that is tied across
     depth it uses the layers' sub-layers, ``borrowed``.
     """
-    steps = tuple(Step(str(operator), float(coefficient)) for operator, coefficient in steps)
-    check_operators([step.operator for step in steps], "prologue or epilogue")
+    check_operators([operator for operator, _ in steps], "prologue or epilogue")
     widths: dict[str, tuple[int, ...]] = {}
     for operator, coefficient in steps:
         share = max(1, round(abs(coefficient) * full_width(settings, operator)))
@@ -230,7 +229,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
                 "share one field"
             )
         widths = {operator: each[:1] for operator, each in widths.items()}
-    return SchemeLayer((Branch(1.0, steps),), widths, settings, borrowed)
+    return SchemeLayer((Branch(1.0, tuple(steps)),), widths, settings, borrowed)
 
 
 def check_operators(operators: Sequence[str], name: str) -> None:

@@ -112,7 +112,6 @@ class SmoothedCrossEntropy(nn.Module):
         """The two sums, (2,), for states (..., D), output embedding (V, D) and targets (...)."""
         flat = states.reshape(-1, states.shape[-1])
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
-        sums: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        return _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             flat, weight, targets.reshape(-1), self.losses, chunk
         )
-        return sums
