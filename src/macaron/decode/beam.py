@@ -35,7 +35,8 @@ class Beams(SearchState):
         rows, device = len(limits), limits.device
         self.totals = torch.full((rows, settings.beam), -math.inf, dtype=dtype, device=device)
         self.totals[:, 0] = 0.0  # all begin alike: the first step continues one
-        self.finished = Finished.none(self.totals)
+        empty, zeros = torch.full_like(self.totals, -math.inf), torch.zeros_like(self.totals, dtype=torch.long)
+        self.finished = Finished(empty, empty, zeros, zeros)
         self.closed = torch.zeros(rows, dtype=torch.bool, device=device)  # sentences that need no further step
         self.steps = torch.zeros(1, dtype=torch.long, device=device)
         # length^penalty for every length of a translation with its end, computed in float64

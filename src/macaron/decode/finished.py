@@ -25,13 +25,6 @@ class Finished(NamedTuple):
     lengths: Tensor
     slots: Tensor
 
-    @classmethod
-    def none(cls, like: Tensor) -> "Finished":
-        """An empty table of the shape of (B, N) totals."""
-        empty = torch.full_like(like, -math.inf)
-        zeros = torch.zeros_like(like, dtype=torch.long)
-        return cls(empty, empty, zeros, zeros)
-
     def merge(self, new: "Finished", first_come: bool) -> "Finished":
         """The best N of this table and of new ones (B, C), which are given best first.
 

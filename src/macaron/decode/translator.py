@@ -241,8 +241,7 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 def _list_of_lines(lines: Any) -> list[str]:
     """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        what = "one string" if isinstance(lines, str) else repr(lines)
-        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {what}")
+        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {lines!r:.60}")
     found = list(lines)
     for index, line in enumerate(found):
         if not isinstance(line, str):

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
@@ -90,8 +90,7 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels (B, T) shifted right behind the start token; ignored labels become padding."""
         start = self.config.decoder_start_token_id
-        first = labels.new_full((labels.shape[0], 1), 2 if start is None else start)
-        shifted = torch.cat([first, labels[:, :-1]], dim=1)
+        shifted = F.pad(labels[:, :-1], (1, 0), value=2 if start is None else start)
         return shifted.masked_fill(shifted == IGNORED, self.pad)
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
