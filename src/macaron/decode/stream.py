@@ -87,11 +87,7 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
 def output(path: Path | None) -> Iterator[BinaryIO]:
     """Standard output, a pipe or a device, or a file that is written completely or not at all."""
     if path is None:
-        try:
-            yield sys.stdout.buffer
-        except BrokenPipeError:
-            # The reader (`head`) has enough: no error. What is still buffered must go somewhere at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield sys.stdout.buffer
         return
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():

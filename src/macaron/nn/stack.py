@@ -71,10 +71,8 @@ class Stack(nn.Module):
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
                 x = self._gradient_checkpointing_func(step.__call__, x, context, *slots)
-            elif visit is not None:
-                x = step(x, context, *slots, visit=visit)
             else:
-                x = step(x, context, *slots)
+                x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
         return self.norm(x) if norm and self.norm is not None else x
