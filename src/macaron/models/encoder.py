@@ -1,5 +1,6 @@
 """The text encoder: pre-training heads (masked words, next sentence), classification and regression."""
 
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
@@ -57,26 +58,16 @@ class HeadedEncoder(Network):
         return self.model.embedding
 
 
-class MaskedHead(nn.Module):
-    """Dense, gelu, norm: between a state and the (tied) output embedding."""
-
-    def __init__(self, hidden_size: int, eps: float) -> None:
-        super().__init__()
-        self.dense = nn.Linear(hidden_size, hidden_size)
-        self.norm = nn.LayerNorm(hidden_size, eps)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
-        return self.norm(F.gelu(self.dense(states)))
-
-
 class EncoderForMaskedLM(HeadedEncoder):
     """Masked words alone; loads the folder of a pre-trained model."""
 
     def build(self, config: EncoderConfig) -> None:
         """Make encoder and head."""
         super().build(config)
-        self.head = MaskedHead(config.hidden_size, config.layer_norm_eps)
+        dense = nn.Linear(config.hidden_size, config.hidden_size)
+        norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        # Between a state and the (tied) output embedding.
+        self.head = nn.Sequential(OrderedDict(dense=dense, gelu=nn.GELU(), norm=norm))
 
     def mlm_logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""

@@ -218,17 +218,14 @@ class CrossAttention(_Attention):
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
         (query,) = self.heads(self.q(x), 1)
-        key, value = self._memory(context, slot)
+        cache = context.cache
+        both: tuple[Tensor, ...] | None = cache.memory(slot) if cache is not None else None
+        if both is None:
+            if context.memory is None:
+                raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
+            both = self.heads(self.kv(context.memory), 2)
+            if cache is not None:
+                cache.store_memory(slot, *both)
+        key, value = both
         dropout = self.dropout if self.training else 0.0
         return self.finish(attend(query, key, value, context.memory_mask, False, dropout, context, "H"))
-
-    def _memory(self, context: Context, slot: int) -> tuple[Tensor, Tensor]:
-        stored = context.cache.memory(slot) if context.cache is not None else None
-        if stored is not None:
-            return stored
-        if context.memory is None:
-            raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
-        key, value = self.heads(self.kv(context.memory), 2)
-        if context.cache is not None:
-            context.cache.store_memory(slot, key, value)
-        return key, value

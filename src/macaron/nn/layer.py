@@ -129,29 +129,25 @@ class SchemeLayer(nn.Module):
         super().__init__()
         self.tableau = integrator(settings.integrator)
         stages = len(self.tableau.b)
-        modules = nn.ModuleDict()
+        modules = nn.ModuleDict() if sublayers is None else sublayers
         applied: Counter[str] = Counter()
         walk: list[tuple[float, tuple[Move, ...]]] = []
-        self.self_slots = 0
-        memory_slots: dict[str, int] = {}
         for weight, steps in branches:
             moves: list[Move] = []
             for operator, coefficient in steps:
                 index = min(applied[operator], len(widths[operator]) - 1)
-                applied[operator] += 1
                 name = f"{operator}{index + 1}"
-                if sublayers is None and name not in modules:
+                if name not in modules:
                     modules[name] = SubLayer(operator, widths[operator][index], index, settings)
-                slot = 0
-                if operator == "F":
-                    slot, self.self_slots = self.self_slots, self.self_slots + stages
-                elif operator == "H":
-                    # Keys and values depend on the encoder's output alone: one slot per sub-layer is enough.
-                    slot = memory_slots.setdefault(name, len(memory_slots))
-                moves.append(Move(operator, name, coefficient, slot))
+                # Each stage of F has its own keys. Those of H depend on the encoder's output alone: one slot per
+                # sub-layer is enough.
+                slots = {"F": applied["F"] * stages, "G": 0, "H": index}
+                moves.append(Move(operator, name, coefficient, slots[operator]))
+                applied[operator] += 1
             walk.append((weight, tuple(moves)))
         self.walk = tuple(walk)
-        self.memory_slots = len(memory_slots)
+        self.self_slots = applied["F"] * stages
+        self.memory_slots = min(applied["H"], len(widths.get("H", ())))
         if sublayers is None:
             self.sublayers = modules
         else:

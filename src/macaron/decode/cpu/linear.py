@@ -99,7 +99,7 @@ class PackedLinear(Direct):
         self.relu, self.after, self.coefficient = relu, "relu" if relu else "none", coefficient
         # Plain attributes, not buffers: oneDNN's blocks can be neither saved nor moved.
         weight, self.bias = weight.detach(), None if bias is None else bias.detach() * coefficient
-        self.kernel: Callable[..., Tensor] | None = None
+        self.kernel: Any = None
         self.pack(weight, nonnegative)
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
@@ -143,7 +143,6 @@ class Int8Linear(PackedLinear):
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """(..., I) to (..., O), added to ``onto`` if given."""
-        assert self.kernel is not None
         rows = x.reshape(-1, x.shape[-1])
         # Several cheap operations: vector_norm and addcdiv would be shorter and slower.
         sizes = (rows if self.nonnegative else rows.abs()).amax(dim=1, keepdim=True)
