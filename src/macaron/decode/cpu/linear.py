@@ -181,14 +181,14 @@ def activation_levels() -> int:
 
 def check_int8() -> None:
     """Raise unless int8 products work here."""
-    reason = "its packed products are missing or switched off"
     try:
-        made = Int8Linear(torch.eye(16), None)(torch.eye(16)) if packed_products() else None
+        if not packed_products():
+            raise NotImplementedError("its packed products are missing or switched off")
+        made = Int8Linear(torch.eye(16), None)(torch.eye(16))
     except (RuntimeError, NotImplementedError, AttributeError) as error:
-        made, reason = None, str(error).strip().splitlines()[0][:200]
-    if made is None:
         raise MacaronError(
-            f"int8 needs a PyTorch with oneDNN ({reason}): leave --int8 out, or install the usual PyTorch for x86-64"
-        )
+            f"int8 needs a PyTorch with oneDNN ({str(error).strip().splitlines()[0][:200]}): leave --int8 out, or "
+            "install the usual PyTorch for x86-64"
+        ) from error
     if not torch.allclose(made, torch.eye(16), atol=0.02):
         raise MacaronError("int8 products are wrong on this processor: leave --int8 out")
