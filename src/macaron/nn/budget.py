@@ -75,12 +75,6 @@ class LayerSettings:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
         integrator(self.integrator)
 
-    def activation_of(self, application: int) -> str | Callable[[Any], Any]:
-        """The activation of the feed-forward network with this index in a layer."""
-        if isinstance(self.activation, str) or callable(self.activation):
-            return self.activation
-        return self.activation[application]
-
 
 def sublayer_parameters(settings: LayerSettings, operator: str, width: int) -> int:
     """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""

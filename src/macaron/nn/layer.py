@@ -35,10 +35,13 @@ class SubLayer(nn.Module):
         self.norm = build_norm(settings)
         self.operator: nn.Module
         if operator == "G":
+            activation = settings.activation
+            if not isinstance(activation, str) and not callable(activation):
+                activation = activation[application]
             self.operator = FeedForward(
                 settings.hidden_size,
                 width,
-                settings.activation_of(application),
+                activation,
                 settings.activation_dropout,
                 settings.initializer,
                 settings.bias,
