@@ -146,8 +146,8 @@ class Translator:
             "stop": stop,
             "sampling": sampling,
         }
-        changes: Any = {name: value for name, value in given.items() if value is not None}
-        settings = replace(self.settings, **changes)
+        changes: Any = {k: v for k, v in given.items() if v is not None and v != getattr(self.settings, k)}
+        settings = replace(self.settings, **changes) if changes else self.settings
         nbest = settings.beam if nbest is None else nbest
         if not 1 <= nbest <= settings.beam:
             raise MacaronError(f"nbest must be between 1 and the beam ({settings.beam}), not {nbest}: widen the beam")
