@@ -44,11 +44,11 @@ class ModelConfig(LayerSettings):
         check_fields(self)
         for name in ("scheme", "decoder_scheme"):
             if isinstance(getattr(self, name, None), Scheme):
-                self._set(name, getattr(self, name).to_dict())  # a form that JSON can hold
+                object.__setattr__(self, name, getattr(self, name).to_dict())  # a form that JSON can hold
         for name in ("prologue", "epilogue", "decoder_prologue", "decoder_epilogue"):
             steps = steps_of(getattr(self, name, None), name)
             if steps:
-                self._set(name, [[step.operator, step.coefficient] for step in steps])
+                object.__setattr__(self, name, [[step.operator, step.coefficient] for step in steps])
             if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
                 raise MacaronError(f"{name} has cross-attention (H), which an encoder lacks")
         super().__post_init__()
@@ -61,9 +61,6 @@ class ModelConfig(LayerSettings):
             raise MacaronError(
                 f"scheme {scheme.name!r} has cross-attention (H), which an encoder lacks: give it as decoder_scheme"
             )
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -175,7 +172,7 @@ class EncoderConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.id2label is not None:
-            self._set("id2label", {int(index): label for index, label in self.id2label.items()})
+            object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
 
     @property
     def num_labels(self) -> int:
