@@ -199,7 +199,7 @@ def test_int8_sublayers_are_those_of_rounded_numbers(changes: dict[str, Any]):
     differences: list[Tensor] = []
 
     def compare(own: Stack, context: Context) -> Callable[[SubStep], None]:
-        sublayers = [layer.sublayer(move) for layer in own.steps() for _, moves in layer.walk for move in moves]
+        sublayers = [layer.sublayer(move) for layer in own.steps for _, moves in layer.walk for move in moves]
 
         def visit(step: SubStep) -> None:
             before = step.before.view(*ids.shape, -1)
