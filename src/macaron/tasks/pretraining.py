@@ -108,7 +108,7 @@ def _takes_flash(train: TrainSettings, settings: PretrainSettings) -> bool:
     return possible and (settings.attention == "flash" or (settings.attention == "auto" and AUTO_FLASH))
 
 
-class PretrainingTask(Task[Plan]):
+class PretrainingTask(Task):
     """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
 
     data: PreparedText
@@ -136,7 +136,7 @@ class PretrainingTask(Task[Plan]):
         self.module = PretrainingLoss(model, settings, self.shape.chunk, _takes_flash(train, settings))
         self.words = range(batches.FIRST_WORD, data.vocab_size)
         self._collator = ThreadPoolExecutor(1, "collate")
-        self._collated: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
+        self._collated: dict[tuple[int, ...], Future[tuple[Tensor, Tensor]]] = {}
         self._right: Tensor | None = None
 
     def _corpus(self, split: TextSplit) -> Corpus:
@@ -151,27 +151,23 @@ class PretrainingTask(Task[Plan]):
             )
         return corpus
 
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """The micro-batches of an epoch; their targets are all real tokens."""
-        made = self.epoch_plan(epoch)
-        return [MicroBatch(int(tokens), (epoch, index)) for index, tokens in enumerate(made.tokens)]
-
-    def plan_epoch(self, epoch: int) -> Plan:
-        """Cut the corpus into texts and pack them."""
+    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
+        """Cut the corpus into texts and pack them; all real tokens of a micro-batch are its targets."""
         seed, group = (self.train.seed, epoch), self.train.accumulate
-        return batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+        made = batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+        return [MicroBatch(int(tokens), (made, index)) for index, tokens in enumerate(made.tokens)]
 
     def batch(self, planned: MicroBatch, device: torch.device) -> PretrainingBatch:
         """Collate a micro-batch; the next ones are collated in the background."""
-        epoch, index = planned.data
-        made = self.epoch_plan(epoch)
+        made, index = planned.data
         world = dist.get_world_size() if dist.is_initialized() else 1
         coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
-        wanted = {(epoch, i): self._collated.get((epoch, i)) for i in coming}
         self._collated = {
-            key: found or self._collator.submit(self._collate, "train", made, key[1]) for key, found in wanted.items()
+            (*made.seed, i): self._collated.get((*made.seed, i))
+            or self._collator.submit(self._collate, "train", made, i)
+            for i in coming
         }
-        return batches.cut_batch(*self._collated[epoch, index].result(), self.shape, device)
+        return batches.cut_batch(*self._collated[*made.seed, index].result(), self.shape, device)
 
     def _collate(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
         first = self.model.config.first_segment

@@ -16,6 +16,7 @@ from macaron.data.batching import Indices, counting
 from macaron.data.masking import choose, corrupt, masked_counts
 from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, span_pairs
 from macaron.data.row_packing import Rows, pack_by_length
+from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
@@ -224,9 +225,7 @@ def collate(
 
 def cut_batch(numbers: Tensor, weights: Tensor, shape: Shape, device: torch.device) -> PretrainingBatch:
     """The batch of what `collate` returned, on a device."""
-    if device.type == "cuda":
-        numbers, weights = numbers.pin_memory(), weights.pin_memory()
-    numbers, weights = numbers.to(device, non_blocking=True), weights.to(device, non_blocking=True)
+    numbers, weights = to_device(numbers, device), to_device(weights, device)
     sizes = [*[shape.size] * 4, *[shape.masked] * 2, *[shape.pairs] * 2, shape.max_sequences + 1]
     ids, positions, text, segments, masked, targets, firsts, follows, starts = torch.split(numbers, sizes)
     ids, positions, text, segments = (each.view(shape.rows, shape.width) for each in (ids, positions, text, segments))

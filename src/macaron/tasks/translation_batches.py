@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.data.batching import Indices, Lengths, padded
+from macaron.data.batching import Indices, bucket, padded
 from macaron.data.prepared import PairStore
-from macaron.data.row_packing import Rows, packed
+from macaron.data.row_packing import Rows, pack, packed
+from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.task import MicroBatch
@@ -37,21 +38,37 @@ def short_pairs(pairs: PairStore, limit: int) -> Indices:
     return np.flatnonzero(longest <= limit)
 
 
-def plan_rows(rows: Rows, lengths: Lengths, per_batch: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of ``per_batch`` rows each; their data is the epoch and the first row.
+def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
+    """Micro-batches of pairs of similar length; their data is the indices of these pairs.
 
-    :param lengths: of all targets
+    :param kept: the pairs to take
     """
-    starts = range(0, rows.count, per_batch)
-    of_batch = rows.row // per_batch
-    targets = np.bincount(of_batch, weights=lengths[rows.pairs], minlength=len(starts))
-    return [MicroBatch(int(targets[i]), (epoch, start)) for i, start in enumerate(starts)]
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    return [MicroBatch(int(target[batch].sum()), kept[batch]) for batch in bucket(source, target, max_tokens, seed)]
+
+
+def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of ``per_batch`` packed rows each; their data is these rows.
+
+    :param kept: the pairs to take
+    """
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    rows = pack(source, target, width, seed, epoch)
+    starts = np.arange(0, rows.count + per_batch, per_batch)
+    cuts = np.searchsorted(rows.row, starts)
+    planned = []
+    for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=False):
+        chosen = rows.pairs[first:last]
+        own = Rows(kept[chosen], rows.row[first:last] - start, per_batch)
+        planned.append(MicroBatch(int(target[chosen].sum()), own))
+    return planned
 
 
 def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
     """A batch of these pairs, padded."""
-    source = torch.from_numpy(padded(pairs.source, indices, PAD)).to(device, non_blocking=True)
-    target = torch.from_numpy(padded(pairs.target, indices, PAD)).to(device, non_blocking=True)
+    source, target = (
+        to_device(torch.from_numpy(padded(side, indices, PAD)), device) for side in (pairs.source, pairs.target)
+    )
     return TranslationBatch(source, target, _previous(target))
 
 
@@ -65,29 +82,12 @@ def _previous(target: Tensor) -> Tensor:
     return shifted
 
 
-def packed_tensors(
-    pairs: PairStore, rows: Rows, start: int, stop: int, width: int, device: torch.device
-) -> list[Tensor]:
-    """The rows from ``start`` to ``stop`` on a device, for `cut_batch`."""
-    source = packed(pairs.source, rows, start, stop, width, PAD)
-    target = packed(pairs.target, rows, start, stop, width, PAD)
-    arrays = [source.ids, target.ids, source.position, target.position, source.sentence, target.sentence]
-    small = torch.from_numpy(np.stack(arrays).astype(np.int32))
-    if device.type == "cuda":
-        small = small.pin_memory()
-    return list(small.to(device, non_blocking=True).unbind(0))
-
-
-def cut_batch(tensors: list[Tensor], start: int, count: int) -> TranslationBatch:
-    """``count`` of the rows from ``start`` as a batch."""
-    ids, target, position, target_position, sentence, target_sentence = (t[start : start + count] for t in tensors)
-    target = target.long()
-    return TranslationBatch(
-        source=ids.long(),
-        target=target,
-        previous=_previous(target),
-        source_positions=position + FIRST_POSITION,
-        target_positions=target_position + FIRST_POSITION,
-        source_sentence=sentence,
-        target_sentence=target_sentence,
-    )
+def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
+    """A batch of these rows; those beyond the last pair are empty."""
+    source, target = (packed(side, rows, 0, rows.count, width, PAD) for side in (pairs.source, pairs.target))
+    ids = np.stack([source.ids, target.ids])
+    positions = np.stack([source.position, target.position]) + FIRST_POSITION
+    numbers = np.concatenate([ids, positions, np.stack([source.sentence, target.sentence])]).astype(np.int32)
+    given, wanted, *others = to_device(torch.from_numpy(numbers), device).unbind(0)
+    wanted = wanted.long()
+    return TranslationBatch(given.long(), wanted, _previous(wanted), *others)

@@ -34,7 +34,7 @@ class Trainer:
     """
 
     def __init__(
-        self, task: Task[Any], settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
+        self, task: Task, settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
     ) -> None:
         if settings.accumulate < processes.world:
             raise MacaronError(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,6 @@ from macaron.models.load import save_model
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
 
-EpochPlan = TypeVar("EpochPlan")
-
 
 @dataclass(frozen=True)
 class MicroBatch:
@@ -27,8 +25,8 @@ class MicroBatch:
     data: Any
 
 
-class Task(ABC, Generic[EpochPlan]):
-    """Translation or pre-training; ``EpochPlan`` is what the micro-batches of an epoch are cut from.
+class Task(ABC):
+    """Translation or pre-training.
 
     model       the model that is saved, and ``tokenizer`` with it
     module      what is trained: called with a batch it returns the sums of the losses, the one to minimise first
@@ -45,7 +43,7 @@ class Task(ABC, Generic[EpochPlan]):
 
     def __init__(self) -> None:
         self._planner = ThreadPoolExecutor(1, "plan")
-        self._plans: dict[int, Future[EpochPlan]] = {}
+        self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """What is trained on, as JSON-able values: a run is resumed with the same only.
@@ -56,19 +54,15 @@ class Task(ABC, Generic[EpochPlan]):
         return {"tokenizer": self.data.tokenizer_fingerprint, "training data": digest}
 
     @abstractmethod
-    def plan_epoch(self, epoch: int) -> EpochPlan:
-        """Plan an epoch; the same whenever it is called. Runs in a thread."""
+    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
+        """All micro-batches of an epoch (from 1); always the same for an epoch. Runs in a thread."""
 
-    def epoch_plan(self, epoch: int) -> EpochPlan:
+    def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """The plan of an epoch. The next one is planned in the background: a GPU would have to wait for it."""
         self._plans = {
             each: self._plans.get(each) or self._planner.submit(self.plan_epoch, each) for each in (epoch, epoch + 1)
         }
         return self._plans[epoch].result()
-
-    @abstractmethod
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """All micro-batches of an epoch (from 1); always the same for an epoch."""
 
     @abstractmethod
     def batch(self, planned: MicroBatch, device: torch.device) -> Any:
