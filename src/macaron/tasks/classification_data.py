@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from macaron.device import to_device
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch
-from macaron.text.load_tokenizer import load_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, PAD
 
@@ -56,16 +55,19 @@ def encode(
     texts: Sequence[Sequence[str]],
     targets: NDArray[Any] | None,
     max_length: int,
-    folder: Path | None = None,
+    labels: Sequence[float] = (),
 ) -> Encoded:
     """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
 
     :param texts: one or two lists
-    :param folder: the folder of the tokenizer, for worker processes
     """
     # Texts repeat (the premises of MNLI).
     unique = list(dict.fromkeys(text for column in texts for text in column))
-    tokens = dict(zip(unique, _tokens(tokenizer, unique, folder), strict=True))
+    chunk = _CHUNK if tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
+    chunks = (unique[start : start + chunk] for start in range(0, len(unique), chunk))
+    with Workers() as workers:  # started only if there are several chunks
+        parts = list(workers.map(partial(_tokens, tokenizer), chunks))
+    tokens = dict(zip(unique, (each for part in parts for each in part), strict=True))
     columns = tuple([tokens[text] for text in column] for column in texts)
     room = max_length - 1 - len(columns)
     truncated = 0
@@ -76,26 +78,13 @@ def encode(
             second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
             for column, keep in zip(columns, (room - second, second), strict=False):
                 column[i] = column[i][:keep]
-    count = len(columns[0])
-    return Encoded(columns, np.zeros(count, dtype=np.float32) if targets is None else targets, truncated)
+    if targets is None:
+        targets = np.zeros(len(columns[0]), dtype=np.float32)
+    return Encoded(columns, targets, truncated, labels)
 
 
-def _tokens(tokenizer: MacaronTokenizer, texts: list[str], folder: Path | None) -> list[Tokens]:
-    if tokenizer.pipeline == "moses" and len(texts) > MANY and folder is not None:
-        with Workers() as workers:
-            chunks = (texts[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK))
-            return [tokens for part in workers.map(partial(_encode_chunk, folder), chunks) for tokens in part]
-    encoded = tokenizer.encode_lines(texts, add_special_tokens=False)
-    return [np.asarray(ids, dtype=np.int32) for ids in encoded]
-
-
-def _encode_chunk(folder: Path, texts: list[str]) -> list[Tokens]:
-    return _tokens(_stored_tokenizer(folder), texts, None)
-
-
-@lru_cache(maxsize=1)
-def _stored_tokenizer(folder: Path) -> MacaronTokenizer:
-    return load_tokenizer(folder, "encoder")
+def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
+    return [np.asarray(ids, dtype=np.int32) for ids in tokenizer.encode_lines(texts, add_special_tokens=False)]
 
 
 @dataclass(frozen=True)
@@ -125,13 +114,10 @@ class Collator:
             width = min((length for length in (*LENGTHS, self.max_length) if length >= width), default=width)
         tokens = np.full((count, width), PAD, dtype=np.int64)
         segments = np.full((count, width), self.segments[0], dtype=np.int64)
-        weights = np.zeros(count, dtype=np.float32)
-        weights[: len(rows)] = 1.0
-        targets = np.zeros(count, dtype=data.targets.dtype)
-        targets[: len(rows)] = data.targets[rows]
-        for i in range(count):
-            # A filler row repeats the first: a row without any real token would give NaN.
-            index = rows[i] if i < len(rows) else rows[0]
+        weights = (np.arange(count) < len(rows)).astype(np.float32)
+        # A filler row repeats the first: a row without any real token would give NaN.
+        filled = np.append(rows, np.full(count - len(rows), rows[0]))
+        for i, index in enumerate(filled):
             texts = [column[index] for column in data.texts]
             if swap is not None and swap[index]:
                 texts.reverse()
@@ -141,14 +127,8 @@ class Collator:
                 tokens[i, start : end - 1] = text
                 tokens[i, end - 1] = EOS
                 segments[i, start:end] = segment
-        arrays = (tokens, segments, tokens != PAD, targets, weights)
-        return ClassificationBatch(*(self._on_device(array) for array in arrays))
-
-    def _on_device(self, array: NDArray[Any]) -> torch.Tensor:
-        tensor = torch.from_numpy(array)
-        if self.device.type == "cuda":
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor
+        arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
+        return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:

@@ -1,7 +1,6 @@
 """Classifiers: loaded, on a device for the logits of many examples, and as a predictor that takes text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from macaron.data.glue_tasks import GlueTask
 from macaron.device import choose_device
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
@@ -18,7 +16,6 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.tasks.classification import ClassificationLoss, Numbers, Objective
 from macaron.tasks.classification_data import Collator, Encoded, encode
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train import step
 from macaron.train.failures import memory_explained
 
@@ -29,38 +26,38 @@ MAX_LENGTH = 256
 PREDICTED = 128
 
 
-def load_classifier(
-    path: Path, new_head: bool = False, dropout: float | None = None
-) -> tuple[EncoderForSequenceClassification, MacaronTokenizer]:
-    """A fine-tuned model and its tokenizer.
-
-    :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
-    :param dropout: everywhere; the model's own by default
-    """
-    folder = find_folder(path, EncoderConfig.model_type)
-    changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
-    if new_head:
-        changes |= {"id2label": None, "problem_type": None, "classification": None}
-    model, missing = load_model(folder, EncoderForSequenceClassification, torch.float32, ENCODER_HEADS, **changes)
-    if missing and not new_head:
-        raise MacaronError(f"{folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`.")
-    return model, model_tokenizer(folder, "encoder", model.config)
-
-
 class ClassifierOnDevice:
     """A classifier on a device, its tokenizer, and how examples become batches.
 
     :param path: the model's folder, or a run's
     :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
     :param max_length: tokens of an example; longer ones are cut; default: the model's
-    :param options: of `load_classifier`
+    :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
+    :param dropout: everywhere; the model's own by default
     """
 
+    module: ClassificationLoss
+
     def __init__(
-        self, path: Path, device: str, precision: Precision, max_length: int | None = None, **options: Any
+        self,
+        path: Path,
+        device: str = "auto",
+        precision: Precision = "auto",
+        max_length: int | None = None,
+        new_head: bool = False,
+        dropout: float | None = None,
     ) -> None:
         self.folder = find_folder(path, EncoderConfig.model_type)
-        model, self.tokenizer = load_classifier(self.folder, **options)
+        changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
+        if new_head:
+            changes |= {"id2label": None, "problem_type": None, "classification": None}
+        network = EncoderForSequenceClassification
+        model, missing = load_model(self.folder, network, torch.float32, ENCODER_HEADS, **changes)
+        if missing and not new_head:
+            raise MacaronError(
+                f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`."
+            )
+        self.tokenizer = model_tokenizer(self.folder, "encoder", model.config)
         #: What config.json says of the input: number of texts, their columns, longest example.
         self.takes: dict[str, Any] = model.config.classification or {}
         self.max_length = int(max_length or self.takes.get("max_length", MAX_LENGTH))
@@ -72,16 +69,16 @@ class ClassifierOnDevice:
         first = model.config.first_segment
         self.collator = Collator((first, 1 - first), self.device, self.on_gpu, self.max_length)
 
-    def all_logits(self, module: ClassificationLoss, data: Encoded) -> Numbers:
+    def all_logits(self, data: Encoded) -> Numbers:
         """The logits of all examples in their order, (N, logits)."""
-        module.eval()
-        found = np.zeros((len(data), module.objective.logits), dtype=np.float64)
+        self.module.eval()
+        found = np.zeros((len(data), self.module.objective.logits), dtype=np.float64)
         order = np.argsort(data.lengths, kind="stable")  # little padding
         with torch.no_grad(), self.autocast():
             for start in range(0, len(order), PREDICTED):
                 rows = order[start : start + PREDICTED]
                 batch = self.collator.make(data, rows, PREDICTED)
-                found[rows] = module.logits(batch)[: len(rows)].double().cpu().numpy()
+                found[rows] = self.module.logits(batch)[: len(rows)].double().cpu().numpy()
         return found
 
     def memory_explained(self, examples: str) -> Any:
@@ -90,15 +87,6 @@ class ClassifierOnDevice:
             f"out of memory with {examples} of up to {self.max_length} tokens: take a smaller --batch-size or "
             "--max-length"
         )
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The prediction for an example: a class with the probabilities of all classes, or a score."""
-
-    label: str | None
-    score: float
-    probabilities: dict[str, float]
 
 
 class Predictor(ClassifierOnDevice):
@@ -125,36 +113,29 @@ class Predictor(ClassifierOnDevice):
             self.objective = Objective("score", config.label_names)
         self.module = ClassificationLoss(self.model, self.objective)
 
-    def logits(self, texts: Sequence[Sequence[str]]) -> Numbers:
-        """(N, logits) of one or two lists of texts."""
+    def predict(self, texts: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``.
+
+        :param texts: one or two lists
+        """
         if self.texts is not None and len(texts) != self.texts:
             raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) an example, not {len(texts)}")
-        data = encode(self.tokenizer, texts, None, self.max_length, self.folder)
+        data = encode(self.tokenizer, texts, None, self.max_length)
         with self.memory_explained("examples"):
-            return self.all_logits(self.module, data)
-
-    def predict(self, texts: Sequence[Sequence[str]]) -> list[Prediction]:
-        """The predictions for all examples."""
-        if not texts[0]:
-            return []
-        logits = self.logits(texts)
+            logits = self.all_logits(data)
         values = self.objective.predictions(logits)
         labels = self.objective.labels
         if self.objective.kind == "score":
-            return [Prediction(None, float(value), {}) for value in values]
+            return [{"score": float(value)} for value in values]
         if self.objective.kind == "one-logit":
             logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities = shifted / shifted.sum(axis=1, keepdims=True)
         return [
-            Prediction(labels[int(value)], float(row.max()), dict(zip(labels, map(float, row), strict=True)))
+            {
+                "label": labels[int(value)],
+                "probability": float(row.max()),
+                "probabilities": dict(zip(labels, row.tolist(), strict=True)),
+            }
             for value, row in zip(values, probabilities, strict=True)
         ]
-
-    def glue_values(self, task: GlueTask, texts: Sequence[Sequence[str]]) -> Numbers:
-        """Class indices in the task's order, or scores."""
-        values = self.objective.predictions(self.logits(texts))
-        if task.regression:
-            return values
-        indices = np.array([task.labels.index(label) for label in self.objective.labels], dtype=np.float64)
-        return indices[values.astype(np.int64)]

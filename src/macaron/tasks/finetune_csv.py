@@ -66,12 +66,7 @@ def finetune_csv(
 
     try:
         with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
-
-            def before_update() -> None:
-                signals.check()
-                advance(1)
-
-            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, before_update, after_epoch)
+            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, signals.check, advance, after_epoch)
     except KeyboardInterrupt:
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
     if outcome.diverged:

@@ -104,8 +104,7 @@ class Trainer:
         state, world = self.state, self.processes.world
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
-        scheduled = stopping.schedule_share(self.settings, state, self.seconds)
-        self.rate = learning_rate(self.settings, state.update, scheduled)
+        self.rate = learning_rate(self.settings, state.update, self._shares()[0])
         weight = world / max(targets, 1)  # gradients are averaged over the processes
         turns = self.processes.turns(len(group))
         for turn, (i, counts) in enumerate(turns, start=1):
@@ -127,8 +126,10 @@ class Trainer:
         """Log, validate, save, stop: whatever is due after an update."""
         settings, state = self.settings, self.state
         log = state.update % settings.log_every == 0 or end_of_epoch
-        validate = _due(state.update, settings.validate_every, end_of_epoch)
-        save = _due(state.update, settings.checkpoint_every, end_of_epoch)
+        validate, save = (
+            state.update % every == 0 if every else end_of_epoch
+            for every in (settings.validate_every, settings.checkpoint_every)
+        )
         epoch = state.epoch
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
@@ -150,7 +151,7 @@ class Trainer:
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
-        share, targets = self._share(), self.state.log_targets
+        share, targets = max(self._shares()), self.state.log_targets
         losses = zip(self.task.loss_names, sums, strict=True)
         values: dict[str, Any] = {
             "epoch": epoch,
@@ -193,7 +194,7 @@ class Trainer:
             self.definition = definition
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
         values |= {"epoch": epoch, "seconds": round(self.elapsed(), 3), **({} if scheduled else {"end": True})}
-        self.log.metrics(state.update, values, self._share())
+        self.log.metrics(state.update, values, max(self._shares()))
         self.pace_start += time.monotonic() - paused
 
     def validation(self) -> dict[str, Any]:
@@ -274,8 +275,8 @@ class Trainer:
         """Seconds of the run until now, imports and compilation included, and those before it was resumed."""
         return time.monotonic() - self.started
 
-    def _share(self) -> float:
-        return stopping.share(self.settings, self.state, self.seconds)
+    def _shares(self) -> list[float]:
+        return stopping.shares(self.settings, self.state, self.seconds)
 
     def _over(self) -> bool:
         return stopping.over(self.settings, self.state, self.seconds)
@@ -290,7 +291,3 @@ class Trainer:
             f"{self.rate:.3g}); {affected}. {left} Try a lower train.learning_rate, a longer train.warmup or "
             "train.clip_norm=1."
         )
-
-
-def _due(update: int, every: int, end_of_epoch: bool) -> bool:
-    return update % every == 0 if every else end_of_epoch

@@ -46,12 +46,13 @@ class GlueResults:
             default=None,
         )
 
-    def add(self, record: Record, candidate: Path) -> None:
-        """Add a finished run; its model, if it has left one, is kept if it is the best of its task.
+    def add(self, record: Record) -> None:
+        """Add a finished run; its model, if it has left one in ``candidates``, is kept if it is the best of its task.
 
         The model first: if the process is killed in between, the run is only done again.
         """
         before = self.best(record["task"])
+        candidate = self.run / "candidates" / record["run"]
         self.records[record["run"]] = record
         if candidate.is_dir():
             if self.best(record["task"]) is record:

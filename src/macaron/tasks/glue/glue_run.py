@@ -23,15 +23,7 @@ from macaron.models.load import find_folder
 from macaron.tasks.classification_predict import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
-from macaron.tasks.glue.jobs import (
-    Job,
-    TaskFacts,
-    WorkerSettings,
-    candidate,
-    inspect,
-    run_jobs,
-    write_predictions,
-)
+from macaron.tasks.glue.jobs import Job, TaskFacts, WorkerSettings, inspect, run_jobs, write_predictions
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
 
@@ -95,7 +87,7 @@ def _train(
         ):
             for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
                 known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
-                results.add({**record, **known}, candidate(settings.run, job.name))
+                results.add({**record, **known})
                 done += updates[job.name]
                 ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
                 progress.say(
@@ -165,7 +157,9 @@ def _submit(settings: WorkerSettings, best: dict[str, Record], say: Callable[[st
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
                 tuner = settings.tuner
                 predictor = predictor or Predictor(model, settings.devices[0], tuner.precision, tuner.max_length)
-                write_predictions(path, as_predictions(task, list(predictor.glue_values(task, examples.texts))))
+                answers = predictor.predict(examples.texts)
+                rows = [each["score" if task.regression else "label"] for each in answers]
+                write_predictions(path, as_predictions(task, rows) if task.regression else rows)
                 known[wanted.name] = stamp
                 write_json(stamps, known)
             found[wanted.name] = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]

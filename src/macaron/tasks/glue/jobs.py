@@ -18,7 +18,7 @@ from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
-from macaron.processes import Workers, stop_requested
+from macaron.processes import Workers, check_stop
 from macaron.tasks.classification import FineTuning, Objective, glue_objective
 from macaron.tasks.classification_data import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
@@ -141,17 +141,26 @@ class GlueWorker:
         """The model on its device, loaded with the first job."""
         return FineTuner(self.settings.model, self.device, self.settings.tuner)
 
-    def work(self, job: Job, best: float | None, before_update: Callable[[], None] = lambda: None) -> Record:
-        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far."""
+    def work(
+        self,
+        job: Job,
+        best: float | None,
+        check: Callable[[], None] = check_stop,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Record:
+        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
+
+        :param check: see `FineTuner.fit`, like ``advance``
+        """
         task = TASKS[job.task]
         data, dev = self._data(job)
-        outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, before_update)
+        outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
         for name, values in outcome.predictions.items():
             rows = [str(float(value)) for value in values] if task.regression else as_predictions(task, list(values))
             write_predictions(self.settings.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
         if best is None or (outcome.score >= best and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
-            self.tuner.save(candidate(self.settings.run, job.name), job.objective, takes)
+            self.tuner.save(self.settings.run / "candidates" / job.name, job.objective, takes)
         return {
             "run": job.name,
             "task": job.task,
@@ -188,11 +197,6 @@ def write_predictions(path: Path, rows: list[str]) -> None:
     write_text(path, "index\tprediction\n" + "".join(f"{index}\t{row}\n" for index, row in enumerate(rows)))
 
 
-def candidate(run: Path, name: str) -> Path:
-    """The path of a run's model until it is known whether it is the best."""
-    return run / "candidates" / name
-
-
 def run_jobs(
     jobs: list[Job],
     settings: WorkerSettings,
@@ -209,13 +213,8 @@ def run_jobs(
     count = min(len(settings.devices), len(jobs))
     if count < 2:
         worker = GlueWorker(settings)
-
-        def before_update() -> None:
-            check()
-            advance(1)
-
         for job in jobs:
-            yield job, worker.work(job, best(job.task), before_update)
+            yield job, worker.work(job, best(job.task), check, advance)
         return
     waiting = list(reversed(jobs))
     running: dict[Future[Record], Job] = {}
@@ -249,9 +248,4 @@ def _set_up(settings: WorkerSettings, count: int, index: int) -> None:
 
 def _work(job: Job, best: float | None) -> Record:
     assert GlueWorker.own is not None
-
-    def before_update() -> None:
-        if stop_requested():
-            raise KeyboardInterrupt
-
-    return GlueWorker.own.work(job, best, before_update)
+    return GlueWorker.own.work(job, best)
