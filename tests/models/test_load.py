@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from macaron.decode.translator import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
-from macaron.tasks.classification_predict import ClassifierOnDevice
+from macaron.tasks.classifier import ClassifierOnDevice
 from macaron.text.tokenizer import MacaronTokenizer
 
 

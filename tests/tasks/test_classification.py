@@ -13,11 +13,10 @@ from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
-from macaron.tasks import classification_data
+from macaron.tasks import classifier
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective, glue_objective
-from macaron.tasks.classification_data import Collator, encode, epoch_order
-from macaron.tasks.classification_predict import Predictor
-from macaron.tasks.finetune import FineTuner, TunerSettings
+from macaron.tasks.classifier import ClassifierOnDevice, Predictor, encode
+from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
 
@@ -25,7 +24,6 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CLASSIFIER = GOLDEN / "classifier_tiny_macaron_cross_entropy_classify"
 FIRST = ["the cat sat on the mat", "good", "the house was bad and it run away on a mat"]
 SECOND = ["it was good", "the cat and the house and the mat sat on the cat", ""]
-CPU = torch.device("cpu")
 
 
 @pytest.mark.golden
@@ -102,7 +100,9 @@ def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | N
     texts = [FIRST] if second is None else [FIRST, second]
     data = encode(tokenizer, texts, None, 64)
     assert data.truncated == 0
-    batch = Collator((1, 0), CPU, fixed, 64).make(data, np.arange(3), 4)
+    classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    classifier.fixed_shapes = fixed
+    batch = classifier.batch(data, np.arange(3), 4)
     width = 32 if fixed else int(data.lengths.max())
     expected = tokenizer(*texts, return_tensors="pt", padding="max_length", max_length=width)
     assert batch.tokens.shape == ((4, width) if fixed else (3, width))
@@ -130,9 +130,9 @@ def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path
 def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_folder: Path):
     tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
     data, back = (encode(tokenizer, texts, None, 64) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
-    batches = Collator((1, 0), CPU, False, 64)
-    swapped = batches.make(data, np.arange(3), 3, np.array([True, True, True]))
-    straight = batches.make(back, np.arange(3), 3)
+    classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    swapped = classifier.batch(data, np.arange(3), 3, np.array([True, True, True]))
+    straight = classifier.batch(back, np.arange(3), 3)
     assert torch.equal(swapped.tokens, straight.tokens)
     assert torch.equal(swapped.segments, straight.segments)
     draws = [epoch_order(1000, 1, epoch) for epoch in (1, 2, 1)]
@@ -170,8 +170,9 @@ def easy(count: int, seed: int) -> tuple[list[str], list[float]]:
     return texts, labels
 
 
-def runs(folder: Path, *all_settings: FineTuning, kind="classes", **options):
+def runs(folder: Path, *all_settings: FineTuning, kind="classes", fixed_shapes=False, **options):
     tuner = FineTuner(folder, "cpu", TunerSettings(**options))
+    tuner.fixed_shapes = fixed_shapes
     objective = Objective(kind, ("bad", "good"))
     texts, labels = easy(120, 1)
     held, truth = easy(40, 2)
@@ -190,13 +191,11 @@ def test_a_run_does_not_depend_on_what_ran_before(encoder_folder: Path):
     assert alone.epochs[0]["loss"] == pytest.approx(math.log(2), abs=0.1)  # the head starts at zero
 
 
-def test_filling_rows_change_nothing(encoder_folder: Path, monkeypatch):
+def test_filling_rows_change_nothing(encoder_folder: Path):
     """On a GPU shapes are fixed; the numbers are those of plain batches."""
     settings = FineTuning(32, 1e-3, 2)  # 120 examples: the last batch has 24
     plain = runs(encoder_folder, settings, dropout=0.0)[0]
-    original = Collator.__init__
-    monkeypatch.setattr(Collator, "__init__", lambda self, s, d, fixed, m: original(self, s, d, True, m))
-    filled = runs(encoder_folder, settings, dropout=0.0)[0]
+    filled = runs(encoder_folder, settings, dropout=0.0, fixed_shapes=True)[0]
     for a, b in zip(plain.epochs, filled.epochs, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
         assert a["scores"] == b["scores"]
@@ -322,7 +321,7 @@ def test_processes_that_help_with_moses_make_the_same_tokens(monkeypatch):
     tokenizer = MacaronTokenizer.train(FIRST * 20, 120, kind="encoder", pipeline="moses", source_lang="en")
     texts = [f"{text} {number}." for number in range(20) for text in FIRST]
     alone = encode(tokenizer, [texts], None, 64)
-    monkeypatch.setattr(classification_data, "MANY", 10)
-    monkeypatch.setattr(classification_data, "_CHUNK", 16)
+    monkeypatch.setattr(classifier, "MANY", 10)
+    monkeypatch.setattr(classifier, "_CHUNK", 16)
     together = encode(tokenizer, [texts], None, 64)
     assert [each.tolist() for each in together.texts[0]] == [each.tolist() for each in alone.texts[0]]

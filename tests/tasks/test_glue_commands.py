@@ -16,9 +16,9 @@ from transformers import AutoModelForSequenceClassification
 
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
-from macaron.tasks.classification_predict import Predictor
+from macaron.tasks.classifier import Predictor
 from macaron.tasks.glue.glue_results import GlueResults, averages, table
-from macaron.tasks.glue.jobs import FIXED, PAPER, GlueWorker, WorkerSettings, make_plan
+from macaron.tasks.glue.jobs import FIXED, PAPER, GlueWorker, make_plan
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "macaron", "glue"]
@@ -283,7 +283,7 @@ def test_only_the_best_model_stays(tmp_path: Path):
 
 def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data: Path, tmp_path: Path):
     """It may come first by name; one that is worse need not be written."""
-    worker = GlueWorker(WorkerSettings(encoder_folder, data, tmp_path, ("cpu",)))
+    worker = GlueWorker(encoder_folder, data, tmp_path, "cpu")
     (job,) = make_plan([TASKS["cola"]], 1, **{**FIXED, "epochs": (1,)})
     score = worker.work(job, None)["score"]
     model = tmp_path / "candidates" / job.name

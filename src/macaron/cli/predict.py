@@ -51,7 +51,7 @@ def predict(
 
     from macaron.data.tabular import table_format
     from macaron.decode.stream import output
-    from macaron.tasks.classification_predict import Predictor
+    from macaron.tasks.classifier import Predictor
 
     if kind is None:
         named = None if input_file is None else table_format(input_file)

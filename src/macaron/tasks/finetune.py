@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from macaron.data.batching import Indices
 from macaron.device import own_stream
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
-from macaron.tasks.classification_data import Encoded, encode, epoch_order
-from macaron.tasks.classification_predict import MAX_LENGTH, ClassifierOnDevice, Precision
+from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision, encode
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, Step
 
@@ -128,7 +129,7 @@ class FineTuner(ClassifierOnDevice):
                     rate = learning_rate(train, outcome.updates, done)
                     # Seeded by the update: dropout does not depend on earlier runs of this process.
                     torch.manual_seed((settings.seed * 1_000_003 + outcome.updates) * 4099)
-                    batch = self.collator.make(data, rows, settings.batch_size, swapped)
+                    batch = self.batch(data, rows, settings.batch_size, swapped)
                     total += self.step(batch, 1 / len(rows))[0]
                     optimiser.step(rate, outcome.updates)
                     outcome.updates += 1
@@ -186,3 +187,9 @@ class FineTuner(ClassifierOnDevice):
                 outcome.diverged |= not bool(np.isfinite(logits).all())
                 outcome.predictions[name] = self.module.objective.predictions(logits)
         return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """The order of an epoch's examples, and which of them are swapped: a function of seed and epoch alone."""
+    draw = np.random.default_rng((seed, epoch))
+    return draw.permutation(count), draw.random(count) < 0.5

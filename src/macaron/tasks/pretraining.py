@@ -136,7 +136,7 @@ class PretrainingTask(Task):
         self.module = PretrainingLoss(model, settings, self.shape.chunk, _takes_flash(train, settings))
         self.words = range(batches.FIRST_WORD, data.vocab_size)
         self._collator = ThreadPoolExecutor(1, "collate")
-        self._collated: dict[tuple[int, ...], Future[tuple[Tensor, Tensor]]] = {}
+        self._collated: dict[tuple[int, ...], Future[PretrainingBatch]] = {}
         self._right: Tensor | None = None
 
     def _corpus(self, split: TextSplit) -> Corpus:
@@ -167,9 +167,9 @@ class PretrainingTask(Task):
             or self._collator.submit(self._collate, "train", made, i)
             for i in coming
         }
-        return batches.cut_batch(*self._collated[*made.seed, index].result(), self.shape, device)
+        return batches.on_device(self._collated[*made.seed, index].result(), device)
 
-    def _collate(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
         first = self.model.config.first_segment
         return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
 
@@ -189,7 +189,7 @@ class PretrainingTask(Task):
         right = torch.zeros(2, 2, dtype=torch.float64, device=device)
         tokens = 0
         for index, counts in processes.turns(len(made.tokens)):
-            batch = batches.cut_batch(*self._collate("valid", made, index), self.shape, device)
+            batch = batches.on_device(self._collate("valid", made, index), device)
             words, firsts = self.module.states(batch)
             sums += self.module.losses(words, firsts, batch) * counts
             right += self.module.right(words, firsts, batch) * counts

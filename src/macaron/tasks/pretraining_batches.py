@@ -5,7 +5,7 @@ are a list of fixed size: only they go through the output layer and the loss. Un
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -163,8 +163,8 @@ def _within(counts: Indices, of_batch: Indices, most: int, extra: int) -> Indice
 
 def collate(
     ids: NDArray[np.integer], made: Plan, index: int, shape: Shape, settings: PretrainSettings, words: range, first: int
-) -> tuple[Tensor, Tensor]:
-    """A micro-batch as one int32 array, and its weights, for `cut_batch`.
+) -> PretrainingBatch:
+    """A micro-batch on the CPU.
 
     :param ids: the flat ids of the store
     :param words: the ids of words, from which random replacements are drawn
@@ -219,17 +219,11 @@ def collate(
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
     starts = np.full(shape.max_sequences + 1, shape.size)
     starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
-    numbers = np.concatenate([grid.reshape(-1), *lists, starts]).astype(np.int32)
-    return torch.from_numpy(numbers), torch.from_numpy(made.weights[index].astype(np.float32))
+    tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
+    others = (*lists, made.weights[index].astype(np.float32), starts.astype(np.int32))
+    return PretrainingBatch(tokens.long(), positions, text, segments.long(), *map(torch.from_numpy, others))
 
 
-def cut_batch(numbers: Tensor, weights: Tensor, shape: Shape, device: torch.device) -> PretrainingBatch:
-    """The batch of what `collate` returned, on a device."""
-    numbers, weights = to_device(numbers, device), to_device(weights, device)
-    sizes = [*[shape.size] * 4, *[shape.masked] * 2, *[shape.pairs] * 2, shape.max_sequences + 1]
-    ids, positions, text, segments, masked, targets, firsts, follows, starts = torch.split(numbers, sizes)
-    ids, positions, text, segments = (each.view(shape.rows, shape.width) for each in (ids, positions, text, segments))
-    masked, targets, firsts = masked.long(), targets.long(), firsts.long()
-    return PretrainingBatch(
-        ids.long(), positions, text, segments.long(), masked, targets, firsts, follows, weights, starts
-    )
+def on_device(batch: PretrainingBatch, device: torch.device) -> PretrainingBatch:
+    """A copy of a batch on a device."""
+    return replace(batch, **{name: to_device(tensor, device) for name, tensor in vars(batch).items()})

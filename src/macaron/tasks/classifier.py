@@ -1,29 +1,105 @@
-"""Classifiers: loaded, on a device for the logits of many examples, and as a predictor that takes text."""
+"""A classifier on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``, and logits.
+
+`Predictor` takes texts; `macaron.tasks.finetune.FineTuner` trains.
+"""
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from macaron.device import choose_device
+from macaron.data.batching import Indices
+from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
-from macaron.tasks.classification import ClassificationLoss, Numbers, Objective
-from macaron.tasks.classification_data import Collator, Encoded, encode
+from macaron.processes import Workers
+from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
 from macaron.text.load_tokenizer import model_tokenizer
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import CLS, EOS, PAD
 from macaron.train import step
 from macaron.train.failures import memory_explained
 
 Precision = Literal["auto", "float32", "bfloat16"]
+Tokens = NDArray[np.int32]
 #: Longest example where neither the user nor the model says otherwise.
 MAX_LENGTH = 256
 #: Examples that are predicted at once.
 PREDICTED = 128
+#: Lengths that batches are padded to where there should be few shapes.
+LENGTHS = (32, 64, 128, 256, 512)
+#: With more texts, a tokenizer written in Python runs in several processes.
+MANY = 40_000
+_CHUNK = 5_000
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Examples as tokens, without special tokens.
+
+    :param texts: one or two lists, each with one array per example
+    :param targets: as the loss takes them, (N,); zeros where there are no labels
+    :param truncated: number of examples that were cut
+    :param labels: class indices or scores, as the metrics take them
+    """
+
+    texts: tuple[list[Tokens], ...]
+    targets: NDArray[Any]
+    truncated: int
+    labels: Sequence[float] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+    @cached_property
+    def lengths(self) -> Indices:
+        """Tokens of each example, including special tokens, (N,)."""
+        counts = np.array([[len(text) + 1 for text in texts] for texts in self.texts], dtype=np.int64)
+        return np.asarray(1 + counts.sum(axis=0))
+
+
+def encode(
+    tokenizer: MacaronTokenizer,
+    texts: Sequence[Sequence[str]],
+    targets: NDArray[Any] | None,
+    max_length: int,
+    labels: Sequence[float] = (),
+) -> Encoded:
+    """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
+
+    :param texts: one or two lists
+    """
+    # Texts repeat (the premises of MNLI).
+    unique = list(dict.fromkeys(text for column in texts for text in column))
+    chunk = _CHUNK if tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
+    chunks = (unique[start : start + chunk] for start in range(0, len(unique), chunk))
+    with Workers() as workers:  # started only if there are several chunks
+        parts = list(workers.map(partial(_tokens, tokenizer), chunks))
+    tokens = dict(zip(unique, (each for part in parts for each in part), strict=True))
+    columns = tuple([tokens[text] for text in column] for column in texts)
+    room = max_length - 1 - len(columns)
+    truncated = 0
+    for i, each in enumerate(zip(*columns, strict=True)):
+        if sum(map(len, each)) > room:
+            truncated += 1
+            # Of two texts the longer one is cut first, then both equally.
+            second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
+            for column, keep in zip(columns, (room - second, second), strict=False):
+                column[i] = column[i][:keep]
+    if targets is None:
+        targets = np.zeros(len(columns[0]), dtype=np.float32)
+    return Encoded(columns, targets, truncated, labels)
+
+
+def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
+    return [np.asarray(ids, dtype=np.int32) for ids in tokenizer.encode_lines(texts, add_special_tokens=False)]
 
 
 class ClassifierOnDevice:
@@ -66,8 +142,39 @@ class ClassifierOnDevice:
         half = precision == "bfloat16" or (precision == "auto" and self.on_gpu)
         self.autocast = partial(step.precision, self.device, half)
         self.model = model.to(self.device)
-        first = model.config.first_segment
-        self.collator = Collator((first, 1 - first), self.device, self.on_gpu, self.max_length)
+        #: Few shapes of batches: filler rows complete a batch, lengths are those of ``LENGTHS``.
+        self.fixed_shapes = self.on_gpu
+
+    def batch(
+        self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None
+    ) -> ClassificationBatch:
+        """The batch of some examples.
+
+        :param size: number of rows if shapes are fixed
+        :param swap: the examples whose second text comes first, (N,)
+        """
+        first = self.model.config.first_segment
+        count, width = len(rows), int(data.lengths[rows].max())
+        if self.fixed_shapes:
+            count = max(size, count)
+            width = min((length for length in (*LENGTHS, self.max_length) if length >= width), default=width)
+        tokens = np.full((count, width), PAD, dtype=np.int64)
+        segments = np.full((count, width), first, dtype=np.int64)  # padding has the first text's
+        weights = (np.arange(count) < len(rows)).astype(np.float32)
+        # A filler row repeats the first: a row without any real token would give NaN.
+        filled = np.append(rows, np.full(count - len(rows), rows[0]))
+        for i, index in enumerate(filled):
+            texts = [column[index] for column in data.texts]
+            if swap is not None and swap[index]:
+                texts.reverse()
+            tokens[i, 0], end = CLS, 1
+            for segment, text in zip((first, 1 - first), texts, strict=False):
+                start, end = end, end + len(text) + 1
+                tokens[i, start : end - 1] = text
+                tokens[i, end - 1] = EOS
+                segments[i, start:end] = segment
+        arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
+        return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
     def all_logits(self, data: Encoded) -> Numbers:
         """The logits of all examples in their order, (N, logits)."""
@@ -77,7 +184,7 @@ class ClassifierOnDevice:
         with torch.no_grad(), self.autocast():
             for start in range(0, len(order), PREDICTED):
                 rows = order[start : start + PREDICTED]
-                batch = self.collator.make(data, rows, PREDICTED)
+                batch = self.batch(data, rows, PREDICTED)
                 found[rows] = self.module.logits(batch)[: len(rows)].double().cpu().numpy()
         return found
 
