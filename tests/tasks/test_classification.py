@@ -15,7 +15,7 @@ from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks import classifier
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective, glue_objective
-from macaron.tasks.classifier import ClassifierOnDevice, Predictor, encode
+from macaron.tasks.classifier import ClassifierOnDevice, Encoded, Predictor
 from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
@@ -24,6 +24,10 @@ GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 CLASSIFIER = GOLDEN / "classifier_tiny_macaron_cross_entropy_classify"
 FIRST = ["the cat sat on the mat", "good", "the house was bad and it run away on a mat"]
 SECOND = ["it was good", "the cat and the house and the mat sat on the cat", ""]
+
+
+def encode(folder: Path, texts: list[list[str]], max_length: int) -> Encoded:
+    return ClassifierOnDevice(folder, "cpu", max_length=max_length, new_head=True).encode(texts)
 
 
 @pytest.mark.golden
@@ -98,10 +102,10 @@ def test_objectives_that_make_no_sense_are_refused():
 def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | None, encoder_folder: Path):
     tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
     texts = [FIRST] if second is None else [FIRST, second]
-    data = encode(tokenizer, texts, None, 64)
-    assert data.truncated == 0
     classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
     classifier.fixed_shapes = fixed
+    data = classifier.encode(texts)
+    assert data.truncated == 0
     batch = classifier.batch(data, np.arange(3), 4)
     width = 32 if fixed else int(data.lengths.max())
     expected = tokenizer(*texts, return_tensors="pt", padding="max_length", max_length=width)
@@ -113,9 +117,8 @@ def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | N
 
 
 def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path):
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
-    whole = encode(tokenizer, [FIRST, SECOND], None, 64)
-    cut = encode(tokenizer, [FIRST, SECOND], None, 9)
+    whole = encode(encoder_folder, [FIRST, SECOND], 64)
+    cut = encode(encoder_folder, [FIRST, SECOND], 9)
     assert cut.truncated == 3
     for i in range(3):
         before, after = ([len(texts[i]) for texts in each.texts] for each in (whole, cut))
@@ -124,13 +127,12 @@ def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path
         for texts, all_of_it in zip(cut.texts, whole.texts, strict=True):
             assert texts[i].tolist() == all_of_it[i][: len(texts[i])].tolist()
     assert (cut.lengths == 9).all()
-    assert encode(tokenizer, [FIRST], None, 5).lengths.max() == 5
+    assert encode(encoder_folder, [FIRST], 5).lengths.max() == 5
 
 
 def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_folder: Path):
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
-    data, back = (encode(tokenizer, texts, None, 64) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
     classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    data, back = (classifier.encode(texts) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
     swapped = classifier.batch(data, np.arange(3), 3, np.array([True, True, True]))
     straight = classifier.batch(back, np.arange(3), 3)
     assert torch.equal(swapped.tokens, straight.tokens)
@@ -317,11 +319,13 @@ def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_processes_that_help_with_moses_make_the_same_tokens(monkeypatch):
+def test_processes_that_help_with_moses_make_the_same_tokens(encoder_folder: Path, monkeypatch):
     tokenizer = MacaronTokenizer.train(FIRST * 20, 120, kind="encoder", pipeline="moses", source_lang="en")
     texts = [f"{text} {number}." for number in range(20) for text in FIRST]
-    alone = encode(tokenizer, [texts], None, 64)
+    encoder = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    encoder.tokenizer = tokenizer
+    alone = encoder.encode([texts])
     monkeypatch.setattr(classifier, "MANY", 10)
     monkeypatch.setattr(classifier, "_CHUNK", 16)
-    together = encode(tokenizer, [texts], None, 64)
+    together = encoder.encode([texts])
     assert [each.tolist() for each in together.texts[0]] == [each.tolist() for each in alone.texts[0]]

@@ -289,7 +289,7 @@ def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data:
     model = tmp_path / "candidates" / job.name
     for best, left in ((score, True), (score + 0.1, False)):
         shutil.rmtree(model)
-        worker.work(job, best)
+        worker.work(job, {"score": best, "diverged": False})
         assert model.exists() == left
 
 

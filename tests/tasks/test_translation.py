@@ -13,8 +13,7 @@ from macaron.data.prepared import PairStore
 from macaron.data.row_packing import Rows
 from macaron.data.store import StoreWriter, TokenStore
 from macaron.models import TranslationModel, preset
-from macaron.tasks.translation import TranslationLoss
-from macaron.tasks.translation_batches import TranslationBatch, packed_batch, padded_batch, plan_packed
+from macaron.tasks.translation import TranslationBatch, TranslationLoss, packed_batch, padded_batch, plan_packed
 from macaron.text.vocabulary import EOS, PAD
 
 VOCABULARY, WIDTH = 50, 24
@@ -72,7 +71,7 @@ def padded_batches(pairs: PairStore, max_tokens: int) -> list[TranslationBatch]:
 def packed_batches(pairs: PairStore, rows_per_batch: int) -> list[TranslationBatch]:
     pieces = plan_packed(pairs, np.arange(len(pairs)), WIDTH, rows_per_batch, 3, 1)
     assert sum(piece.targets for piece in pieces) == pairs.target.tokens
-    batches = [packed_batch(pairs, piece.data, WIDTH, CPU) for piece in pieces]
+    batches = [piece.collate(CPU) for piece in pieces]
     assert {batch.source.shape for batch in batches} == {(rows_per_batch, WIDTH)}
     return batches
 

@@ -65,39 +65,6 @@ class Encoded:
         return np.asarray(1 + counts.sum(axis=0))
 
 
-def encode(
-    tokenizer: MacaronTokenizer,
-    texts: Sequence[Sequence[str]],
-    targets: NDArray[Any] | None,
-    max_length: int,
-    labels: Sequence[float] = (),
-) -> Encoded:
-    """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
-
-    :param texts: one or two lists
-    """
-    # Texts repeat (the premises of MNLI).
-    unique = list(dict.fromkeys(text for column in texts for text in column))
-    chunk = _CHUNK if tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
-    chunks = (unique[start : start + chunk] for start in range(0, len(unique), chunk))
-    with Workers() as workers:  # started only if there are several chunks
-        parts = list(workers.map(partial(_tokens, tokenizer), chunks))
-    tokens = dict(zip(unique, (each for part in parts for each in part), strict=True))
-    columns = tuple([tokens[text] for text in column] for column in texts)
-    room = max_length - 1 - len(columns)
-    truncated = 0
-    for i, each in enumerate(zip(*columns, strict=True)):
-        if sum(map(len, each)) > room:
-            truncated += 1
-            # Of two texts the longer one is cut first, then both equally.
-            second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
-            for column, keep in zip(columns, (room - second, second), strict=False):
-                column[i] = column[i][:keep]
-    if targets is None:
-        targets = np.zeros(len(columns[0]), dtype=np.float32)
-    return Encoded(columns, targets, truncated, labels)
-
-
 def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
     return [np.asarray(ids, dtype=np.int32) for ids in tokenizer.encode_lines(texts, add_special_tokens=False)]
 
@@ -144,6 +111,34 @@ class ClassifierOnDevice:
         self.model = model.to(self.device)
         #: Few shapes of batches: filler rows complete a batch, lengths are those of ``LENGTHS``.
         self.fixed_shapes = self.on_gpu
+
+    def encode(
+        self, texts: Sequence[Sequence[str]], objective: Objective | None = None, labels: Sequence[float] = ()
+    ) -> Encoded:
+        """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
+
+        :param texts: one or two lists
+        :param objective: of the labels
+        """
+        # Texts repeat (the premises of MNLI).
+        unique = list(dict.fromkeys(text for column in texts for text in column))
+        chunk = _CHUNK if self.tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
+        chunks = (unique[start : start + chunk] for start in range(0, len(unique), chunk))
+        with Workers() as workers:  # started only if there are several chunks
+            parts = list(workers.map(partial(_tokens, self.tokenizer), chunks))
+        tokens = dict(zip(unique, (each for part in parts for each in part), strict=True))
+        columns = tuple([tokens[text] for text in column] for column in texts)
+        room = self.max_length - 1 - len(columns)
+        truncated = 0
+        for i, each in enumerate(zip(*columns, strict=True)):
+            if sum(map(len, each)) > room:
+                truncated += 1
+                # Of two texts the longer one is cut first, then both equally.
+                second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
+                for column, keep in zip(columns, (room - second, second), strict=False):
+                    column[i] = column[i][:keep]
+        targets = np.zeros(len(columns[0]), dtype=np.float32) if objective is None else objective.targets(labels)
+        return Encoded(columns, targets, truncated, labels)
 
     def batch(
         self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None
@@ -227,7 +222,7 @@ class Predictor(ClassifierOnDevice):
         """
         if self.texts is not None and len(texts) != self.texts:
             raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) an example, not {len(texts)}")
-        data = encode(self.tokenizer, texts, None, self.max_length)
+        data = self.encode(texts)
         with self.memory_explained("examples"):
             logits = self.all_logits(data)
         values = self.objective.predictions(logits)

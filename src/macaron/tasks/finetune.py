@@ -18,7 +18,7 @@ from macaron.evaluate.glue_metrics import score, task_score
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
-from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision, encode
+from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, Step
 
@@ -87,10 +87,6 @@ class FineTuner(ClassifierOnDevice):
             for name, parameter in self.model.named_parameters()
             if not name.startswith("classifier.")
         }
-
-    def encode(self, texts: Sequence[Sequence[str]], objective: Objective, labels: Sequence[float]) -> Encoded:
-        """Examples for this model."""
-        return encode(self.tokenizer, texts, objective.targets(labels), self.max_length, labels)
 
     def fit(
         self,

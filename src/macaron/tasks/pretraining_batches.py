@@ -66,14 +66,17 @@ class Shape:
         """The shape for texts of this corpus."""
         width = train.row_tokens
         rows = max(1, train.batch_tokens // width)
+        longest = pretrain.longest(train)
+        paired = pretrain.nsp and pretrain.pairs == "sentences"
+        texts = (len(corpus.offsets) - 1) / 2 if paired else corpus.count
+        usual = min(longest, float(corpus.offsets[-1]) / max(texts, 1) + 3)
         # Three times the number of texts of the usual length that fit: a row hardly ever has more.
-        usual = _usual_length(pretrain, pretrain.longest(train), corpus)
         shortest = SHORTEST if pretrain.nsp else SHORTEST - 2
         deep = max(1, min(width // shortest, max(4, math.ceil(3 * width / usual))))
         most = rows * deep
         # The masked words are the ratio of a text's tokens, rounded up by at most a fraction of a word. A micro-batch
         # full of tiny texts would have more: some of them get fewer then (`_within`).
-        each = -(-width // pretrain.longest(train)) + 1
+        each = -(-width // longest) + 1
         masked = rows * (pretrain.ratio * width + 0.5 * each) + (most if pretrain.cls_target else 0)
         chunks = max(1, -(-int(masked) // LOSS_ROWS))
         chunk = -(-max(8, int(masked)) // (8 * chunks)) * 8  # chunks of one size: one graph for the compiler
@@ -84,19 +87,6 @@ class Shape:
     def size(self) -> int:
         """Positions in a micro-batch."""
         return self.rows * self.width
-
-    @property
-    def max_sequences(self) -> int:
-        """The most texts and stretches of padding in a micro-batch."""
-        return self.rows * (self.deep + 1)
-
-
-def _usual_length(settings: PretrainSettings, longest: int, corpus: Corpus) -> float:
-    """About the number of tokens of a text."""
-    tokens = float(corpus.offsets[-1])
-    if settings.nsp and settings.pairs == "sentences":
-        return min(longest, 2 * tokens / max(len(corpus.offsets) - 1, 1) + 3)
-    return min(longest, tokens / max(corpus.count, 1) + 3)
 
 
 @dataclass(frozen=True)
@@ -217,7 +207,7 @@ def collate(
     # The padding of a row is a sequence of its own: every position belongs to one.
     filled = np.bincount(row, weights=lengths, minlength=shape.rows).astype(np.int64)
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
-    starts = np.full(shape.max_sequences + 1, shape.size)
+    starts = np.full(shape.rows * (shape.deep + 1) + 1, shape.size)
     starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
     tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
     others = (*lists, made.weights[index].astype(np.float32), starts.astype(np.int32))

@@ -1,8 +1,8 @@
-"""Training a translation model."""
+"""Training a translation model: batches of pairs, padded or packed into rows, the loss, the task."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +10,103 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macaron.data.batching import epoch_order
+from macaron.data.batching import Indices, bucket, epoch_order, padded
 from macaron.data.prepared import PairStore, PreparedData
+from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.settings import SearchSettings
+from macaron.device import to_device
 from macaron.errors import MacaronError
 from macaron.evaluate.model import lower_cases, translate_all
 from macaron.evaluate.scores import sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
+from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
-from macaron.tasks.translation_batches import (
-    TranslationBatch,
-    packed_batch,
-    padded_batch,
-    plan_packed,
-    plan_padded,
-    short_pairs,
-)
-from macaron.text.vocabulary import PAD
+from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
 from macaron.train.task import MicroBatch, Task, same_text
 
 SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
+
+
+@dataclass(frozen=True)
+class TranslationBatch:
+    """Source (B, S); target (B, T); the target shifted right, ``previous`` (B, T).
+
+    Packed rows also have the position of each token in its sentence, and the number of the sentence in its row (0:
+    padding).
+    """
+
+    source: Tensor
+    target: Tensor
+    previous: Tensor
+    source_positions: Tensor | None = None
+    target_positions: Tensor | None = None
+    source_sentence: Tensor | None = None
+    target_sentence: Tensor | None = None
+
+
+def short_pairs(pairs: PairStore, limit: int) -> Indices:
+    """The indices of the pairs with no side longer than ``limit``."""
+    longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
+    return np.flatnonzero(longest <= limit)
+
+
+def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
+    """Padded micro-batches of pairs of similar length.
+
+    :param kept: the pairs to take
+    """
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    found = bucket(source, target, max_tokens, seed)
+    return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
+
+
+def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of ``per_batch`` packed rows each.
+
+    :param kept: the pairs to take
+    """
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    rows = pack(source, target, width, seed, epoch)
+    starts = np.arange(0, rows.count + per_batch, per_batch)
+    cuts = np.searchsorted(rows.row, starts)
+    planned = []
+    for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=False):
+        chosen = rows.pairs[first:last]
+        own = Rows(kept[chosen], rows.row[first:last] - start, per_batch)
+        planned.append(MicroBatch(int(target[chosen].sum()), partial(packed_batch, pairs, own, width)))
+    return planned
+
+
+def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
+    """A batch of these pairs, padded."""
+    source, target = (
+        to_device(torch.from_numpy(padded(side, indices, PAD)), device) for side in (pairs.source, pairs.target)
+    )
+    return TranslationBatch(source, target, _previous(target))
+
+
+def _previous(target: Tensor) -> Tensor:
+    """Targets shifted right, with the end-of-sentence token as the start.
+
+    In a packed row, the token before a sentence's first one is the end of the previous sentence: the same token.
+    """
+    shifted = torch.roll(target, 1, dims=1)
+    shifted[:, 0] = EOS
+    return shifted
+
+
+def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
+    """A batch of these rows; those beyond the last pair are empty."""
+    source, target = (packed(side, rows, 0, rows.count, width, PAD) for side in (pairs.source, pairs.target))
+    ids = np.stack([source.ids, target.ids])
+    positions = np.stack([source.position, target.position]) + FIRST_POSITION
+    numbers = np.concatenate([ids, positions, np.stack([source.sentence, target.sentence])]).astype(np.int32)
+    given, wanted, *others = to_device(torch.from_numpy(numbers), device).unbind(0)
+    wanted = wanted.long()
+    return TranslationBatch(given.long(), wanted, _previous(wanted), *others)
 
 
 class TranslationLoss(nn.Module):
@@ -90,6 +164,7 @@ class TranslationTask(Task):
         self.model = TranslationModel(config)
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
+        self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
         self.packing = train.packs(train.wants_gpu(torch.cuda.is_available()))
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
         self.train_pairs = data.pairs("train")
@@ -126,19 +201,6 @@ class TranslationTask(Task):
             return plan_packed(self.train_pairs, self.kept, width, self.rows_per_batch, seed, epoch)
         return [self._buckets[i] for i in epoch_order(len(self._buckets), seed, epoch)]
 
-    def batch(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
-        """Collate a micro-batch on a device."""
-        return self._collate(self.train_pairs, planned, device)
-
-    def _collate(self, pairs: PairStore, planned: MicroBatch, device: torch.device) -> TranslationBatch:
-        if isinstance(planned.data, np.ndarray):
-            return padded_batch(pairs, planned.data, device)
-        return packed_batch(pairs, planned.data, self.train.row_tokens, device)
-
-    def compiled_parts(self) -> list[nn.Module]:
-        """The layers, the embedding and the loss."""
-        return [*self.layers, self.model.embedding, self.module.criterion.losses]
-
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share."""
         pairs, width = self.valid_pairs, self.train.row_tokens
@@ -149,7 +211,7 @@ class TranslationTask(Task):
         sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
         targets = 0
         for i, counts in processes.turns(len(planned)):
-            batch = self._collate(pairs, planned[i], device)
+            batch = planned[i].collate(device)
             # Pairs longer than a row come in padded batches, which are not worth compiling for.
             eager = self.packing and batch.source_sentence is None
             with torch.compiler.set_stance("force_eager" if eager else "default"):

@@ -54,9 +54,11 @@ class Trainer:
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         if compiled:
-            for part in task.compiled_parts():
+            for part in task.compiled_parts:
                 part.compile(dynamic=False if fixed_shapes else None)
-        self.module = distribute(task.module, task.sharded_parts(), settings.distributed, processes, self.device)
+        # FSDP gathers one layer at a time, unless one layer is applied at every depth.
+        parts = [] if task.model.config.tying == "depth" else task.layers
+        self.module = distribute(task.module, parts, settings.distributed, processes, self.device)
         # The processes of DDP and FSDP communicate between the kernels, which a graph of one process cannot do.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
         self.step = (RecordedStep if recorded else Step)(self.module, self.autocast)
@@ -81,7 +83,7 @@ class Trainer:
         )
         try:
             with self.signals, own_stream(self.device):
-                self._restart_pace()
+                self.pace_targets, self.pace_start = 0, time.monotonic()
                 while not self._over():
                     self._epoch()
                 return self._finish()
@@ -141,11 +143,12 @@ class Trainer:
                 raise self._not_finite("the loss", epoch)
             if log:
                 self._write_log(epoch, sums)
+        paused = time.monotonic()
         if validate or at_end:
             self._validate(epoch, scheduled=validate)
-        at_end = self._over()
-        if save or at_end or self.stop:
+        if save or self._over() or self.stop:
             self._save(scheduled=save)
+        self.pace_start += time.monotonic() - paused
         if self.stop:
             raise Interrupted(f"stopped at update {state.update}; go on with --resume")
 
@@ -169,14 +172,11 @@ class Trainer:
         self.log.metrics(self.state.update, values, share)
         self.log_losses.zero_()
         self.state.log_targets = 0
-        self._restart_pace()
-
-    def _restart_pace(self) -> None:
         self.pace_targets, self.pace_start = 0, time.monotonic()
 
     def _validate(self, epoch: int, scheduled: bool) -> None:
         """Validate and log; only a scheduled validation counts for best and patience: a run's end may be moved."""
-        paused, state = time.monotonic(), self.state
+        state = self.state
         values = self.validation()
         loss = values["valid_loss"]
         if not math.isfinite(loss):
@@ -195,7 +195,6 @@ class Trainer:
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
         values |= {"epoch": epoch, "seconds": round(self.elapsed(), 3), **({} if scheduled else {"end": True})}
         self.log.metrics(state.update, values, max(self._shares()))
-        self.pace_start += time.monotonic() - paused
 
     def validation(self) -> dict[str, Any]:
         """Mean losses over the validation data."""
@@ -207,7 +206,6 @@ class Trainer:
         return {f"valid_{n}": v / max(count, 1) for n, v in zip(self.task.loss_names, losses, strict=True)}
 
     def _save(self, scheduled: bool) -> None:
-        paused = time.monotonic()
         self.state.seconds = self.elapsed()
         self.state.log_losses = self.processes.sum(self.log_losses.clone()).tolist()
         moments = self.optimiser.tensors()
@@ -215,7 +213,6 @@ class Trainer:
         if self.processes.first:
             kept = max(self.settings.keep, self.settings.average)
             checkpoint.prune(self.folder, kept, self.state.best_update)
-        self.pace_start += time.monotonic() - paused
 
     def _write(self, folder: Path, moments: dict[str, Tensor], scheduled: bool) -> None:
         weights = self.weights()

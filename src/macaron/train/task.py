@@ -1,7 +1,7 @@
 """What the training loop trains: a model, its loss and its data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +19,20 @@ from macaron.train.distributed import Processes
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A planned micro-batch: the number of targets its loss is summed over, and data of the task's own."""
+    """A planned micro-batch: the number of targets its loss is summed over, and what makes it on a device."""
 
     targets: int
-    data: Any
+    collate: Callable[[torch.device], Any]
 
 
 class Task(ABC):
     """Translation or pre-training.
 
-    model       the model that is saved, and ``tokenizer`` with it
-    module      what is trained: called with a batch it returns the sums of the losses, the one to minimise first
-    loss_names  names of these sums
-    layers      of the model: small graphs for the compiler, one for all layers of a stack
+    model           the model that is saved, and ``tokenizer`` with it
+    module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
+    loss_names      names of these sums
+    layers          of the model: small graphs for the compiler, one for all layers of a stack
+    compiled_parts  modules worth compiling, the layers among them
     """
 
     data: PreparedData | PreparedText
@@ -40,6 +41,7 @@ class Task(ABC):
     module: nn.Module
     loss_names: tuple[str, ...]
     layers: list[nn.Module]
+    compiled_parts: list[nn.Module]
 
     def __init__(self) -> None:
         self._planner = ThreadPoolExecutor(1, "plan")
@@ -64,17 +66,9 @@ class Task(ABC):
         }
         return self._plans[epoch].result()
 
-    @abstractmethod
     def batch(self, planned: MicroBatch, device: torch.device) -> Any:
         """Collate a micro-batch on a device."""
-
-    @abstractmethod
-    def compiled_parts(self) -> list[nn.Module]:
-        """Modules worth compiling."""
-
-    def sharded_parts(self) -> list[nn.Module]:
-        """Modules that FSDP gathers one at a time: the layers, unless one layer is applied at every depth."""
-        return [] if self.model.config.tying == "depth" else self.layers
+        return planned.collate(device)
 
     @abstractmethod
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:

@@ -74,25 +74,19 @@ def _train(
     started, signals = time.monotonic(), StopSignals()
     updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
     done = 0
-
-    def best(task: str) -> float | None:
-        record = results.best(task)
-        return None if record is None or record["diverged"] else float(record["score"])
-
     try:
         with (
             signals,
             progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
-            closing(run_jobs(left, workers, best, signals.check, advance)) as runs,
+            closing(run_jobs(left, workers, results.best, signals.check, advance)) as runs,
         ):
             for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
                 known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
                 results.add({**record, **known})
                 done += updates[job.name]
                 ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
-                progress.say(
-                    f"[{number}/{total}] {job.name}: {score_line(record)}; {record['seconds']:.0f} s, {ahead} left"
-                )
+                scores = score_line(record["scores"]) + (" (diverged)" if record["diverged"] else "")
+                progress.say(f"[{number}/{total}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left")
     except KeyboardInterrupt:
         raise Interrupted(
             f"stopped; {len(results.records)} finished runs are kept in {results.path}. Go on with the same command "

@@ -134,12 +134,13 @@ class GlueWorker:
     def work(
         self,
         job: Job,
-        best: float | None,
+        best: Record | None,
         check: Callable[[], None] = check_stop,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Record:
         """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
 
+        :param best: the record of the best run so far
         :param check: see `FineTuner.fit`, like ``advance``
         """
         task = TASKS[job.task]
@@ -148,7 +149,7 @@ class GlueWorker:
         for name, values in outcome.predictions.items():
             rows = [str(float(value)) for value in values] if task.regression else as_predictions(task, list(values))
             write_predictions(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
-        if best is None or (outcome.score >= best and not outcome.diverged):
+        if best is None or best["diverged"] or (outcome.score >= best["score"] and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
             self.tuner.save(self.run / "candidates" / job.name, job.objective, takes)
         return {
@@ -190,14 +191,14 @@ def write_predictions(path: Path, rows: list[str]) -> None:
 def run_jobs(
     jobs: list[Job],
     workers: list[GlueWorker],
-    best: Callable[[str], float | None],
+    best: Callable[[str], Record | None],
     check: Callable[[], None],
     advance: Callable[[int], None],
 ) -> Generator[tuple[Job, Record], None, None]:
     """Run all jobs and yield their records in the order in which they end.
 
     :param workers: one for each device
-    :param best: the best score of a task so far
+    :param best: the record of a task's best run so far
     :param check: called often; may raise an exception, which ends all jobs
     :param advance: called with numbers of finished updates
     """
@@ -237,6 +238,6 @@ def _set_up(workers: list[GlueWorker], index: int) -> None:
     GlueWorker.own = workers[index]
 
 
-def _work(job: Job, best: float | None) -> Record:
+def _work(job: Job, best: Record | None) -> Record:
     assert GlueWorker.own is not None
     return GlueWorker.own.work(job, best)
