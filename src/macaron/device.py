@@ -39,6 +39,11 @@ def choose_dtype(name: str | torch.dtype) -> torch.dtype:
     return dtype
 
 
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy of a CPU tensor on a device; a GPU copies it from pinned memory without waiting."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
 class Recording(Generic[T]):
     """A CUDA graph of what a function launches; nothing is computed until `replay`.
 
@@ -46,7 +51,7 @@ class Recording(Generic[T]):
     `torch.cuda.graph` always returns cached memory to the driver, which is slow for many recordings; so it is not used.
 
     :param function: called once, while recording
-    :param pool: the memory pool of an earlier recording that is never replayed at the same time
+    :param pool: the memory pool of an earlier recording (``graph.pool()``) that is never replayed at the same time
     :param release_memory: return cached memory to the driver first, for large recordings
     """
 
@@ -65,11 +70,6 @@ class Recording(Generic[T]):
             finally:
                 self.graph.capture_end()
         present.wait_stream(stream)
-
-    @property
-    def pool(self) -> Any:
-        """The memory pool, for further recordings."""
-        return self.graph.pool()
 
     def replay(self) -> T:
         """Run the graph; the result is in the tensors that the function returned while recording."""
