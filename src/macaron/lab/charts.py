@@ -4,14 +4,13 @@ The drawing stretches with the page while its texts keep their size: positions a
 cent, or thousandths inside the nested SVG that holds the lines), and the texts of the axes are in the plot's padding.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from macaron.lab.page import escape, html_table
+from macaron.lab.page import escape, html_table, script_json
 from macaron.lab.scales import Scale, number, thin, tick_texts
 
 Points: TypeAlias = Sequence[tuple[float, float]]
@@ -175,13 +174,9 @@ def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, 
         if not line.points:
             parts.append(f"{line.name}: no values.")
             continue
-        (first_x, first), (last_x, last) = line.points[0], line.points[-1]
-        low_x, low = min(line.points, key=lambda point: point[1])
-        high_x, high = max(line.points, key=lambda point: point[1])
-        parts.append(
-            f"{line.name}: {number(first)} at {number(first_x)}, {number(last)} at {number(last_x)}, "
-            f"lowest {number(low)} at {number(low_x)}, highest {number(high)} at {number(high_x)}."
-        )
+        lowest, highest = (extreme(line.points, key=lambda point: point[1]) for extreme in (min, max))
+        marks = (("", line.points[0]), ("", line.points[-1]), ("lowest ", lowest), ("highest ", highest))
+        parts.append(f"{line.name}: {', '.join(f'{said}{number(y)} at {number(x)}' for said, (x, y) in marks)}.")
     return " ".join(parts)
 
 
@@ -192,19 +187,13 @@ def _readings(lines: Sequence[Series], across: Scale, up: Scale, x_label: str) -
         short = float(f"{value:.6g}") if abs(value) < 1e6 else round(value)
         return int(short) if short == int(short) else short
 
-    read: dict[str, object] = {
-        "x": [across.low, across.high],
-        "y": [up.low, up.high],
-        "log_x": across.log,
-        "log_y": up.log,
-        "x_label": x_label,
-    }
-    drawn = [sorted(thin(line.points, DRAWN)) for line in lines]
-    read["series"] = [
+    drawn = [(line, sorted(thin(line.points, DRAWN))) for line in lines]
+    series = [
         {"name": line.name, "colour": line.colour, "x": [six(x) for x, _ in points], "y": [six(y) for _, y in points]}
-        for line, points in zip(lines, drawn, strict=True)
+        for line, points in drawn
     ]
-    return json.dumps(read, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": across.log, "log_y": up.log}
+    return script_json({**axes, "x_label": x_label, "series": series})
 
 
 def _table(lines: Sequence[Series], title: str, x_label: str) -> str:

@@ -85,10 +85,11 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
         found["model.decoder_scheme"] = scheme_text(config.decoder_scheme_value(), short=config.decoder_scheme is None)
     for section in ("train", "decode", "pretrain"):
         found |= {f"{section}.{key}": value for key, value in recipe.get(section, {}).items()}
+    on_gpu = run.recipe.train.device != "cpu" and any(start.get("gpu") for start in run.starts)
     if found["train.precision"] == "auto":
-        found["train.precision"] = "bfloat16" if run.on_gpu else "float32"
+        found["train.precision"] = "bfloat16" if on_gpu else "float32"
     if found["train.batching"] == "auto":
-        found["train.batching"] = "pack" if run.recipe.train.packs(run.on_gpu) else "bucket"
+        found["train.batching"] = "pack" if run.recipe.train.packs(on_gpu) else "bucket"
     found["train.batching"] = identity.get("batching", found["train.batching"])
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
     found[_TRAINING_DATA] = identity.get("training data", UNKNOWN)

@@ -14,72 +14,58 @@ from typing import Any
 
 from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.run_folder import RunFolder, is_number
+from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import load_config
+from macaron.models.load import find_folder, load_config
 from macaron.models.summary import count
 from macaron.ode import scheme as find_scheme
-from macaron.recipe import Recipe, recipe_from
+from macaron.recipe import recipe_from
 from macaron.train import stopping
-from macaron.train.checkpoint import RunState, checkpoints, run_state
+from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
 #: Hexadecimal digits of a digest of tokens.
 TOKEN_DIGITS = 32
-_COUNTS = ("update", "epoch", "seconds")
-_CONFIGS = {each.model_type: each for each in (TranslationConfig, EncoderConfig)}
-Ends = tuple[list[list[Any]], list[list[Any]]]
 #: The control that theory asks for: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
-CONTROL_ENDS: Ends = ([["G", 0.5]], [["F", 1.0], ["G", 0.5]])
-CONTROL_DECODER_ENDS: Ends = ([["G", 0.5]], [["F", 1.0], ["H", 1.0], ["G", 0.5]])
+CONTROL_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["G", 0.5]])
+CONTROL_DECODER_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["H", 1.0], ["G", 0.5]])
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class FinishedRun(RunFolder):
     """A run that has ended, with a model and a recipe.
 
-    :param progress: where training ended
-    :param identity: what its checkpoints record of the training data; None if they are gone
+    :ivar progress: where training ended
+    :ivar identity: what its checkpoints record of the training data; None if they are gone
     """
 
-    recipe: Recipe
-    model_config: TranslationConfig | EncoderConfig
-    progress: RunState
-    identity: dict[str, str] | None
-
-    @classmethod
-    def open(cls, path: Path, name: str | None = None) -> "FinishedRun":
+    def __init__(self, path: Path, name: str | None = None) -> None:
         """Read a run's folder, or explain why it cannot be compared."""
-        found = RunFolder.open(path, name)
+        super().__init__(path, name)
         if not (path / "recipe.toml").is_file():
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
-        if not found.has_model or not (path / "summary.json").is_file():
+        if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
-        if not all(is_number(found.summary.get(key)) for key in _COUNTS):
+        if not all(is_number(self.summary.get(key)) for key in COUNTS):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
-        if found.damaged_lines:
-            line = f"{path / 'metrics.jsonl'}:{found.damaged_lines[0]}"
+        if self.damaged_lines:
+            line = f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}"
             raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
-        done, kept = RunState(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
-        progress = run_state(kept[-1]) if kept else done
-        if progress.update != done.update:
+        self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
+        self.identity: dict[str, str] | None = None
+        if kept := checkpoints(path / "checkpoints"):
+            last = load(kept[-1], weights=False, moments=False)
+            self.progress, self.identity = last.state, {key: str(value) for key, value in last.identity.items()}
+        if self.progress.update != self.updates:
             raise MacaronError(
-                f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: "
-                "finish it with macaron train ... --resume"
+                f"{path}: its model is of update {self.updates:,}, but the run has gone on to "
+                f"{self.progress.update:,}: finish it with macaron train ... --resume"
             )
-        model_type = found.config.get("model_type")
-        if model_type not in _CONFIGS:
-            raise MacaronError(f"{path / 'model'}: a model of type {model_type!r}, which this version does not know")
-        identity = json.loads((kept[-1] / "state.json").read_text(encoding="utf-8")).get("identity") if kept else None
-        return cls(
-            **vars(found),
-            recipe=recipe_from(found.settings, str(path / "recipe.toml")),
-            model_config=load_config(path / "model", _CONFIGS[model_type]),
-            progress=progress,
-            identity=None if identity is None else {str(key): str(value) for key, value in identity.items()},
-        )
+        self.recipe = recipe_from(self.settings, str(path / "recipe.toml"))
+        config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
+        folder = find_folder(path, config_class.model_type)
+        self.model_config: TranslationConfig | EncoderConfig = load_config(folder, config_class)
 
     @property
     def data(self) -> Path:
@@ -147,11 +133,6 @@ class FinishedRun(RunFolder):
         passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
         return next(passed, "another end")
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether any part of it was trained on a GPU."""
-        return self.recipe.train.device != "cpu" and any(start.get("gpu") for start in self.starts)
-
 
 @cache
 def folder_digests(folder: Path) -> frozenset[str]:
@@ -188,7 +169,7 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
     # Names of folders have as many parents as it takes to distinguish them.
     depth = next(n for n in itertools.count(1) if len({parts[-n:] for parts in places}) == len(places))
     names = runs if isinstance(runs, Mapping) else ["/".join(parts[-depth:]) for parts in places]
-    found = [FinishedRun.open(path, name) for name, path in zip(names, paths, strict=True)]
+    found = [FinishedRun(path, name) for name, path in zip(names, paths, strict=True)]
     if len({run.kind for run in found}) > 1:
         kinds = ", ".join(f"{run.path} ({run.kind})" for run in found)
         raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")

@@ -6,7 +6,7 @@ from macaron.errors import MacaronError
 from macaron.lab.charts import Dots, dot_chart
 from macaron.lab.page import Raw, escape, html_table
 from macaron.lab.report.training_curves import metric_name
-from macaron.lab.run_folder import EvaluationFile, RunFolder
+from macaron.lab.run_folder import Record, RunFolder
 
 
 def score_tables(run: RunFolder) -> list[str]:
@@ -33,9 +33,9 @@ def score_tables(run: RunFolder) -> list[str]:
     return parts
 
 
-def _evaluation(found: EvaluationFile) -> str:
+def _evaluation(found: Record) -> str:
     rows, definitions = [], []
-    for score in found.scores:
+    for score in found["scores"]:
         interval = score.get("interval") or {}
         ends = f"{interval['low']:.2f} to {interval['high']:.2f}" if {"low", "high"} <= interval.keys() else "–"
         rows.append((score["metric"], f"{score['score']:.2f}", ends))
@@ -43,7 +43,7 @@ def _evaluation(found: EvaluationFile) -> str:
     # Below the table: a definition is too long for a column on a phone.
     notes = f'<p class="note">{escape("; ".join(definitions))}.</p>' if definitions else ""
     headers = ["score", "value", "95 % interval"]
-    return html_table(headers, rows, caption=f"{found.data} ({found.file})", numeric=[1, 2]) + notes
+    return html_table(headers, rows, caption=f"{found['data']} ({found['file']})", numeric=[1, 2]) + notes
 
 
 def _glue(run: RunFolder) -> list[str]:

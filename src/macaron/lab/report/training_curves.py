@@ -1,42 +1,41 @@
 """Charts of a run: all its metrics over updates, epochs or time; well-known metrics come first and have titles."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.run_folder import Record, RunFolder
+from macaron.lab.run_folder import Record, RunFolder, is_number
 
+YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
 _NOT_DRAWN = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"}
 #: Units of time: the first that the run has at least two of is used.
 _CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A well-known chart: its title and y label, names of metrics with their legends, and the y axis."""
-
-    title: str
-    y_label: str
-    lines: dict[str, str]
-    scale: Literal["logarithmic", "linear", "from zero"] = "logarithmic"
-
-
 def _train_valid(name: str) -> dict[str, str]:
     return {name: "training", f"valid_{name}": "validation"}
 
 
-_BLEU = {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"}
-_ACCURACY = {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"}
-_CHARTS = (
-    _Known("Negative log-likelihood", "nll per token (nats)", _train_valid("nll")),
-    _Known("Masked words", "nll per masked word (nats)", _train_valid("mlm")),
-    _Known("Next sentence", "nll per pair (nats)", _train_valid("nsp"), "linear"),
-    _Known("Loss", "the objective, per token (nats)", _train_valid("loss")),
-    _Known("BLEU in validation", "BLEU", _BLEU, "from zero"),
-    _Known("Accuracy in validation", "share", _ACCURACY, "from zero"),
-    _Known("Learning rate", "learning rate", {"learning_rate": "learning rate"}, "from zero"),
-    _Known("Gradient norm", "norm before clipping", {"gradient_norm": "gradient norm"}),
+#: Well-known charts, as arguments of `_chart`: title, y label, legends by name of metric, and the y axis.
+_CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
+    ("Negative log-likelihood", "nll per token (nats)", _train_valid("nll"), "logarithmic"),
+    ("Masked words", "nll per masked word (nats)", _train_valid("mlm"), "logarithmic"),
+    ("Next sentence", "nll per pair (nats)", _train_valid("nsp"), "linear"),
+    ("Loss", "the objective, per token (nats)", _train_valid("loss"), "logarithmic"),
+    (
+        "BLEU in validation",
+        "BLEU",
+        {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
+        "from zero",
+    ),
+    (
+        "Accuracy in validation",
+        "share",
+        {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"},
+        "from zero",
+    ),
+    ("Learning rate", "learning rate", {"learning_rate": "learning rate"}, "from zero"),
+    ("Gradient norm", "norm before clipping", {"gradient_norm": "gradient norm"}, "logarithmic"),
 )
 
 
@@ -46,11 +45,12 @@ def training_curves(run: RunFolder) -> list[str]:
         return _epochs({"training": run.metrics})
     if run.kind == "GLUE":
         return _epochs({title: record.get("epoch_log", []) for title, record in _best_runs(run).items()})
-    named = {name for known in _CHARTS for name in known.lines}
-    rest = [name for name in run.names() if name not in named | _NOT_DRAWN]
-    bases = dict.fromkeys(name.removeprefix("valid_") for name in rest)
-    others = [_Known(base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
-    return [chart for known in (*_CHARTS, *others) if (chart := _chart(run, known))]
+    named = {name for _, _, lines, _ in _CHARTS for name in lines}
+    measured = (name for record in run.metrics for name in record if is_number(record[name]))
+    bases = dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN)
+    charts = [_chart(run, *known) for known in _CHARTS]
+    charts += [_chart(run, base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
+    return [chart for chart in charts if chart]
 
 
 def metric_name(metric: str) -> str:
@@ -71,26 +71,21 @@ def throughput(run: RunFolder) -> list[str]:
         points = [(seconds / length, value) for seconds, value in run.values(name, "seconds")]
         if points:
             series = [Series(legend, points, colour=colour)]
-            chart = line_chart(series, title=title, x_label=clock, y_label=y_label, from_zero=True, height=220)
-            charts.append(chart)
+            charts.append(line_chart(series, title=title, x_label=clock, y_label=y_label, from_zero=True, height=220))
     return charts
 
 
-def _chart(run: RunFolder, known: _Known) -> str | None:
-    found = [(text, run.values(name)) for name, text in known.lines.items()]
+def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: YAxis = "logarithmic") -> str:
+    """A chart of metrics with their legends, or nothing if there are no values."""
+    found = [(text, run.values(name)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
     # With no label smoothing the objective is the likelihood: one chart is enough.
-    if not series or (known.title == "Loss" and found[0][1] == run.values("nll")):
-        return None
+    if not series or (title == "Loss" and found[0][1] == run.values("nll")):
+        return ""
     values = [y for each in series for _, y in each.points]
+    log_y = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8
     return line_chart(
-        series,
-        title=known.title,
-        x_label="update",
-        y_label=known.y_label,
-        log_y=known.scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8,
-        from_zero=known.scale == "from zero",
-        height=240,
+        series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=scale == "from zero", height=240
     )
 
 
@@ -118,8 +113,7 @@ def _epochs(logs: dict[str, list[Record]]) -> list[str]:
         for each in log:
             for part, metrics in (each.get("scores") or {}).items():
                 for metric, value in metrics.items():
-                    where = "" if part == "dev" else f", {part}"
-                    called = f"{metric_name(metric)}{where}"
+                    called = metric_name(metric) + ("" if part == "dev" else f", {part}")
                     label = called if name == "training" else f"{name} {called}"
                     found.setdefault(label, []).append((float(each["epoch"]), float(value)))
         scores += [Series(label, points) for label, points in found.items()]
