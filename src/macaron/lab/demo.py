@@ -105,7 +105,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
     report: dict[str, Any] = {
         "parameters": {kind.label: kind.parameters for kind in result.kinds},
-        "updates": {kind.label: kind.runs[0].updates for kind in result.kinds},
+        "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
         "fair": not reasons,
         "sets": {},
     }

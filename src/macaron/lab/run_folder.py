@@ -33,6 +33,9 @@ class RunFolder:
     :ivar config: the model's config.json
     :ivar tokenizer_settings: the model's tokenizer_config.json
     :ivar evaluations: what ``macaron evaluate --json`` wrote: the ``file``, the ``data``, the ``scores``
+    :ivar update: the last update that was logged
+    :ivar finished: it has ended and was not resumed since
+    :ivar languages: source and target language of a translation model
     :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
     :ivar remarks: what could not be read
     """
@@ -58,21 +61,11 @@ class RunFolder:
         self.results, _ = self._lines("results.jsonl")
         self.summary = self._summary()
         self.evaluations = self._evaluations()
-
-    @property
-    def has_model(self) -> bool:
-        """Whether there is a final model."""
-        return (self.path / "model" / "config.json").is_file()
-
-    @property
-    def update(self) -> int:
-        """The last update that was logged."""
-        return max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has ended and was not resumed since."""
-        return bool(self.summary) and int(self.summary.get("update", self.update)) >= self.update
+        self.has_model = (path / "model" / "config.json").is_file()
+        self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
+        self.finished = bool(self.summary) and int(self.summary.get("update", self.update)) >= self.update
+        languages = [self.tokenizer_settings.get(f"{side}_lang") for side in ("source", "target")]
+        self.languages = tuple(map(str, languages)) if all(languages) else ()
 
     @cached_property
     def parameters(self) -> int | None:
@@ -85,12 +78,6 @@ class RunFolder:
             except (OSError, SafetensorError):
                 continue
         return None
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """Source and target language of a translation model."""
-        found = [self.tokenizer_settings.get(f"{side}_lang") for side in ("source", "target")]
-        return tuple(map(str, found)) if all(found) else ()
 
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""

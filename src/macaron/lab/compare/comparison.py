@@ -8,11 +8,10 @@ from typing import Any
 from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.errors import MacaronError, UsageError
 from macaron.files import write_json
-from macaron.lab.compare.breakdowns import Words, by_frequency, by_length
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
-from macaron.lab.compare.kind_tests import TRIALS, seed_test, sentence_tests
+from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.translations import Search, caseless, shared_definition, translate_run
 from macaron.lab.compare.verdict import Evidence, corrected

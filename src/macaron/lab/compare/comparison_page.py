@@ -105,7 +105,7 @@ def _runs_table(result: Result) -> str:
         for run in kind.runs:
             seconds = run.summary["seconds"]
             time = f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-            made = [f"{run.updates:,}", time, run.summary["final_model"]]
+            made = [f"{run.progress.update:,}", time, run.summary["final_model"]]
             rows.append([kind.label, run.name, run.seed, f"{kind.parameters:,}", size, *made, f"{run.final_loss:.4f}"])
     headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes are called equal within {100 * TOLERANCE:g} % of the first kind's."

@@ -203,16 +203,18 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
     """How the runs ended: what makes a comparison unfair, and what is only a caution."""
     unfair: list[str] = []
     cautions: list[str] = []
-    same = len({run.updates for run in runs}) == 1
+    same = len({run.progress.update for run in runs}) == 1
     for run in runs:
         train, reason = run.recipe.train, run.ended_by
         if reason == run.governing:
             continue
         whole = f" of {train.max_updates:,}" if train.max_updates else ""
-        said = f"{run.name} was stopped after {run.updates:,}{whole} updates, before its schedule ended ({reason})"
+        said = (
+            f"{run.name} was stopped after {run.progress.update:,}{whole} updates, before its schedule ended ({reason})"
+        )
         (cautions if same or reason == "patience" else unfair).append(said)
     if not same and any(run.governing == "max_minutes" for run in runs):
-        made = ", ".join([f"{run.name} {run.updates:,}" for run in runs])
+        made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
         machines = {
             (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
         }

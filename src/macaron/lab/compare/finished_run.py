@@ -18,6 +18,7 @@ from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import find_folder, load_config
 from macaron.models.summary import count
+from macaron.ode import names as scheme_names
 from macaron.ode import scheme as find_scheme
 from macaron.recipe import recipe_from
 from macaron.train import stopping
@@ -36,8 +37,10 @@ CONTROL_DECODER_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], 
 class FinishedRun(RunFolder):
     """A run that has ended, with a model and a recipe.
 
+    :ivar final_loss: the validation loss of the model that the run chose
     :ivar progress: where training ended
     :ivar identity: what its checkpoints record of the training data; None if they are gone
+    :ivar data: the folder of the training data
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -47,7 +50,9 @@ class FinishedRun(RunFolder):
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
-        if not all(is_number(self.summary.get(key)) for key in COUNTS):
+        losses = self.summary.get("candidates")
+        self.final_loss = losses.get(self.summary.get("final_model")) if isinstance(losses, dict) else None
+        if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         if self.damaged_lines:
             line = f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}"
@@ -57,39 +62,23 @@ class FinishedRun(RunFolder):
         if kept := checkpoints(path / "checkpoints"):
             last = load(kept[-1], weights=False, moments=False)
             self.progress, self.identity = last.state, {key: str(value) for key, value in last.identity.items()}
-        if self.progress.update != self.updates:
+        if self.progress.update != self.summary["update"]:
             raise MacaronError(
-                f"{path}: its model is of update {self.updates:,}, but the run has gone on to "
+                f"{path}: its model is of update {self.summary['update']:,}, but the run has gone on to "
                 f"{self.progress.update:,}: finish it with macaron train ... --resume"
             )
         self.recipe = recipe_from(self.settings, str(path / "recipe.toml"))
+        self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
         config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
         folder = find_folder(path, config_class.model_type)
         self.model_config: TranslationConfig | EncoderConfig = load_config(folder, config_class)
 
-    @property
-    def data(self) -> Path:
-        """The folder of its training data."""
-        return self.recipe.data.resolve()
-
-    @property
-    def seed(self) -> int:
-        """The seed of its recipe."""
-        return self.recipe.train.seed
-
-    @property
-    def updates(self) -> int:
-        """The number of updates."""
-        return int(self.summary["update"])
-
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
-        digest = hashlib.sha256()
-        for file in sorted(path for path in (self.path / "model").iterdir() if path.is_file()):
-            with file.open("rb") as content:
-                digest.update(f"{file.name}\n{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
-        return digest.hexdigest()
+        files = sorted(path for path in (self.path / "model").iterdir() if path.is_file())
+        text = "".join(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def data_digests(self) -> frozenset[str]:
@@ -107,14 +96,6 @@ class FinishedRun(RunFolder):
     def token_digest(self) -> str | None:
         """The digest of the tokens it was trained on, if it is known."""
         return next((digest for digest in self.data_digests if len(digest) == TOKEN_DIGITS), None)
-
-    @property
-    def final_loss(self) -> float:
-        """The validation loss of the model that the run chose."""
-        try:
-            return float(self.summary["candidates"][self.summary["final_model"]])
-        except (KeyError, TypeError, ValueError):
-            raise MacaronError(f"{self.path / 'summary.json'}: damaged; train the run again") from None
 
     @property
     def governing(self) -> str:
@@ -214,8 +195,5 @@ def scheme_label(config: TranslationConfig | EncoderConfig) -> str:
 def scheme_text(data: Any, short: bool = False) -> str:
     """A scheme by its name; unless ``short``, one that is not in the catalogue is given with its sub-steps."""
     scheme = find_scheme(data)
-    try:
-        known = short or find_scheme(scheme.name) == scheme
-    except MacaronError:
-        known = False
+    known = short or (scheme.name in scheme_names() and find_scheme(scheme.name) == scheme)
     return scheme.name if known else json.dumps(scheme.to_dict(), sort_keys=True)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from macaron.data.prepared import DataKind
 from macaron.evaluate.significance import Interval
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
-from macaron.lab.compare.breakdowns import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.finished_run import Kind
+from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, escape, html_table, section

@@ -6,13 +6,10 @@ from statistics import median
 
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.score_tables import score_tables
-from macaron.lab.report.training_curves import metric_name, throughput, training_curves
+from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.scales import number
 
-#: The name of a run's page in its folder.
-REPORT = "report.html"
 #: The first of these losses that a run has is shown at the top.
 _LOSSES = {
     "valid_nll": "validation nll",
@@ -27,7 +24,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     :param samples: show what the model makes of a few validation sentences
     :param data: the prepared folder they are from; by default the one in the recipe
     """
-    path = run / REPORT if out is None else out
+    path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)
     charts = training_curves(found)
