@@ -43,8 +43,7 @@ class Dots:
 
     name: str
     value: float
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     points: tuple[float, ...] = ()
     colour: int = 0
     digits: int = 2
@@ -54,7 +53,7 @@ class Dots:
     def text(self) -> str:
         """The value and its interval."""
         form = f"{'+' if self.sign else ''}.{self.digits}f"
-        interval = "" if self.low is None or self.high is None else f" ({self.low:{form}} to {self.high:{form}})"
+        interval = f" ({self.interval[0]:{form}} to {self.interval[1]:{form}})" if self.interval else ""
         return f"{self.value:{form}}{interval}".replace("-", "−")
 
 
@@ -106,11 +105,10 @@ def line_chart(
 def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
     ticks = up.ticks(5)
     texts, unit = tick_texts(ticks, up.log)
-    places = zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     left = "".join(
         f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>'
         f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>'
-        for y, text in places
+        for y, text in zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     )
     left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>'
     ticks = across.ticks(5)
@@ -119,11 +117,10 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs:
     elif all(x == int(x) for x in xs):
         ticks = [tick for tick in ticks if tick == int(tick)]  # nothing lies between two epochs
     texts, unit = tick_texts(ticks, across.log)
-    places = zip(map(across.percent, ticks), texts, strict=True)
     below = "".join(
         f'<line class="axis" x1="{x}%" x2="{x}%" y1="{height}" y2="{height + 4}"/>'
         f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>'
-        for x, text in places
+        for x, text in zip(map(across.percent, ticks), texts, strict=True)
     )
     below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit)}</text>'
     return f'{left}<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>{below}'
@@ -137,8 +134,9 @@ def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
     def path(points: Points) -> str:
-        places = ((across.percent(x, whole=1000), up.percent(y, down=True, whole=1000)) for x, y in points)
-        return "M" + "L".join(f"{x} {y}" for x, y in places)
+        return "M" + "L".join(
+            f"{across.percent(x, whole=1000)} {up.percent(y, down=True, whole=1000)}" for x, y in points
+        )
 
     strokes, dots = [], []
     for line in lines:
@@ -219,7 +217,7 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
     :param zero: include 0 and mark it, for differences
     """
-    ends = [end for row in rows for end in (row.value, row.low, row.high, *row.points) if end is not None]
+    ends = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*ends, 0.0] if zero else ends)
     ticks = along.ticks(5)
     lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
@@ -248,8 +246,8 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 def _marks(row: Dots, along: Scale) -> str:
     style = f'style="--colour:var(--series-{row.colour % COLOURS})"'
     parts = []
-    if row.low is not None and row.high is not None:
-        low, high = along.percent(row.low), along.percent(row.high)
+    if row.interval:
+        low, high = map(along.percent, row.interval)
         parts.append(f'<line class="span" x1="{low}%" x2="{high}%" y1="13" y2="13"/>')
         parts += [f'<line class="span" x1="{x}%" x2="{x}%" y1="9" y2="17"/>' for x in (low, high)]
     x = along.percent(row.value)

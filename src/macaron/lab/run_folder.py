@@ -145,9 +145,8 @@ class RunFolder:
         for file in sorted(file.name for file in self.path.glob("*.json") if file.name not in _OWN):
             content = self._record(file)
             scores = content.get("scores")
-            if not isinstance(scores, list) or not scores:
-                continue
-            if all(isinstance(score, dict) and "metric" in score and is_number(score.get("score")) for score in scores):
+            rows = scores if isinstance(scores, list) else []
+            if rows and all(isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows):
                 said, sentences = str(content.get("data", Path(file).stem)), content.get("sentences")
                 data = said if sentences is None else f"{said}, {sentences:,} sentences"
                 found.append({"file": file, "data": data, "scores": scores})

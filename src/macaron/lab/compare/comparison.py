@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.errors import MacaronError, UsageError
@@ -75,8 +75,7 @@ def compare(
     fair = [fairness(kinds[0], kind, question) for kind in kinds[1:]]
     if opened[0].recipe.kind == "text":
         return _compare_losses(kinds, fair, data)
-    part: Split = "valid" if split == "valid" else "test"
-    return _compare_translations(kinds, fair, data or opened[0].recipe.data, part, search, trials, say)
+    return _compare_translations(kinds, fair, data or opened[0].recipe.data, cast(Split, split), search, trials, say)
 
 
 def _compare_translations(
@@ -166,13 +165,14 @@ def _pairs(
     """Each kind against the first; p-values are corrected for all comparisons."""
     first, pairs = kinds[0], []
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
-        sentences, seeds = {}, {}
-        for metric, of in scores.items():
-            if of[0].statistics and not each.unfair:
-                sentences[metric] = sentence_tests(of[0].statistics, of[i].statistics, trials)
-            test = None if each.unfair else seed_test(of[0].scores, of[i].scores)
-            if test is not None:
-                seeds[metric] = test
+        tested = {} if each.unfair else {metric: (of[0], of[i]) for metric, of in scores.items()}
+        sentences = {
+            metric: sentence_tests(one.statistics, other.statistics, trials)
+            for metric, (one, other) in tested.items()
+            if one.statistics
+        }
+        over_seeds = {metric: seed_test(one.scores, other.scores) for metric, (one, other) in tested.items()}
+        seeds = {metric: test for metric, test in over_seeds.items() if test is not None}
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
         evidence = Evidence(

@@ -3,8 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
@@ -14,24 +12,22 @@ from macaron.models.configuration import TranslationConfig
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
 
-#: The shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
-_SHAPE = (
-    *("scheme", "decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decoder_epilogue", "integrator"),
-    *("tying", "inner_sizes", "intermediate_size", "encoder_layers", "decoder_layers", "num_hidden_layers"),
+#: The seed, and the shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
+COMPARED = (
+    *("train.seed", "model.scheme", "model.decoder_scheme", "model.prologue", "model.epilogue"),
+    *("model.decoder_prologue", "model.decoder_epilogue", "model.integrator", "model.tying", "model.inner_sizes"),
+    *("model.intermediate_size", "model.encoder_layers", "model.decoder_layers", "model.num_hidden_layers"),
 )
-COMPARED = frozenset({"train.seed", *(f"model.{name}" for name in _SHAPE)})
 #: Fields that transformers adds, and those that are compared with the data and the search.
 _NO_SETTINGS = (
     *("architectures", "dtype", "transformers_version", "tokenizer_fingerprint", "evaluation", "model_type"),
     *("use_cache", "_name_or_path", "return_dict"),
 )
 #: They change the logs and the machine, at most the rounding; or define a score, and all runs are scored alike.
-_WATCHING = ("log_every", "keep", "tensorboard", "bleu_sentences", "device", "compile", "distributed")
-_HARMLESS = frozenset(
-    {"pretrain.attention", "decode.lower", "decode.compound_split", *(f"train.{name}" for name in _WATCHING)}
+_HARMLESS = (
+    *("pretrain.attention", "decode.lower", "decode.compound_split", "train.log_every", "train.keep"),
+    *("train.tensorboard", "train.bleu_sentences", "train.device", "train.compile", "train.distributed"),
 )
-#: Final models that do not depend on when the run was validated.
-_OF_THE_END = ("last", "running mean")
 _TRAINING_DATA = "data.training data"
 UNKNOWN = "not known: its checkpoints are gone"
 
@@ -175,8 +171,8 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         )
     starts = [start for run in runs for start in run.starts]
     packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
-    versions = {name: " / ".join(version for _, version in each) for name, each in groupby(packages, itemgetter(0))}
-    differing = [f"{name} {several}" for name, several in versions.items() if " / " in several]
+    versions = {name: [version for other, version in packages if other == name] for name, _ in packages}
+    differing = [f"{name} {' / '.join(several)}" for name, several in versions.items() if len(several) > 1]
     if differing:
         cautions.append(f"the runs were made with different versions: {', '.join(differing)}")
     if len({run.summary.get("final_model") for run in runs}) > 1:
@@ -193,7 +189,8 @@ def _without_influence(run: FinishedRun, key: str) -> bool:
         case "train.checkpoint_every":
             return run.recipe.train.average == 0
         case "train.validate_every":
-            return run.summary.get("final_model") in _OF_THE_END and run.ended_by != "patience"
+            # These final models do not depend on when the run was validated.
+            return run.summary.get("final_model") in ("last", "running mean") and run.ended_by != "patience"
         case "train.row_tokens":
             return run.recipe.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
     return False

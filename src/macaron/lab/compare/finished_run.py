@@ -51,7 +51,8 @@ class FinishedRun(RunFolder):
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
         losses = self.summary.get("candidates")
-        self.final_loss = losses.get(self.summary.get("final_model")) if isinstance(losses, dict) else None
+        chosen = self.summary.get("final_model")
+        self.final_loss: float = losses.get(chosen) if isinstance(losses, dict) else math.nan
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         if self.damaged_lines:

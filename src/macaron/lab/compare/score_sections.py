@@ -23,15 +23,24 @@ def scores_section(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
-    dots = []
-    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
-        low, high = (score.interval.low, score.interval.high) if score.interval else (None, None)
-        dots.append(Dots(kind.label, score.mean, low, high, score.scores, colour, result.digits))
+    dots = [
+        Dots(
+            kind.label,
+            score.mean,
+            (score.interval.low, score.interval.high) if score.interval else None,
+            score.scores,
+            colour,
+            result.digits,
+        )
+        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
+    ]
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
     differences = [
-        Dots(f"{_minus(pair)}, over {over}", found.difference, test.low, test.high, (), colour, found.digits, sign=True)
+        Dots(
+            f"{_minus(pair)}, over {over}", found.difference, (test.low, test.high), (), colour, found.digits, sign=True
+        )
         for colour, pair in enumerate(result.pairs, start=1)
         if not (found := pair.evidence).unfair
         for over, test in found.tests.items()
@@ -175,37 +184,31 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
-_EXPLORATORY = (
-    "This is exploratory: no class was singled out beforehand. The intervals of the differences hold for all classes "
-    "together (Bonferroni)."
-)
-
-
-def lengths_section(result: Result) -> str:
-    """Scores by the length of the source."""
-    note = f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. {_EXPLORATORY}"
-    return section("By length of the sentence", *_parts(result, result.lengths, result.metric, "sentences", note))
-
-
-def frequencies_section(result: Result) -> str:
-    """F1 of words by frequency."""
-    classes = ", ".join(f"{first:,}" for first in CLASSES)
-    note = (
-        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
-        f"from {classes} occurrences. Exploratory, too."
+def breakdown_sections(result: Result) -> str:
+    """Scores by the length of the source, and F1 of words by frequency."""
+    length_note = (
+        f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
+        "class was singled out beforehand. The intervals of the differences hold for all classes together (Bonferroni)."
     )
-    return section("By frequency of the word", *_parts(result, result.frequencies, "F1", "words", note))
+    frequency_note = (
+        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
+        f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
+    )
+    lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
+    frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
+    return "\n".join(
+        [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
+    )
 
 
-def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
+def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
         rows = [
             Dots(
                 name=part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never"),
                 value=part.scores[number] - part.scores[0],
-                low=interval.low,
-                high=interval.high,
+                interval=(interval.low, interval.high),
                 colour=number,
                 sign=True,
             )

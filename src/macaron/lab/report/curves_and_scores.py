@@ -3,6 +3,7 @@
 All metrics are drawn over updates, epochs or time; well-known metrics come first and have titles.
 """
 
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from macaron.data.glue_tasks import TASKS
@@ -97,14 +98,11 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
     """The run with the best score of each GLUE task."""
-    best: dict[str, Record] = {}
-    for record in run.results:
-        task = record.get("task")
-        if task in TASKS and not record.get("diverged"):
-            title = TASKS[task].title
-            if title not in best or record["score"] > best[title]["score"]:
-                best[title] = record
-    return best
+    done = [record for record in run.results if record.get("task") in TASKS and not record.get("diverged")]
+    return {
+        TASKS[task].title: max((record for record in done if record["task"] == task), key=itemgetter("score"))
+        for task in dict.fromkeys(record["task"] for record in done)
+    }
 
 
 def _epochs(logs: dict[str, list[Record]]) -> list[str]:
@@ -179,7 +177,7 @@ def _glue(run: RunFolder) -> list[str]:
     dots, rows = [], []
     for name, each in summary.items():
         score = each["score"]
-        dots.append(Dots(TASKS[name].title, score["median"], score["min"], score["max"], digits=1))
+        dots.append(Dots(TASKS[name].title, score["median"], (score["min"], score["max"]), digits=1))
         setting = f"{each['setting']} ({len(each['seeds'])} seed(s))"
         rows.append((TASKS[name].title, _cell(each["median"]), _cell(each["sd"]), _cell(each["constant"]), setting))
     axis = "median over seeds, lowest to highest"
