@@ -8,12 +8,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from macaron.lab.page import escape, html_table, script_json
 from macaron.lab.scales import Scale, number, thin, tick_texts
 
-Points: TypeAlias = Sequence[tuple[float, float]]
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
 #: The maximum number of points drawn for a series; more cannot be seen.
@@ -31,7 +29,7 @@ class Series:
     """One line: points by ascending x, a colour by number (default: its index), a band of (x, low, high) around it."""
 
     name: str
-    points: Points
+    points: Sequence[tuple[float, float]]
     colour: int | None = None
     band: Sequence[tuple[float, float, float]] = ()
     dashed: bool = False
@@ -133,7 +131,7 @@ def _axis_name(label: str, unit: str) -> str:
 def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
-    def path(points: Points) -> str:
+    def path(points: Sequence[tuple[float, float]]) -> str:
         return "M" + "L".join(
             f"{across.percent(x, whole=1000)} {up.percent(y, down=True, whole=1000)}" for x, y in points
         )
@@ -158,10 +156,9 @@ def _legend(lines: Sequence[Series]) -> str:
     """Names with their last values; base.js replaces these by the values at the pointer."""
     entries = []
     for line in lines:
-        kind = "swatch dashed" if line.dashed else "swatch"
-        swatch = f'<span class="{kind}" style="--colour:var(--series-{line.colour})"></span>'
+        style = f'class="swatch{" dashed" if line.dashed else ""}" style="--colour:var(--series-{line.colour})"'
         value = number(line.points[-1][1]) if line.points else "–"
-        entries.append(f"<li>{swatch}{escape(line.name)} <b>{value}</b></li>")
+        entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{value}</b></li>")
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
@@ -244,7 +241,6 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
 
 def _marks(row: Dots, along: Scale) -> str:
-    style = f'style="--colour:var(--series-{row.colour % COLOURS})"'
     parts = []
     if row.interval:
         low, high = map(along.percent, row.interval)
@@ -256,4 +252,4 @@ def _marks(row: Dots, along: Scale) -> str:
         parts.append(f'<line class="mean" x1="{x}%" x2="{x}%" y1="4" y2="22"/>')
     else:
         parts.append(f'<circle class="one whole" cx="{x}%" cy="13" r="5"/>')
-    return f"<g {style}>{''.join(parts)}</g>"
+    return f'<g style="--colour:var(--series-{row.colour % COLOURS})">{"".join(parts)}</g>'

@@ -70,8 +70,8 @@ class RunFolder:
     @cached_property
     def parameters(self) -> int | None:
         """Parameters of the model, or of the last checkpoint, counted in the headers of the files."""
-        newest = sorted((self.path / "checkpoints").glob("update-*/weights.safetensors"))[-1:]
-        for file in (self.path / "model" / "model.safetensors", *newest):
+        checkpoints = sorted((self.path / "checkpoints").glob("update-*/weights.safetensors"))
+        for file in (self.path / "model" / "model.safetensors", *checkpoints[-1:]):
             try:
                 with safe_open(file, framework="numpy") as content:
                     return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118

@@ -1,7 +1,7 @@
 """Axes: ranges, ticks, readable numbers, and long lines thinned for the screen."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,10 +18,9 @@ class Scale:
 
     @classmethod
     def around(
-        cls, values: Iterable[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
+        cls, values: Sequence[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
     ) -> Self:
         """A scale that contains the values: with a margin, or (``tight``) from the smallest to the largest."""
-        values = list(values)
         low, high = min(values), max(values)
         if log:
             if low == high:

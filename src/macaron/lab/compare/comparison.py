@@ -69,8 +69,8 @@ def compare(
         raise UsageError(f"--split is valid or test, not {split!r}")
     search = search or Search()
     opened = open_runs(runs)
-    searched = {f"decode.{name}" for name in ("beam", "length_penalty") if getattr(search, name) is not None}
-    question = Question(frozenset(vary), frozenset(searched))
+    given = {"decode.beam": search.beam, "decode.length_penalty": search.length_penalty}
+    question = Question(frozenset(vary), frozenset(key for key, value in given.items() if value is not None))
     kinds = label_kinds(group(opened, question), named=isinstance(runs, Mapping))
     fair = [fairness(kinds[0], kind, question) for kind in kinds[1:]]
     if opened[0].recipe.kind == "text":
@@ -150,8 +150,8 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
     scores = {LOSS: tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds)}
     pairs = _pairs(kinds, fair, LOSS, scores, trials=0, lower_is_better=True, digits=4)
     definition = "of the final model on the validation data, as measured by the run; lower is better"
-    where = None if folder is None else str(folder)
-    return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data=where)
+    data = None if folder is None else str(folder)
+    return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data)
 
 
 def _pairs(

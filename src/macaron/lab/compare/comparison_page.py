@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from macaron.lab.compare.examples import LEGEND, show_examples
-from macaron.lab.compare.fairness import UNKNOWN, Effect, only_lengths_known
+from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
 from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, Outcome, signed
@@ -78,14 +78,14 @@ def _fairness(result: Result) -> str:
     for pair in result.pairs:
         if pair.fairness.unfair:
             of = f" ({escape(pair.second.label)} and {escape(pair.first.label)})" if len(result.pairs) > 1 else ""
-            remedy = "To compare such a setting on purpose, give <code>--vary section.key</code>."
-            reasons = _list(pair.fairness.unfair)
-            parts.append(f'<div class="no"><p><strong>No{of}.</strong></p>{reasons}<p>{remedy}</p></div>')
+            parts.append(
+                f'<div class="no"><p><strong>No{of}.</strong></p>{_list(pair.fairness.unfair)}'
+                "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p></div>"
+            )
     if fair:
         yes = "Yes, as far as could be verified"
         said = "Same recipe and same budget; whether the training data are the same is not known for all of them."
-        both = [[*pair.first.runs, *pair.second.runs] for pair in fair]
-        if all(run.identity is not None for runs in both for run in runs) and not any(map(only_lengths_known, both)):
+        if all(pair.fairness.same_data for pair in fair):
             yes, said = "Yes", "Same training data, same recipe, same budget: they differ only in what is compared."
         if len(fair) < len(result.pairs):
             yes += f" ({', '.join(pair.second.label for pair in fair)} and {result.kinds[0].label})"
@@ -97,10 +97,9 @@ def _fairness(result: Result) -> str:
 
 
 def _runs_table(result: Result) -> str:
-    first = result.kinds[0].parameters
     rows = []
     for kind in result.kinds:
-        share = kind.parameters / first - 1
+        share = kind.parameters / result.kinds[0].parameters - 1
         size = "–" if kind is result.kinds[0] else f"{signed(100 * share)} %{' (!)' if abs(share) > TOLERANCE else ''}"
         for run in kind.runs:
             seconds = run.summary["seconds"]

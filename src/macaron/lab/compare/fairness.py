@@ -48,11 +48,13 @@ class Fairness:
 
     :param unfair: why not
     :param cautions: what a reader should know though the comparison is fair
+    :param same_data: whether the training data are known to be the same, if they do not make it unfair
     """
 
     differences: tuple[Difference, ...] = ()
     unfair: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    same_data: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,12 @@ class Question:
         """What a difference in this setting means for these runs."""
         if key in COMPARED or key in self.vary:
             return "compared"
-        if key in _HARMLESS or key in self.searched:
-            return "harmless"
-        return "harmless" if all(_without_influence(run, key) for run in runs) else "unfair"
+        harmless = key in _HARMLESS or key in self.searched or all(_without_influence(run, key) for run in runs)
+        return "harmless" if harmless else "unfair"
 
 
 def settings_of(run: FinishedRun) -> dict[str, Any]:
-    """All settings of a run as ``section.key``, defaults and presets resolved."""
+    """All settings of a run as ``section.key``, defaults and presets resolved; the training data are compared apart."""
     recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity or {}
     found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _NO_SETTINGS}
     found["model.scheme"] = scheme_text(config.scheme)
@@ -84,11 +85,8 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
     on_gpu = run.recipe.train.device != "cpu" and any(start.get("gpu") for start in run.starts)
     if found["train.precision"] == "auto":
         found["train.precision"] = "bfloat16" if on_gpu else "float32"
-    if found["train.batching"] == "auto":
-        found["train.batching"] = "pack" if run.recipe.train.packs(on_gpu) else "bucket"
-    found["train.batching"] = identity.get("batching", found["train.batching"])
+    found["train.batching"] = identity.get("batching", "pack" if run.recipe.train.packs(on_gpu) else "bucket")
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
-    found[_TRAINING_DATA] = identity.get("training data", UNKNOWN)
     return found
 
 
@@ -96,7 +94,7 @@ def differences(first: FinishedRun, second: FinishedRun, question: Question) -> 
     """Every setting in which two runs differ."""
     ours, theirs = settings_of(first), settings_of(second)
     found = []
-    for key in sorted((set(ours) | set(theirs)) - {_TRAINING_DATA}):
+    for key in sorted(set(ours) | set(theirs)):
         one, other = ours.get(key), theirs.get(key)
         if one != other and UNKNOWN not in (one, other):
             found.append(Difference(key, _shown(one), _shown(other), question.effect(key, (first, second))))
@@ -118,16 +116,9 @@ def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] 
     return None if first.data_digests & second.data_digests else (ours, theirs)
 
 
-def only_lengths_known(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Runs of which only the lengths of the training sentences are known, where others used another folder."""
-    if len({run.data for run in runs}) == 1:
-        return []
-    return [run for run in runs if run.identity is not None and run.token_digest is None]
-
-
 def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
     """Group runs into kinds: those that differ in nothing that matters but the seed."""
-    known = sorted({key for run in runs for key in settings_of(run)})
+    known = sorted({_TRAINING_DATA, *(key for run in runs for key in settings_of(run))})
     for key in sorted(question.vary.difference(known)):
         raise UsageError(f"--vary {key}: no such setting{nearest(key, known)}")
     kinds: list[list[FinishedRun]] = []
@@ -164,7 +155,9 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         cautions.append(
             f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
         )
-    if hidden := [run.name for run in only_lengths_known(runs)]:
+    folders = {run.data for run in runs}
+    hidden = [run.name for run in runs if len(folders) > 1 and run.identity is not None and run.token_digest is None]
+    if hidden:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
             f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
@@ -178,7 +171,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     if len({run.summary.get("final_model") for run in runs}) > 1:
         chosen = ", ".join([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
         cautions.append(f"the final models were chosen differently, each by its validation loss ({chosen})")
-    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions))
+    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions), not unverified and not hidden)
 
 
 def _without_influence(run: FinishedRun, key: str) -> bool:

@@ -52,12 +52,13 @@ class FinishedRun(RunFolder):
             raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
         losses = self.summary.get("candidates")
         chosen = self.summary.get("final_model")
-        self.final_loss: float = losses.get(chosen) if isinstance(losses, dict) else math.nan
+        self.final_loss: float = losses.get(chosen, math.nan) if isinstance(losses, dict) else math.nan
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         if self.damaged_lines:
-            line = f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}"
-            raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
+            raise MacaronError(
+                f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}: damaged: remove the line, or copy the run again"
+            )
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
         self.identity: dict[str, str] | None = None
         if kept := checkpoints(path / "checkpoints"):

@@ -179,11 +179,10 @@ def by_length(
 
 def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple[int, int]]:
     """The first and last length of classes that hold about equally many sentences; none is empty."""
-    present = np.unique(lengths)
     shares = np.linspace(0, 1, classes + 1)[1:]
-    highs = np.unique(np.quantile(lengths, shares, method="inverted_cdf")).astype(int)
-    lows = present[np.searchsorted(present, [-1, *highs[:-1]], side="right")]
-    return list(zip(lows.tolist(), highs.tolist(), strict=True))
+    highs = np.unique(np.quantile(lengths, shares, method="inverted_cdf")).astype(int).tolist()
+    lows = [min(length for length in lengths if length > before) for before in (-1, *highs[:-1])]
+    return list(zip(lows, highs, strict=True))
 
 
 def by_frequency(

@@ -169,8 +169,7 @@ class Result:
     def _run(self, run: FinishedRun) -> dict[str, Any]:
         made, translations = self.translated.get(run.name), {}
         if made is not None:
-            kept = None if made.kept is None else str(made.kept)
-            translations = {"search": made.search, "translations": kept, "reused": made.reused}
+            translations = {"search": made.search, "translations": made.kept and str(made.kept), "reused": made.reused}
         return {
             "name": run.name,
             "folder": str(run.path),

@@ -67,8 +67,9 @@ def _minus(pair: Pair) -> str:
     return f"{pair.second.label} − {pair.first.label}"
 
 
-def _with_interval(text: str, interval: Interval | None, digits: int) -> Raw:
+def _score_cell(score: float, interval: Interval | None, digits: int, deviation: float | None = None) -> Raw:
     """A score with its interval below it."""
+    text = f"{score:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
     if interval is None:
         return Raw(text)
     ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
@@ -77,12 +78,10 @@ def _with_interval(text: str, interval: Interval | None, digits: int) -> Raw:
 
 def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
-    rows: list[list[str]] = []
-    for metric, scores in result.scores.items():
-        rows.append([metric])
-        for score in scores:
-            spread = "" if score.deviation is None else f" ± {score.deviation:.{result.digits}f}"
-            rows[-1].append(_with_interval(f"{score.mean:.{result.digits}f}{spread}", score.interval, 2))
+    rows = [
+        [metric, *(_score_cell(each.mean, each.interval, result.digits, each.deviation) for each in scores)]
+        for metric, scores in result.scores.items()
+    ]
     said = "mean ± standard deviation over seeds" if several else "score"
     said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
@@ -104,8 +103,10 @@ def _sentence_table(result: Result) -> str:
         for metric, tests in pair.sentences.items()
     ]
     trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
-    headers = ["difference", "metric", "value", "95 % interval", "p, paired bootstrap", "p, randomisation"]
-    headers.append("p that decides")
+    headers = [
+        *("difference", "metric", "value", "95 % interval"),
+        *("p, paired bootstrap", "p, randomisation", "p that decides"),
+    ]
     tested = sum(bool(pair.sentences) for pair in result.pairs)
     corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
     caption = (
@@ -170,10 +171,11 @@ def curves_section(result: Result) -> str:
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
     key = "update" if against == "updates" else against
-    runs = []
-    for run in kind.runs:
-        records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
-        runs.append({each["update"]: (each[key], float(each[metric])) for each in records})
+    records = [
+        [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
+        for run in kind.runs
+    ]
+    runs = [{each["update"]: (each[key], float(each[metric])) for each in own} for own in records]
     means, band = [], []
     for update in sorted(set.intersection(*map(set, runs))):
         xs, values = zip(*(points[update] for points in runs), strict=True)
@@ -222,7 +224,7 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
         [
             part.name,
             f"{part.size:,}",
-            *(_with_interval(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
+            *(_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
         ]
         for part in parts
     ]

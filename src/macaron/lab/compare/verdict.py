@@ -66,8 +66,7 @@ class Evidence:
     @property
     def tests(self) -> dict[str, Evidenced]:
         """The tests by what they are over. One over seeds counts only with enough of them."""
-        seeds = self.seeds if min(self.runs) >= LEAST_SEEDS else None
-        found = {"sentences": self.sentences, "seeds": seeds}
+        found = {"sentences": self.sentences, "seeds": self.seeds if min(self.runs) >= LEAST_SEEDS else None}
         return {over: test for over, test in found.items() if test is not None}
 
     @property

@@ -174,12 +174,16 @@ def _glue(run: RunFolder) -> list[str]:
         return [f'<p class="note">{escape(error)}</p>']
     if not summary:
         return ['<p class="empty">No run is finished yet.</p>']
-    dots, rows = [], []
-    for name, each in summary.items():
-        score = each["score"]
-        dots.append(Dots(TASKS[name].title, score["median"], (score["min"], score["max"]), digits=1))
-        setting = f"{each['setting']} ({len(each['seeds'])} seed(s))"
-        rows.append((TASKS[name].title, _cell(each["median"]), _cell(each["sd"]), _cell(each["constant"]), setting))
+    scores = {TASKS[name].title: each["score"] for name, each in summary.items()}
+    dots = [Dots(title, each["median"], (each["min"], each["max"]), digits=1) for title, each in scores.items()]
+    rows = [
+        (
+            TASKS[name].title,
+            *(_cell(each[key]) for key in ("median", "sd", "constant")),
+            f"{each['setting']} ({len(each['seeds'])} seed(s))",
+        )
+        for name, each in summary.items()
+    ]
     axis = "median over seeds, lowest to highest"
     headers = ["task", "median", "standard deviation", "most frequent answer", "best setting"]
     return [

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.errors import MacaronError
 from macaron.lab.page import escape
+from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, MASK, SPECIALS
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
 
 SAMPLES = 6
 #: Sentences of 6 to 40 tokens are preferred.
@@ -93,7 +91,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     return found
 
 
-def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
+def _pieces(tokenizer: MacaronTokenizer, ids: list[int]) -> list[str]:
     """The text of each token: what it adds to the text of those before it."""
     # Moses detokenisation would change the text before each token; its tokens are escaped.
     moses = tokenizer.pipeline == "moses"
