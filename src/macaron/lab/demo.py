@@ -90,8 +90,8 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
         started = time.monotonic()
         paces = [measure(own) for own in twins.recipes.values()]
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
-        each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
-        say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
+        said = " and ".join(f"{pace:.3f}" for pace, _ in paces)
+        say(f"3. Pace: {said} s an update, so {updates:,} of {most:,} updates of each twin")
     twins = replace(twins, recipes={name: shortened(own, updates) for name, own in twins.recipes.items()})
     for _, own, folder in twins.plan():
         if stored.get(folder, own) != own:

@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -123,15 +122,5 @@ def write_page(path: Path, text: str) -> None:
 
 def script_json(value: object) -> str:
     """JSON inside a script: no text can end the script ("<" is escaped), and null stands for NaN, which JSON lacks."""
-    text = json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c")
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
+    finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

@@ -15,8 +15,6 @@ RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
-#: Kinds of runs that `macaron train` makes.
-_TRAINED = ("translation", "pre-training")
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
 
@@ -85,7 +83,7 @@ class RunFolder:
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
-        found = self._json("summary.json" if self.kind in _TRAINED else "results.json")
+        found = self._json("results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json")
         if isinstance(found, dict):
             losses = found.get("candidates")
             numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from macaron import ode
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.compare.comparison import write_comparison
@@ -20,8 +21,6 @@ from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
-from macaron.ode import scheme as find_scheme
-from macaron.ode.catalogue import ALIASES
 from macaron.recipe import ModelSettings, Recipe, configuration
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
@@ -147,14 +146,14 @@ def resolve(name: str) -> str:
     if name == CONTROL:
         return name
     encoder, slash, decoder = name.partition("/")
-    if "H" in find_scheme(encoder).operators:
+    if "H" in ode.scheme(encoder).operators:
         raise UsageError(
             f"{encoder!r} is a decoder's scheme (it has cross-attention H): write ENCODER/{encoder}, such as "
             f"strang-gfg/{encoder}; alone, an encoder's scheme is lifted for the decoder by replacing F by F H"
         )
-    if slash and "H" not in find_scheme(decoder).operators:
+    if slash and "H" not in ode.scheme(decoder).operators:
         raise UsageError(f"{decoder!r} has no cross-attention (H), which a decoder needs: {name}")
-    return ALIASES.get(encoder, encoder) + slash + decoder
+    return ode.ALIASES.get(encoder, encoder) + slash + decoder
 
 
 def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:

@@ -106,6 +106,9 @@ def _compare_translations(
     primary = "tokenised BLEU" if folded else next(iter(metrics))
     allowed = [not each.unfair for each in fair]
     tested = _pairs(kinds, fair, primary, scores, trials)
+    lengths = by_length(
+        [len(line.split()) for line in sources], [each.statistics for each in scores[primary]], allowed, trials
+    )
     words = Words(data, split)
     say("counting the words of the training data")
     frequencies = by_frequency(
@@ -123,7 +126,6 @@ def _compare_translations(
         first, second = (made[run.name].translations for run in shown)
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
         pairs.append(replace(pair, reading=reading, read_runs=(shown[0].name, shown[1].name)))
-    lengths = [len(line.split()) for line in sources]
     return Result(
         task="pairs",
         kinds=tuple(kinds),
@@ -136,7 +138,7 @@ def _compare_translations(
         count=len(sources),
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
-        lengths=tuple(by_length(lengths, [each.statistics for each in scores[primary]], allowed, trials)),
+        lengths=tuple(lengths),
         frequencies=tuple(frequencies),
     )
 

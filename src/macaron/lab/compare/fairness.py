@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
-from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun, Kind, scheme_text
+from macaron.lab.compare.finished_run import LENGTH_DIGITS, TOKEN_DIGITS, FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
@@ -106,14 +106,14 @@ def differences(first: FinishedRun, second: FinishedRun, question: Question) -> 
 def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] | None:
     """Digests of the training data of two runs, where they are known and differ."""
     ours, theirs = ((run.identity or {}).get("training data") for run in (first, second))
-    if ours is None or theirs is None:
+    same = ours == theirs and (len(ours or "") == TOKEN_DIGITS or first.data == second.data)
+    if ours is None or theirs is None or same:
         return None
-    if ours == theirs and (len(ours) == TOKEN_DIGITS or first.data == second.data):
-        return None
-    one, other = first.token_digest, second.token_digest
-    if one is not None and other is not None:
-        return None if one == other else (one, other)
-    return None if first.data_digests & second.data_digests else (ours, theirs)
+    for digits in (TOKEN_DIGITS, LENGTH_DIGITS):  # the tokens if both are known, else the lengths
+        one, other = first.data_digests.get(digits), second.data_digests.get(digits)
+        if one is not None and other is not None:
+            return None if one == other else (one, other)
+    return ours, theirs
 
 
 def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
@@ -156,7 +156,11 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
             f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
         )
     folders = {run.data for run in runs}
-    hidden = [run.name for run in runs if len(folders) > 1 and run.identity is not None and run.token_digest is None]
+    hidden = [
+        run.name
+        for run in runs
+        if len(folders) > 1 and run.identity is not None and TOKEN_DIGITS not in run.data_digests
+    ]
     if hidden:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "

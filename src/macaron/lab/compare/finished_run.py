@@ -12,21 +12,20 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from macaron import ode
 from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import find_folder, load_config
 from macaron.models.summary import count
-from macaron.ode import names as scheme_names
-from macaron.ode import scheme as find_scheme
 from macaron.recipe import recipe_from
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of tokens.
-TOKEN_DIGITS = 32
+#: Hexadecimal digits of a digest of tokens, and of one of the lengths of sentences.
+TOKEN_DIGITS, LENGTH_DIGITS = 32, 16
 #: The control that theory asks for: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
@@ -83,21 +82,16 @@ class FinishedRun(RunFolder):
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def data_digests(self) -> frozenset[str]:
-        """Digests of its training data: the one in its checkpoints, and all of the data folder if it is one of those.
+    def data_digests(self) -> dict[int, str]:
+        """Digests of its training data by length: that in its checkpoints, and all of the data folder if it has that.
 
         One of 32 digits is of the tokens; one of 16, which version 0.1.0 recorded, of the lengths of sentences alone.
         """
         recorded = (self.identity or {}).get("training data")
         if recorded is None:
-            return frozenset()
+            return {}
         found = folder_digests(self.data)
-        return found if recorded in found else frozenset([recorded])
-
-    @property
-    def token_digest(self) -> str | None:
-        """The digest of the tokens it was trained on, if it is known."""
-        return next((digest for digest in self.data_digests if len(digest) == TOKEN_DIGITS), None)
+        return {len(digest): digest for digest in (found if recorded in found else [recorded])}
 
     @property
     def governing(self) -> str:
@@ -196,6 +190,6 @@ def scheme_label(config: TranslationConfig | EncoderConfig) -> str:
 
 def scheme_text(data: Any, short: bool = False) -> str:
     """A scheme by its name; unless ``short``, one that is not in the catalogue is given with its sub-steps."""
-    scheme = find_scheme(data)
-    known = short or (scheme.name in scheme_names() and find_scheme(scheme.name) == scheme)
+    scheme = ode.scheme(data)
+    known = short or (scheme.name in ode.names() and ode.scheme(scheme.name) == scheme)
     return scheme.name if known else json.dumps(scheme.to_dict(), sort_keys=True)

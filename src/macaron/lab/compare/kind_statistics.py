@@ -18,14 +18,14 @@ from tokenizers.models import WordLevel
 
 from macaron.data.prepared import PreparedData, Split
 from macaron.data.store import TokenStore
-from macaron.evaluate.significance import (
+from macaron.evaluate import (
     Comparison,
     Interval,
+    SentenceStatistics,
     approximate_randomisation,
     bootstrap_interval,
     paired_bootstrap,
 )
-from macaron.evaluate.statistics import SentenceStatistics
 from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
 from macaron.text.vocabulary import CONTINUED
 

@@ -6,8 +6,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from macaron.data.prepared import DataKind
-from macaron.evaluate.significance import Interval, bootstrap_interval
-from macaron.evaluate.statistics import Score, SentenceStatistics
+from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind

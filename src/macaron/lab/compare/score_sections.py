@@ -16,7 +16,6 @@ _LOSSES: dict[DataKind, tuple[str, str, str]] = {
     "pairs": ("nll", "valid_nll", "nll per token (nats)"),
     "text": ("loss", "valid_loss", "loss (nats)"),
 }
-_BLEU = ("valid_sacrebleu", "valid_tokenised_bleu")
 
 
 def scores_section(result: Result) -> str:
@@ -161,7 +160,7 @@ def curves_section(result: Result) -> str:
             for metric, what in ((valid, "validation"), (train, "training"))
         ]
         charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
-    for metric in _BLEU:
+    for metric in ("valid_sacrebleu", "valid_tokenised_bleu"):
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))

@@ -22,7 +22,6 @@ from macaron.files import write_text
 from macaron.lab.compare.finished_run import FinishedRun
 
 FORMAT = 1
-FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
     "sacreBLEU": partial(bleu_formula, smoothing="exp"),
@@ -89,7 +88,7 @@ def translate_run(
         "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
     }
-    path = run.path / FOLDER / f"{split}-{_digest(key)[:16]}.json"
+    path = run.path / "translations" / f"{split}-{_digest(key)[:16]}.json"
     found = _load(path, key, len(text[0]))
     if found is not None:
         say(f"{run.name}: translations of an earlier comparison ({path})")

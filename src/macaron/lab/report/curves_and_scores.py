@@ -3,7 +3,6 @@
 All metrics are drawn over updates, epochs or time; well-known metrics come first and have titles.
 """
 
-from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from macaron.data.glue_tasks import TASKS
@@ -100,7 +99,9 @@ def _best_runs(run: RunFolder) -> dict[str, Record]:
     """The run with the best score of each GLUE task."""
     done = [record for record in run.results if record.get("task") in TASKS and not record.get("diverged")]
     return {
-        TASKS[task].title: max((record for record in done if record["task"] == task), key=itemgetter("score"))
+        TASKS[task].title: max(
+            (record for record in done if record["task"] == task), key=lambda record: record["score"]
+        )
         for task in dict.fromkeys(record["task"] for record in done)
     }
 

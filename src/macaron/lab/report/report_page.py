@@ -1,6 +1,5 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
-from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
@@ -99,7 +98,7 @@ def _cards(run: RunFolder) -> str:
         entries.append((str(first["metric"]), f"{first['score']:.2f}", run.evaluations[0]["data"]))
     for metric, label in _LOSSES.items():
         if points := run.values(metric):
-            update, lowest = min(points, key=itemgetter(1))
+            update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
     if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
