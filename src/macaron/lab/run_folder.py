@@ -51,10 +51,8 @@ class RunFolder:
         environment = self._json("environment.json") or self._json("run.json")
         starts = environment if isinstance(environment, list) else [environment]
         self.starts: list[Record] = [start for start in starts if isinstance(start, dict) and start]
-        self.config, self.tokenizer_settings = (
-            self._record("model/config.json"),
-            self._record("model/tokenizer_config.json"),
-        )
+        self.config = self._record("model/config.json")
+        self.tokenizer_settings = self._record("model/tokenizer_config.json")
         self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
         self.results, _ = self._lines("results.jsonl")
         self.summary = self._summary()

@@ -17,7 +17,7 @@ from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import find_folder, load_config
+from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
 from macaron.train import stopping
@@ -71,8 +71,7 @@ class FinishedRun(RunFolder):
         self.recipe = recipe_from(self.settings, str(path / "recipe.toml"))
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
         config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
-        folder = find_folder(path, config_class.model_type)
-        self.model_config: TranslationConfig | EncoderConfig = load_config(folder, config_class)
+        self.model_config: TranslationConfig | EncoderConfig = load_config(path / "model", config_class)
 
     @cached_property
     def fingerprint(self) -> str:
