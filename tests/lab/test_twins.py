@@ -196,7 +196,7 @@ def test_every_scheme_of_the_catalogue_has_its_size_checked(recipe: Path, tmp_pa
     for name in (*two_operator_names(), "strang-gfg/strang3-gfhfg", "control"):
         if name != "lie-fg":
             twins = make_twins(loaded, ["lie-fg", name], 1, tmp_path, say=lambda _: None)
-            sizes |= {kind: count(configuration(own, vocabulary)) for kind, own in twins.recipes.items()}
+            sizes |= {kind: count(configuration(own, vocabulary)) for kind, own, _ in twins.plan}
     assert len(sizes) > 20
     assert all(abs(size / sizes["lie-fg"] - 1) <= TOLERANCE for size in sizes.values())
 
@@ -207,7 +207,7 @@ def test_unequal_networks_are_refused_before_anything_is_trained(recipe: Path, t
     with pytest.raises(MacaronError, match=r"control and lie-fg differ in size by \+\d\.\d\d %.*--allow-unequal"):
         make_twins(small, ["lie-fg", "control"], 1, out, say=lambda _: None)
     assert not out.exists()
-    assert len(make_twins(small, ["lie-fg", "control"], 1, out, allow_unequal=True, say=lambda _: None).recipes) == 2
+    assert len(make_twins(small, ["lie-fg", "control"], 1, out, allow_unequal=True, say=lambda _: None).plan) == 2
 
 
 @pytest.mark.parametrize("name", ["macaron-tiny", "macaron-base", "macaron-bert-base"])

@@ -59,7 +59,7 @@ def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -
     result = twins.compare(Path(pages["comparison"]))
     report = score_twins(result, corpus, say)
     say(f"\n6. Pages\n   {result.sentence}")
-    folders = [folder for *_, folder in twins.plan()]
+    folders = [folder for *_, folder in twins.plan]
     write_particles(Path(pages["particles"]), build_data(folders, EXAMPLE))
     report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
     write_json(numbers, report)
@@ -79,7 +79,7 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
     Folders of a demo with another recipe are refused before anything is trained.
     """
     twins = make_twins(recipe, TWINS, 1, runs, say=lambda text: say(f"   {text}"), pattern="demo-{name}")
-    folders = [folder for *_, folder in twins.plan()]
+    folders = [folder for *_, folder in twins.plan]
     made = [folder for folder in folders if (folder / "recipe.toml").is_file()]
     stored = {folder: load_recipe(folder / "recipe.toml", [f"data.out={recipe.data}"]) for folder in made}
     most = recipe.train.max_updates or 0  # twins have it
@@ -88,12 +88,12 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
         say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
     else:
         started = time.monotonic()
-        paces = [measure(own) for own in twins.recipes.values()]
+        paces = [measure(own) for _, own, _ in twins.plan]
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
         said = " and ".join(f"{pace:.3f}" for pace, _ in paces)
         say(f"3. Pace: {said} s an update, so {updates:,} of {most:,} updates of each twin")
-    twins = replace(twins, recipes={name: shortened(own, updates) for name, own in twins.recipes.items()})
-    for _, own, folder in twins.plan():
+    twins = replace(twins, plan=[(name, shortened(own, updates), folder) for name, own, folder in twins.plan])
+    for _, own, folder in twins.plan:
         if stored.get(folder, own) != own:
             both = " and ".join(map(str, folders))
             raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")

@@ -32,26 +32,16 @@ _DECIDED = ("decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decod
 
 @dataclass(frozen=True)
 class Twins:
-    """A set of runs in a folder: every kind with every seed.
+    """A set of runs: every kind with every seed.
 
-    :param recipes: the recipe of each kind
+    :param plan: kind, recipe and folder of all runs, in order of training: seed by seed, so a stopped set is balanced
+    :param out: the folder of the comparison
     :param say: is told the progress
-    :param pattern: the name of a run's folder
     """
 
-    recipes: dict[str, Recipe]
-    seeds: int
+    plan: list[tuple[str, Recipe, Path]]
     out: Path
     say: Callable[[str], None]
-    pattern: str
-
-    def plan(self) -> list[tuple[str, Recipe, Path]]:
-        """Kind, recipe and folder of all runs in order of training: seed by seed, so a stopped set is balanced."""
-        runs = []
-        for seed, (name, recipe) in itertools.product(range(1, self.seeds + 1), self.recipes.items()):
-            folder = self.pattern.format(name=name.lower().replace("/", "+"), seed=seed)
-            runs.append((name, replace(recipe, train=replace(recipe.train, seed=seed)), self.out / folder))
-        return runs
 
     def run(self) -> Result | None:
         """Train what is not yet trained, then write the comparison; only the first process of several returns one."""
@@ -60,29 +50,28 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        plan = self.plan()
-        with join(plan[0][1].train):
-            for number, (name, recipe, folder) in enumerate(plan, start=1):
-                self.say(f"run {number} of {len(plan)}: {name}, seed {recipe.train.seed} ({folder})")
+        with join(self.plan[0][1].train):
+            for number, (name, recipe, folder) in enumerate(self.plan, start=1):
+                self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 try:
                     train_run(recipe, folder, resume=True, started=time.monotonic())
                 except (Interrupted, KeyboardInterrupt) as stop:
                     where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
                     raise Interrupted(
-                        f"stopped in run {number} of {len(plan)}{where}; the same command continues from there, and "
-                        "keeps finished runs"
+                        f"stopped in run {number} of {len(self.plan)}{where}; the same command continues from there, "
+                        "and keeps finished runs"
                     ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
-        plan, split = self.plan(), "test"
-        data = plan[0][1].data
+        data, split = self.plan[0][1].data, "test"
         manifest = read_manifest(data)
         if manifest.get("kind", "pairs") == "pairs" and "test" not in manifest["splits"]:
             self.say(f"{data} has no test sentences: the validation sentences are used")
             split = "valid"
         # A single seed needs no name: the kinds are the runs.
-        runs = {name: path for name, _, path in plan} if self.seeds == 1 else [path for *_, path in plan]
+        named = {name: folder for name, _, folder in self.plan}
+        runs = named if len(named) == len(self.plan) else [folder for *_, folder in self.plan]
         try:
             return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
         except KeyboardInterrupt:
@@ -138,7 +127,11 @@ def make_twins(
                 f"{name} and {first} differ in size by {100 * share:+.2f} %, and twins by at most "
                 f"{100 * TOLERANCE:g} %: choose other schemes, a larger model.hidden_size, or --allow-unequal"
             )
-    return Twins(recipes, seeds, out, say, pattern)
+    plan = []
+    for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
+        folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
+        plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
+    return Twins(plan, out, say)
 
 
 def resolve(name: str) -> str:

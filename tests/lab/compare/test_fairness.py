@@ -187,7 +187,7 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
         return changed(run_, recipe=recipe, progress=progress, summary=summary)
 
     def judged(one: FinishedRun, other: FinishedRun) -> Fairness:
-        return fairness(Kind("one", (one,)), Kind("other", (other,)), Question())
+        return fairness(Kind("one", (one,), 1), Kind("other", (other,), 1), Question())
 
     # Both came to the end of their schedule.
     found = judged(ended(first, 80, max_updates=80), ended(second, 80, max_updates=80))

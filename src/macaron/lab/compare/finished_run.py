@@ -122,15 +122,14 @@ def folder_digests(folder: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ in nothing but the seed.
+
+    :param parameters: of each of its models
+    """
 
     label: str
     runs: tuple[FinishedRun, ...]
-
-    @cached_property
-    def parameters(self) -> int:
-        """Parameters of each of its models."""
-        return count(self.runs[0].model_config)
+    parameters: int
 
 
 def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
@@ -165,7 +164,8 @@ def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Ki
         for scheme, name, runs in zip(schemes, names, groups, strict=True)
     ]
     labels = next((each for each in choices if len(set(each)) == len(each) and all(each)), both)
-    return [Kind(label, tuple(runs)) for label, runs in zip(labels, groups, strict=True)]
+    sizes = [count(runs[0].model_config) for runs in groups]
+    return [Kind(label, tuple(runs), size) for label, runs, size in zip(labels, groups, sizes, strict=True)]
 
 
 def _common_name(runs: Sequence[FinishedRun]) -> str:
