@@ -75,7 +75,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
         masked = set(np.random.default_rng(number).choice(words, size=size, replace=False).tolist())
         hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
         with torch.no_grad():
-            states = model.model.encode(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
+            states = model.model(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
             chances = model.mlm_logits(states).softmax(-1)
         parts: Filled = []
         for i, piece in enumerate(pieces):
