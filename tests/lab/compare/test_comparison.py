@@ -17,7 +17,7 @@ from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
 from macaron.lab.compare import comparison as module
-from macaron.lab.compare.breakdowns import Words
+from macaron.lab.compare.kind_statistics import Words
 from macaron.lab.compare.translations import Search
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run

@@ -22,7 +22,6 @@ from macaron.files import write_text
 from macaron.lab.compare.finished_run import FinishedRun
 
 FORMAT = 1
-FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
     "sacreBLEU": partial(bleu_formula, smoothing="exp"),
@@ -60,14 +59,15 @@ class Translated:
 def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
     """The tokenised BLEU of all runs: as `macaron evaluate` defines that of the first; caseless if any run is."""
     said = getattr(runs[0].model_config, "evaluation", None) or {}
-    lower = caseless(runs) or bool(said.get("lower", True))
-    return {"lower": lower, "compound_split": bool(said.get("compound_split", False))}
+    lower = caseless(runs) or said.get("lower", True)
+    return {"lower": bool(lower), "compound_split": bool(said.get("compound_split", False))}
 
 
 def caseless(runs: Sequence[FinishedRun]) -> bool:
     """Whether any of the models works on lower-cased tokens."""
-    settings = [run.tokenizer_settings for run in runs]
-    return any(each.get("pipeline") == "moses" and bool(each.get("lower", True)) for each in settings)
+    return any(
+        run.tokenizer_settings.get("pipeline") == "moses" and run.tokenizer_settings.get("lower", True) for run in runs
+    )
 
 
 def translate_run(
@@ -88,7 +88,7 @@ def translate_run(
         "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
     }
-    path = run.path / FOLDER / f"{split}-{_digest(key)[:16]}.json"
+    path = run.path / "translations" / f"{split}-{_digest(key)[:16]}.json"
     found = _load(path, key, len(text[0]))
     if found is not None:
         say(f"{run.name}: translations of an earlier comparison ({path})")
