@@ -159,10 +159,11 @@ def _kind(path: Path) -> RunKind:
         return "GLUE"
     if (path / "settings.json").is_file():
         return "fine-tuning"
-    for name, sign in {"recipe.toml": "[pretrain]", "metrics.jsonl": '"mlm"'}.items():
-        if (path / name).is_file():
-            text = (path / name).read_text(encoding="utf-8", errors="replace")
-            return "pre-training" if sign in text else "translation"
+    if (path / "recipe.toml").is_file():
+        return "pre-training" if "pretrain" in read_toml(path / "recipe.toml") else "translation"
+    if (path / "metrics.jsonl").is_file():
+        text = (path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
+        return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder: give the folder of its run, as macaron train --out made it.")
     raise MacaronError(
