@@ -15,7 +15,7 @@ SOURCE, TARGET = [[5, 6, 2], [7, 2], [8, 9, 10, 2]], [[4, 2], [5, 6, 7, 2], [8, 
 
 def write_store(base: Path, sequences: list[list[int]]) -> int:
     with StoreWriter(base, 20) as writer:
-        writer.append(sequences)
+        writer.append(np.concatenate(sequences), np.array([len(each) for each in sequences]))
     return sum(map(len, sequences))
 
 

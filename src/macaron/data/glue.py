@@ -7,10 +7,8 @@ from pathlib import Path
 
 from macaron.data.glue_tasks import GlueFile, GlueTask, Submission
 from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.files import find_compressed, read_lines
 
-#: A file may be compressed.
-SUFFIXES = ("", ".gz", ".xz")
 #: The largest share of torn lines in an official file. A file with more is not the official one.
 MOST_TORN = 0.01
 #: Where GLUE's files come from, for messages.
@@ -66,15 +64,6 @@ def has_folder(root: Path, task: GlueTask) -> bool:
     return any((root / name).is_dir() or (root / name.lower()).is_dir() for name in task.folders)
 
 
-def find(folder: Path, file: GlueFile) -> Path | None:
-    """A file of a task, compressed or not; None if it is missing."""
-    for suffix in SUFFIXES:
-        path = folder / f"{file.name}{suffix}"
-        if path.is_file():
-            return path.resolve() if ".." in file.name else path
-    return None
-
-
 def read_train(root: Path, task: GlueTask) -> Examples:
     """The training set."""
     return _required(root, task, task.train)
@@ -87,16 +76,16 @@ def read_dev(root: Path, task: GlueTask) -> dict[str, Examples]:
 
 def read_test(root: Path, task: GlueTask, wanted: Submission) -> Examples | None:
     """A test set, without labels; None if its file is missing."""
-    path = find(task_folder(root, task), wanted.test)
+    path = find_compressed(task_folder(root, task) / wanted.test.name)
     return None if path is None else read_file(path, wanted.test, task)
 
 
 def _required(root: Path, task: GlueTask, file: GlueFile) -> Examples:
-    folder = task_folder(root, task)
-    path = find(folder, file)
+    wanted = task_folder(root, task) / file.name
+    path = find_compressed(wanted)
     if path is None:
         raise MacaronError(
-            f"{folder / file.name}: no such file (nor compressed, .gz or .xz). Fetch it from {SOURCE}, or leave "
+            f"{wanted}: no such file (nor compressed, .gz or .xz). Fetch it from {SOURCE}, or leave "
             f"{task.name} out of --tasks."
         )
     return read_file(path, file, task)

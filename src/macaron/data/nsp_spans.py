@@ -8,7 +8,7 @@ All documents are processed in parallel, one step of each at a time: there is no
 function of the corpus and of a random generator.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
         here = np.where(follows, stop, cut)
         going = here < end
         here, end, document = here[going], end[going], document[going]
-    return _together(found)
+    return Spans(*(np.concatenate([getattr(part, each.name) for part in found]) for each in fields(Spans)))
 
 
 def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
@@ -180,7 +180,3 @@ def _other(document: Indices, count: int, random: Random) -> Indices:
 def _below(limits: Indices, random: Random) -> Indices:
     """A random number from 0 to below each limit (0 where that is 0)."""
     return (random.random(len(limits)) * limits).astype(np.int64)
-
-
-def _together(parts: list[Spans]) -> Spans:
-    return Spans(*(np.concatenate([getattr(part, name) for part in parts]) for name in Spans.__dataclass_fields__))

@@ -154,16 +154,13 @@ class PreparedFolder:
 
 @dataclass(frozen=True)
 class PairStore:
-    """The two sides of a split, line for line: ``pairs[i]`` is ``(source ids, target ids)``, both with ``</s>``."""
+    """The two sides of a split, line for line, all with ``</s>``."""
 
     source: TokenStore
     target: TokenStore
 
     def __len__(self) -> int:
         return len(self.source)
-
-    def __getitem__(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self.source[index], self.target[index]
 
 
 class PreparedData(PreparedFolder):

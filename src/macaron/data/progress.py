@@ -30,31 +30,31 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
-        """Show a step while it runs; without a terminal, a line with the amount and the time follows."""
-        if not self.quiet and sys.stderr.isatty():
-            with _bar(name, unit, total) as advance:
-                yield advance
-            return
-        done = 0
+        """Show a step while it runs; without a terminal, a line with the amount and the time follows.
+
+        :param name: what is done
+        :param unit: what is counted
+        :param total: how many there are, if it is known
+        """
+        # Late: a quarter of a second that a mistake in the call should not cost.
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.SpinnerColumn(),
+            "{task.description}",
+            progress.BarColumn(),
+            progress.TextColumn("{task.completed:,.0f} " + unit),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        hidden = self.quiet or not sys.stderr.isatty()
         start = time.monotonic()
-
-        def count(more: int = 1, /, total: int | None = None) -> None:
-            nonlocal done
-            done += more
-
-        yield count
-        amount = f"{done:,} {unit}, " if done else ""
-        self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")
-
-
-@contextmanager
-def _bar(name: str, unit: str, total: int | None) -> Iterator[Advance]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    amount = TextColumn("{task.completed:,.0f} " + unit)
-    columns = (SpinnerColumn(), "{task.description}", BarColumn(), amount, TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as display:
-        task = display.add_task(name, total=total)
-        yield lambda more=1, /, total=None: display.update(task, advance=more, total=total)
-        display.update(task, total=display.tasks[0].completed)
+        with progress.Progress(*columns, console=Console(stderr=True, quiet=hidden), disable=hidden) as bar:
+            task = bar.add_task(name, total=total)
+            yield lambda more=1, /, total=None: bar.update(task, advance=more, total=total)
+            done = bar.tasks[0].completed
+            bar.update(task, total=done)
+        if hidden:
+            amount = f"{done:,.0f} {unit}, " if done else ""
+            self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")

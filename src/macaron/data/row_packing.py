@@ -128,10 +128,8 @@ def packed(store: TokenStore, rows: Rows, start: int, stop: int, width: int, pad
     lengths = store.lengths[pairs].astype(np.int64)
     # The offset of each sentence in its row: all tokens before it, less those before its row.
     before = np.cumsum(lengths) - lengths
-    opens = np.flatnonzero(np.diff(row, prepend=-1))
-    run = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(row))))
-    begins = before - before[opens][run] if len(opens) else before
-    number = np.arange(len(row)) - opens[run] + 1 if len(opens) else before
+    opening = np.searchsorted(row, row)  # the first pair of the same row
+    begins, number = before - before[opening], np.arange(len(row)) - opening + 1
     shape = (stop - start, width)
     ids, position, sentence = np.full(shape, pad, dtype=np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     at_row, inside = np.repeat(row, lengths), counting(lengths)

@@ -10,7 +10,6 @@ All numbers are little-endian. Opening maps the files into memory and reads almo
 
 import json
 import os
-from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -96,13 +95,7 @@ class StoreWriter:
         }
         self._files["offsets"].write(np.zeros(1, OFFSET).tobytes())
 
-    def append(self, sequences: Iterable[Sequence[int] | NDArray[Any]]) -> None:
-        """Append some sequences of ids."""
-        arrays = [np.asarray(sequence, np.int64) for sequence in sequences]
-        lengths = np.array([len(array) for array in arrays], np.int64)
-        self.append_flat(np.concatenate(arrays) if arrays else np.empty(0, np.int64), lengths)
-
-    def append_flat(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
+    def append(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
         """Append sequences that are concatenated in one array.
 
         :param lengths: of the sequences

@@ -209,7 +209,7 @@ def test_memory_is_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (small_dump()[:-40], "dump.xml.bz2: cannot be read .*Delete it to fetch it again"),
+        (small_dump()[:-40], "dump.xml.bz2: cannot be decompressed .*Delete it to fetch it again"),
         (b"no dump at all", "dump.xml.bz2: .*Delete it to fetch it again"),
         (bz2.compress(b"<html>not found</html>"), "there is no article in it. Is it a ...-pages-articles.xml.bz2"),
         (bz2.compress(b"<mediawiki>\n<page></mediawiki>"), "line 2 of the XML, column .*damaged"),

@@ -264,7 +264,7 @@ class PrepareJob:
             for encoded in self.workers.map(task, cleaned.parts):
                 for role, (columns, starts) in encoded.items():
                     for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
-                        writer.append_flat(ids, lengths, starts)
+                        writer.append(ids, lengths, starts)
                     step(len(columns[0][1]))
         return {split: self._sizes(*writers[role]) for role, split in names.items()}
 

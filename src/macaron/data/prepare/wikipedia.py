@@ -4,7 +4,6 @@ One paragraph per line, a blank line between articles, as `macaron prepare` read
 decompresses and parses it, the others remove the markup, and memory does not grow with its size.
 """
 
-import bz2
 import gzip
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -90,9 +89,10 @@ def batches(dump: Path) -> Iterator[PageBatch]:
 
 def _elements(dump: Path) -> Iterator[ElementTree.Element]:
     """The pages and the names of namespaces; each is freed when the next one is read."""
+    remedy = "Delete it to fetch it again."
     try:
         # bz2 reads concatenated streams, as in the multistream dumps.
-        with bz2.open(dump) if dump.suffix == ".bz2" else open_binary(dump) as file:
+        with open_binary(dump, remedy) as file:
             events = ElementTree.iterparse(file, ("start", "end"))
             _, root = next(events)
             for event, element in events:
@@ -104,14 +104,10 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
         line, column = error.position
         raise MacaronError(
             f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
-            "The dump is damaged: delete it to fetch it again."
+            f"The dump is damaged. {remedy}"
         ) from None
-    except (EOFError, ValueError) as error:
-        raise MacaronError(f"{dump}: cannot be read ({error}). Delete it to fetch it again.") from None
-    except OSError as error:
-        # bz2 raises "Invalid data stream" without an error number.
-        reason = error.strerror or f"{error}. Delete it to fetch it again"
-        raise MacaronError(f"{dump}: {reason}.") from None
+    except ValueError as error:
+        raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
 
 
 def _article(page: ElementTree.Element) -> str | None:
