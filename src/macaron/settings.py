@@ -41,16 +41,14 @@ class Origin:
 
     def prefix(self, path: KeyPath = ()) -> str:
         """The beginning of a message about a value: ``FILE, line N: `` or ``--set KEY=VALUE: ``."""
-        assigned = {tuple(text.partition("=")[0].strip().split(".")): text for text in self.assignments}
-        for key, text in reversed(assigned.items()):
-            if path[: len(key)] == key:
-                return f"--set {text}: "
         line = self._line(path) if path else None
+        for text in reversed(self.assignments):
+            key = tuple(text.partition("=")[0].strip().split("."))
+            alone = line is None and path and key[: len(path)] == path  # the section exists by this assignment alone
+            if alone or path[: len(key)] == key:
+                return f"--set {text}: "
         if line is not None:
             return f"{self.name}, line {line}: "
-        for key, text in assigned.items():
-            if path and key[: len(path)] == path:  # the section exists by this assignment alone
-                return f"--set {text}: "
         return f"{self.name}: " if self.name else ""
 
     def _line(self, path: KeyPath) -> int | None:

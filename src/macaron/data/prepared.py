@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,7 @@ from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.text.pipeline import State
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.tokenizer import MacaronTokenizer
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -77,10 +75,8 @@ class PreparedFolder:
         return tuple(split for split in SPLITS if split in self.manifest["splits"])
 
     @cached_property
-    def tokenizer(self) -> "MacaronTokenizer":
+    def tokenizer(self) -> MacaronTokenizer:
         """The tokenizer, verified by its fingerprint."""
-        from macaron.text.tokenizer import MacaronTokenizer
-
         folder = self.folder / "tokenizer"
         if not (folder / "tokenizer.json").is_file():
             raise MacaronError(f"{folder}: there is no tokenizer here. {REMEDY}")

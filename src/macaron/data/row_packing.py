@@ -61,9 +61,7 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
     :param most: texts in a row, at most
     """
-    if not len(lengths):
-        return Rows(np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    if int(lengths.max()) > width:
+    if int(lengths.max(initial=0)) > width:
         raise ValueError(f"a text is longer than a row of {width}")
     counts = np.bincount(lengths, minlength=width + 1)
     order = random.permutation(len(lengths))

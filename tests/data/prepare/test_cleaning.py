@@ -125,12 +125,12 @@ def test_chunks_hold_all_lines(tmp_path: Path) -> None:
 def test_rules(left: bytes | None, right: bytes, rule: str | None) -> None:
     cleaned = clean([(left, right)])
     assert cleaned.dropped == ({rule: 1} if rule else {})
-    assert cleaned.rows == (rule is None)
+    assert cleaned.counts["rows"] == (rule is None)
 
 
 def test_a_ratio_of_zero_means_no_such_rule() -> None:
-    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).rows == 1
-    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).rows == 1
+    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).counts["rows"] == 1
+    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).counts["rows"] == 1
     assert clean([(b"x x", b"x x x x")], ratio_slack=0.0).dropped == {"ratio": 1}
 
 
