@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from macaron.data.prepared import KINDS, MANIFEST, DataKind, data_kind
+from macaron.data.prepared import MANIFEST, DataKind, data_kind
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, load_toml, to_data
+from macaron.settings import Origin, build, check, convert, load_toml, to_data
 from macaron.train.settings import TrainSettings
 
 #: The preset of a recipe that names none.
@@ -95,8 +95,7 @@ class PretrainSettings:
         require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
         predicted = self.mlm or not self.cls_target
         require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
-        ratio = self.mask_ratio
-        require(0 < ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {ratio}")
+        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
         for name in ("mask_share", "random_share", "next_share", "short_share"):
             share = getattr(self, name)
             require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
@@ -235,12 +234,7 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     """The kind of a recipe: that of data.kind, of the model's preset, of the sections, or of the prepared folder."""
     data, preset = content.get("data", {}), content.get("model", {}).get("preset")
     if "kind" in data:
-        if data["kind"] not in KINDS:
-            choices = ", ".join(map(repr, KINDS))
-            raise MacaronError(
-                f"{origin.prefix(('data', 'kind'))}data.kind must be one of {choices}, not {data['kind']!r}"
-            )
-        return cast(DataKind, data["kind"])
+        return cast(DataKind, convert(DataKind, data["kind"], origin, ("data", "kind")))
     if preset is not None:
         return "text" if isinstance(_preset(preset, origin), EncoderConfig) else "pairs"
     for kind, name in _OWN.items():

@@ -147,15 +147,10 @@ def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Rand
 def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
     """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally.
 
-    Neither becomes 0 if there is room for two.
+    Of two equal ones the first loses the odd token. Neither becomes 0 if there is room for two.
     """
-    excess = np.maximum(first + second - room, 0)
-    level = np.minimum(excess, np.abs(first - second))
-    half = (excess - level) // 2
-    rest = excess - level - 2 * half  # of two equal ones the first loses the odd token
-    longer = first >= second
-    from_first = np.where(longer, level, 0) + half + rest
-    return first - from_first, second - (excess - from_first)
+    fitting = np.minimum(first, np.maximum(room // 2, room - second))
+    return fitting, np.minimum(second, room - fitting)
 
 
 def _fitted(

@@ -62,8 +62,7 @@ class FetchSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        complete = self.path != "" and self.urls != ()
-        require(complete, f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
+        require(bool(self.path and self.urls), f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
         _check_checksum(self.checksum, self.path)
 
 
@@ -78,8 +77,9 @@ class WikipediaSettings(FetchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        plain = Path(self.path).suffix != ".xz"
-        require(plain, f"{self.path}: the text of a dump is written plain or as .gz; name it so")
+        require(
+            not self.path.endswith(".xz"), f"{self.path}: the text of a dump is written plain or as .gz: name it so"
+        )
         require(self.min_words >= 0, f"{self.path}: min_words must not be negative")
 
 
@@ -170,8 +170,7 @@ class DataSettings:
             known = _LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
-        positive = self.max_words >= 1 and self.vocab_multiple >= 1
-        require(positive, "data.max_words and data.vocab_multiple must be positive")
+        require(min(self.max_words, self.vocab_multiple) >= 1, "data.max_words and data.vocab_multiple must be above 0")
         try:
             check_size(self.vocab_size, self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
@@ -231,8 +230,7 @@ class PairsSettings(DataSettings):
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        limits = min(self.max_ratio, self.ratio_slack)
-        require(limits >= 0, "data.max_ratio and data.ratio_slack must not be negative")
+        require(min(self.max_ratio, self.ratio_slack) >= 0, "data.max_ratio and data.ratio_slack must not be negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}

@@ -186,7 +186,7 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     (recipe.out / "valid.en").unlink()
     assert "valid.en" in (prepare(recipe, workers=1).reason or "")
     (recipe.out / "tokenizer" / "tokenizer.json").unlink()
-    assert "no tokenizer" in (prepare(recipe, workers=1).reason or "")
+    assert "tokenizer cannot be read (No such file" in (prepare(recipe, workers=1).reason or "")
     assert prepare(recipe, workers=1).reason is None
 
 
@@ -340,9 +340,9 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
         data.pairs("valid")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
-    with pytest.raises(MacaronError, match="no text in 'fr'"):
+    with pytest.raises(MacaronError, match=r"test\.fr: No such file"):
         data.text("test", "fr")
-    with pytest.raises(MacaronError, match="not kept"):
+    with pytest.raises(MacaronError, match=r"train\.de: No such file"):
         data.text("train", "de")
     with pytest.raises(MacaronError, match=r"Is .* a folder that 'macaron prepare' wrote"):
         PreparedData.open(recipe.root)

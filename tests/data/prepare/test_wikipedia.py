@@ -19,10 +19,9 @@ from macaron.data.prepare import prepare, wikipedia
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepare.wikitext import paragraphs
 from macaron.data.prepared import PreparedText
-from macaron.data.progress import Progress
 from macaron.data.settings import TextFileSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 from macaron.recipe import load_data_recipe
 
 RECIPES = Path(__file__).parents[3] / "recipes"

@@ -56,20 +56,12 @@ class CleanedChunk:
     closed: bool = False
 
 
-def clean_chunk(
-    chunk: Chunk, settings: PairsSettings | TextSettings, strict: bool = False, keep_text: bool = False
-) -> CleanedChunk:
+def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     """Decode the lines of a chunk, apply the pipeline and the rules.
 
     :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
-    :param keep_text: return the original lines of pairs as well
+    :param keep_text: return the original lines as well
     """
-    if isinstance(settings, TextSettings):
-        return _clean_text(chunk, settings)
-    return _clean_pairs(chunk, settings, strict, keep_text)
-
-
-def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     pipeline, state = _pipeline(settings), chunk.files.state
     rows: list[tuple[str, str]] = []
     texts: list[tuple[str, str]] = []
@@ -83,8 +75,8 @@ def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text:
             dropped["too long" if left is None or right is None else "bad bytes"] += 1
             continue
         given = (source, target)
-        if not strict:  # white space at the ends is noise to learn from, but a test set stays as it is
-            source, target = source.strip(), target.strip()
+        # White space at the ends is noise to learn from, but a test set stays as it is.
+        source, target = given if strict else (source.strip(), target.strip())
         source = pipeline.encode(source, "source", state)
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
@@ -105,7 +97,7 @@ def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text:
     )
 
 
-def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
+def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)

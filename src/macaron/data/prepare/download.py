@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from macaron.data.progress import Advance, Progress
 from macaron.errors import MacaronError
+from macaron.processes import Advance, Progress
 
 BLOCK = 1 << 18
 TIMEOUT = 60.0

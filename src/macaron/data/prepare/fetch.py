@@ -1,6 +1,5 @@
 """The files of a recipe: found, or fetched if they are missing: single files, archives, and dumps of Wikipedia."""
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from glob import glob
@@ -12,8 +11,8 @@ from urllib.parse import urlsplit
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
+from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.progress import Progress
 from macaron.data.settings import (
     ArchiveSettings,
     CorpusSettings,
@@ -25,7 +24,7 @@ from macaron.data.settings import (
 )
 from macaron.errors import MacaronError
 from macaron.files import ENDINGS, find_compressed
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 
 #: The files of a recipe by split.
 SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
@@ -128,15 +127,11 @@ def fingerprint(path: Path, known: Record | None = None) -> Record:
 
     :param known: an earlier fingerprint; if size and time are still the same, the file is not read again
     """
-    try:
-        status = path.stat()
-        facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
-        if known is not None and all(known.get(key) == value for key, value in facts.items()):
-            return known
-        with path.open("rb") as file:
-            return {**facts, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    except OSError as error:
-        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    status = path.stat()
+    facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+    if known is not None and all(known.get(key) == value for key, value in facts.items()):
+        return known
+    return {**facts, "sha256": checksum_of(path).removeprefix("sha256:")}
 
 
 class Fetcher:
@@ -160,10 +155,14 @@ class Fetcher:
         settings = self.settings
         records: list[Record] = []
         for item in absent:
+            path = self.root / item.path
             if isinstance(item, WikipediaSettings):
-                records.append(self._dump(item, settings.downloads_folder / file_name(item.urls)))
+                dump = settings.downloads_folder / file_name(item.urls)
+                records.append(self._file(item.urls, dump, item.checksum, f"; or its text, at {path}"))
+                with Workers(self.workers) as pool:
+                    extract_dump(dump, path, pool, self.progress, min_words=item.min_words)
             elif isinstance(item, FetchSettings):
-                records.append(self._file(item.urls, self.root / item.path, item.checksum))
+                records.append(self._file(item.urls, path, item.checksum))
         for archive in settings.archives if isinstance(settings, PairsSettings) else ():
             corpora = [item for item in absent if isinstance(item, CorpusSettings) and item.archive == archive.name]
             if corpora:
@@ -181,15 +180,6 @@ class Fetcher:
         with self.progress.step(f"unpacking {path.name}", "files") as step:
             extract(path, wanted)
             step(len(wanted))
-        return record
-
-    def _dump(self, item: WikipediaSettings, dump: Path) -> Record:
-        from macaron.data.prepare.wikipedia import extract_dump
-
-        path = self.root / item.path
-        record = self._file(item.urls, dump, item.checksum, f"; or its text, at {path}")
-        with Workers(self.workers) as pool:
-            extract_dump(dump, path, pool, self.progress, min_words=item.min_words)
         return record
 
     def _file(self, urls: Sequence[str], path: Path, checksum: str | None, alternative: str = "") -> Record:

@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.prepare import roles as row_roles
-from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_chunk
+from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, repeated_words
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
-from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
 
 #: Lines and bytes of a chunk, for pairs and for documents.
@@ -148,7 +147,12 @@ class PrepareJob:
             roles=self.work / f"{split}.roles",
         )
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
-        task = partial(clean_chunk, settings=self.settings, strict=strict, keep_text=keep_text)
+        settings = self.settings
+        task: partial[CleanedChunk] = (
+            partial(clean_text, settings=settings)
+            if isinstance(settings, TextSettings)
+            else partial(clean_pairs, settings=settings, strict=strict, keep_text=keep_text)
+        )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
             outputs = [

@@ -6,17 +6,15 @@ decompresses and parses it, the others remove the markup, and memory does not gr
 
 import gzip
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, cast
 from xml.etree import ElementTree
 
 from macaron.data.prepare.wikitext import DROPPED_NAMESPACES, paragraphs
-from macaron.data.progress import Progress
 from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 
 #: Numbers of namespaces, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
@@ -36,7 +34,10 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
     with (
         progress.step(f"extracting the text of {dump.name}", "articles") as step,
         atomic_file(path) as raw,
-        _compressed(raw, path) as file,
+        # A level at which one process keeps up with the parser; no time in the header: the file is reproducible.
+        gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0)
+        if path.suffix == ".gz"
+        else nullcontext(raw) as file,
     ):
         for text, count in workers.map(partial(extract_batch, min_words=min_words), batches(dump)):
             file.write(text)
@@ -45,13 +46,6 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
         if not articles:
             raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
     return articles
-
-
-def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
-    if path.suffix != ".gz":
-        return nullcontext(raw)
-    # A level at which one process keeps up with the parser; no time in the header, so that the file is reproducible.
-    return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
 
 
 def extract_batch(batch: PageBatch, min_words: int) -> tuple[bytes, int]:
@@ -112,20 +106,10 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
 
 def _article(page: ElementTree.Element) -> str | None:
     """The markup of the last revision of an article; None for anything else."""
-    markup: str | None = None
-    for child in page:
-        match _name(child):
-            case "ns" if child.text != _ARTICLES:
-                return None
-            case "redirect":
-                return None
-            case "revision":
-                for field in child:
-                    if _name(field) == "model" and field.text != "wikitext":
-                        return None
-                    if _name(field) == "text":
-                        markup = field.text
-    return markup
+    fields = {_name(element): element.text for element in page.iter()}
+    is_article = fields.get("ns") in (_ARTICLES, None) and "redirect" not in fields
+    is_article = is_article and fields.get("model") in ("wikitext", None)
+    return fields.get("text") if is_article else None
 
 
 def _name(element: ElementTree.Element) -> str:

@@ -25,20 +25,21 @@ _SQUARE = re.compile(r"\[\[|\]\]")
 _INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
-#: Templates that are part of their sentence, and the argument that is kept.
+#: Templates that are part of their sentence, and the arguments that are kept.
 _KEPT = {
-    "lang": 2,
-    "transl": 2,
-    "transliteration": 2,
-    "nowrap": 1,
-    "nobr": 1,
-    "abbr": 1,
-    "small": 1,
-    "em": 1,
-    "as of": 1,
+    "lang": (2,),
+    "transl": (2,),
+    "transliteration": (2,),
+    "nowrap": (1,),
+    "nobr": (1,),
+    "abbr": (1,),
+    "small": (1,),
+    "em": (1,),
+    "as of": (1,),
+    "convert": (1, 2),
+    "cvt": (1, 2),
 }
 _MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
-_MEASURES = ("convert", "cvt")
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
 _INNERMOST = re.compile(r"\{\{([^{}|]*)((?:\|[^{}]*)?)\}\}")
 
@@ -118,15 +119,12 @@ def _in_sentence(template: re.Match[str]) -> str:
     name = template[1].strip().lower()
     if name in _MARKS:
         return _MARKS[name]
-    if name not in _KEPT and name not in _MEASURES:
+    kept = _KEPT.get(name)
+    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument] if kept else []
+    if kept is None or len(arguments) < max(kept):
         return template[0]
-    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument]
-    if name in _MEASURES and len(arguments) >= 2:
-        return f"{arguments[0]} {arguments[1]}"
-    if name in _KEPT and len(arguments) >= _KEPT[name]:
-        text = arguments[_KEPT[name] - 1]
-        return f"As of {text}" if name == "as of" else text
-    return template[0]
+    text = " ".join([arguments[number - 1] for number in kept])
+    return f"As of {text}" if name == "as of" else text
 
 
 def _arguments(text: str) -> list[str]:
