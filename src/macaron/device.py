@@ -46,7 +46,7 @@ class Recording(Generic[T]):
     `torch.cuda.graph` always returns cached memory to the driver, which is slow for many recordings; so it is not used.
 
     :param function: called once, while recording
-    :param pool: the memory pool of an earlier recording that is never replayed at the same time
+    :param pool: the memory pool of an earlier recording (``graph.pool()``) that is never replayed at the same time
     :param release_memory: return cached memory to the driver first, for large recordings
     """
 
@@ -65,11 +65,6 @@ class Recording(Generic[T]):
             finally:
                 self.graph.capture_end()
         present.wait_stream(stream)
-
-    @property
-    def pool(self) -> Any:
-        """The memory pool, for further recordings."""
-        return self.graph.pool()
 
     def replay(self) -> T:
         """Run the graph; the result is in the tensors that the function returned while recording."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.data.prepare import prepare
 from macaron.errors import MacaronError
 from macaron.recipe import data_recipe, load_recipe
@@ -76,13 +77,7 @@ def records(out: Path) -> list[dict[str, Any]]:
 
 def test_plain_lines_where_nobody_watches(recipe: Path, tmp_path: Path):
     out = tmp_path / "run [1]"
-    done = subprocess.run(
-        [*COMMAND, str(recipe), "--out", str(out), "--set", "train.tensorboard=true", "--set", "train.ema=0.5"],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
+    done = macaron_text("train", recipe, "--out", out, "--set", "train.tensorboard=true", "--set", "train.ema=0.5")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "\x1b" not in done.stderr

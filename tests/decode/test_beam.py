@@ -8,11 +8,9 @@ import torch
 
 from macaron.decode import SearchSettings, search, translate_ids
 from macaron.decode.beam import Beams, topk_continuations
-from macaron.decode.settings import SpecialTokens
 from macaron.models.translation import TranslationModel
 
 PAD, EOS, UNK = 1, 2, 3
-SPECIAL = SpecialTokens(PAD, EOS, EOS, UNK)
 FIRST = torch.tensor([0])
 
 
@@ -32,7 +30,7 @@ def advance(state: Beams, table: torch.Tensor, step: int, at_limit: bool) -> tup
 
 
 def beams(limit: int, **settings: object) -> Beams:
-    return Beams(SearchSettings(**settings), SPECIAL, torch.tensor([limit]), torch.float64)  # type: ignore[arg-type]
+    return Beams(SearchSettings(**settings), torch.tensor([limit]), PAD, EOS, torch.float64)  # type: ignore[arg-type]
 
 
 def test_late_stopping_waits_for_a_longer_hypothesis_that_could_still_win():

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from macaron.decode import search
+from macaron.decode import gpu, search
 from macaron.decode.gpu import SplitProduct
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
@@ -31,17 +31,16 @@ def sources() -> list[list[int]]:
 def fixed(monkeypatch: pytest.MonkeyPatch, half: torch.dtype | None = None) -> list[int]:
     """Let `translate_ids` search as on a GPU; the result lists the number of rows of each recording."""
     recorded: list[int] = []
-    scorer, stepper = search.Scorer, search.stepper
+    scorer = search.Scorer
 
-    def steps(fixed_scorer, state):
-        def record(function):
-            recorded.append(len(state.totals))
-            return function
-
-        return stepper(fixed_scorer, state, record)
+    class Repeated(gpu.RecordedSteps):
+        def _record(self, tokens, step, at_limit):
+            recorded.append(len(tokens))
+            return super()._record(tokens, step, at_limit)
 
     monkeypatch.setattr(search, "Scorer", lambda model, sources, beam, *_: scorer(model, sources, beam, True, half))
-    monkeypatch.setattr(search, "stepper", steps)
+    monkeypatch.setattr(search, "RecordedSteps", Repeated)
+    monkeypatch.setattr(gpu, "record_graph", lambda function: function)
     return recorded
 
 

@@ -20,10 +20,12 @@ from transformers import (
 import macaron  # noqa: F401  (registers the Auto classes)
 from macaron.errors import MacaronError
 from macaron.huggingface import (
+    HFEncoderConfig,
     HFEncoderForMaskedLM,
     HFEncoderForPreTraining,
     HFEncoderForSequenceClassification,
     HFEncoderModel,
+    HFTokenizer,
     HFTranslationConfig,
     HFTranslationModel,
 )
@@ -37,8 +39,10 @@ from macaron.models import (
     preset,
 )
 from macaron.ode import Scheme
+from macaron.text import MacaronTokenizer
 
 PAD, EOS = 1, 2
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def translation(**changes) -> HFTranslationModel:
@@ -275,23 +279,39 @@ def test_segments_matter_and_default_to_the_first():
 
 IMPORT_ORDERS = {
     "macaron first": "import macaron, sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules",
-    "transformers first": "from transformers import AutoConfig, AutoModelForMaskedLM; import macaron",
+    "transformers first": "from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer; import macaron",
     "torch only": "import torch, macaron, sys; assert 'transformers' not in sys.modules",
 }
+OPEN_FOLDERS = """
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+for folder in sys.argv[1:]:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    print(type(tokenizer).__name__, tokenizer.kind, tokenizer.fingerprint(), tokenizer("tok0 tok3")["input_ids"])
+    print(type(AutoConfig.from_pretrained(folder)).__name__)
+print(type(AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])).__name__)
+AutoModelForMaskedLM.from_config(AutoConfig.for_model("macaron-encoder", hidden_size=24, vocab_size=20))
+"""
 
 
 @pytest.mark.parametrize("start", IMPORT_ORDERS.values(), ids=IMPORT_ORDERS.keys())
 def test_auto_classes_know_us_whatever_is_imported_first(tmp_path: Path, start: str):
-    translation().save_pretrained(tmp_path)
-    code = (
-        f"{start}\nfrom transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoModelForMaskedLM\n"
-        f"assert type(AutoConfig.from_pretrained({str(tmp_path)!r})).__name__ == 'HFTranslationConfig'\n"
-        f"print(type(AutoModelForSeq2SeqLM.from_pretrained({str(tmp_path)!r})).__name__)\n"
-        "AutoModelForMaskedLM.from_config(AutoConfig.for_model('macaron-encoder', hidden_size=24, vocab_size=20))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    """A model folder and its tokenizer open in a fresh process."""
+    expected = []
+    for kind, dictionary, config in (
+        ("translation", "dict.txt", HFTranslationConfig),
+        ("encoder", "dict.bert.txt", HFEncoderConfig),
+    ):
+        tokenizer = MacaronTokenizer.from_fairseq_dict(GOLDEN / dictionary, kind=kind)
+        tokenizer.save_pretrained(tmp_path / kind)
+        config(vocab_size=50).save_pretrained(tmp_path / kind)
+        ids = HFTokenizer.wrap(tokenizer)("tok0 tok3")["input_ids"]
+        expected += [f"MacaronTokenizer {kind} {tokenizer.fingerprint()} {ids}", config.__name__]
+    translation(vocab_size=50).save_pretrained(tmp_path / "translation")
+    command = [sys.executable, "-c", f"import sys\n{start}\n{OPEN_FOLDERS}"]
+    command += [str(tmp_path / kind) for kind in ("translation", "encoder")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "HFTranslationModel"
+    assert done.stdout.splitlines() == [*expected, "HFTranslationModel"]
 
 
 def test_a_config_is_checked_by_the_dataclass_that_it_wraps():

@@ -1,7 +1,6 @@
 """The demo through the real command: small and fast, and (slow) as users run it, against its bar."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab import demo as module
@@ -32,28 +32,38 @@ from macaron.train.stopping import StopSignals
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
-def demo(runs: Path, recipe: Path, minutes: float = BUDGET, **environment: str) -> subprocess.CompletedProcess[str]:
-    options = ["--runs", str(runs), "--recipe", str(recipe), "--minutes", str(minutes)]
-    return subprocess.run(
-        [sys.executable, "-m", "macaron", "demo", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={**os.environ, **environment},
-    )
+def demo(runs: Path, recipe: Path, minutes: float = BUDGET) -> str:
+    """What the real command prints on standard output and standard error."""
+    done = macaron_text("demo", "--runs", runs, "--recipe", recipe, "--minutes", minutes, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
-def small(folder: Path, **changes: object) -> tuple[Path, Path]:
-    """A folder for runs with a small corpus in it, and a recipe of a few updates."""
-    runs, recipe = folder / "runs", folder / "demo.toml"
-    write_demo_corpus(runs / "demo-corpus")
-    for path in (runs / "demo-corpus").iterdir():
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first lines of the demo's corpus."""
+    folder = tmp_path_factory.mktemp("corpus") / "demo-corpus"
+    write_demo_corpus(folder)
+    for path in folder.iterdir():
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[: {"train": 600, "valid": 40}.get(path.stem, 30)]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """The runs of a small demo through the real command, its recipe, and what it printed."""
+    runs, recipe = small(tmp_path_factory.mktemp("demo"), corpus)
+    return runs, recipe, demo(runs, recipe)
+
+
+def small(folder: Path, corpus: Path, **changes: object) -> tuple[Path, Path]:
+    """A folder for runs with a small corpus in it, and a recipe of a few small updates."""
+    runs, recipe = folder / "runs", folder / "demo.toml"
+    shutil.copytree(corpus, runs / "demo-corpus")
     text = (REPOSITORY / "recipes/demo.toml").read_text()
     settings = {"max_updates": 4, "warmup": 1, "validate_every": 2, "checkpoint_every": 2, "log_every": 1}
-    for key, value in {**settings, "max_length": 12, **changes}.items():
+    for key, value in {**settings, "batch_tokens": 256, "max_length": 12, **changes}.items():
         text, found = re.subn(rf"^{key} = \S+", f"{key} = {value}", text, flags=re.M)
         assert found == 1
     recipe.write_text(text)
@@ -75,15 +85,12 @@ def weights(runs: Path) -> list[bytes]:
     return [(runs / f"demo-{name}/model/model.safetensors").read_bytes() for name in ("transformer", "macaron")]
 
 
-@pytest.mark.parametrize("afresh", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["reused", "afresh"])
-def test_it_runs_says_what_it_reuses_and_repeats(afresh: bool, tmp_path: Path):
-    runs, recipe = small(tmp_path)
-    done = demo(runs, recipe, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stderr
-    assert f"1. Corpus: reusing {runs / 'demo-corpus'}" in done.stdout
-    assert re.search(r"3\. Pace: \d\.\d{3} and \d\.\d{3} s an update, so 4 of 4 updates of each twin", done.stdout)
-    assert "Not a fair comparison" not in done.stdout
-    assert "macaron translate" in done.stdout.splitlines()[-1]
+def test_it_runs_says_what_it_reuses_and_repeats(finished: tuple[Path, Path, str]):
+    runs, recipe, said = finished
+    assert f"1. Corpus: reusing {runs / 'demo-corpus'}" in said
+    assert re.search(r"3\. Pace: \d\.\d{3} and \d\.\d{3} s an update, so 4 of 4 updates of each twin", said)
+    assert "Not a fair comparison" not in said
+    assert re.search(r"^ *echo .*macaron translate", said, flags=re.M)
     report, trained = timeless(runs), weights(runs)
     assert set(report["sets"]) == {"test", "novel"}
     for part in report["sets"].values():
@@ -95,27 +102,31 @@ def test_it_runs_says_what_it_reuses_and_repeats(afresh: bool, tmp_path: Path):
     assert report["fair"] is True
     for name, words in {"comparison": "Loss against updates", "particles": "Wir wissen"}.items():
         assert report["pages"][name] == str(runs / f"demo-{name}.html")
-        assert report["pages"][name] in done.stdout
+        assert report["pages"][name] in said
         assert words in (runs / f"demo-{name}.html").read_text()
 
-    if afresh:  # the same bits and the same numbers
-        for name in ("data", "transformer", "macaron"):
-            shutil.rmtree(runs / f"demo-{name}")
-    again = demo(runs, recipe, OMP_NUM_THREADS="1")
-    assert again.returncode == 0, again.stderr
-    if afresh:
-        assert again.stdout.count("reusing /") == 1
-    else:
-        assert "4 updates of each twin, as an earlier demo has chosen" in again.stdout
-        assert again.stderr.count("is finished: the model is in") == 2
+    again = demo(runs, recipe)
+    assert "4 updates of each twin, as an earlier demo has chosen" in again
+    assert again.count("is finished: the model is in") == 2
+    assert weights(runs) == trained
+    assert timeless(runs) == report
+
+
+@pytest.mark.slow
+def test_afresh_it_has_the_same_weights_and_numbers(finished: tuple[Path, Path, str]):
+    runs, recipe, _ = finished
+    report, trained = timeless(runs), weights(runs)
+    for name in ("data", "transformer", "macaron"):
+        shutil.rmtree(runs / f"demo-{name}")
+    assert demo(runs, recipe).count("reusing /") == 1
     assert weights(runs) == trained
     assert timeless(runs) == report
 
 
 def test_a_slow_machine_trains_both_twins_for_the_same_smaller_number_of_updates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    runs, recipe = small(tmp_path, max_updates=400, warmup=100, validate_every=50)
+    runs, recipe = small(tmp_path, corpus, max_updates=400, warmup=100, validate_every=50)
     monkeypatch.setattr(module, "LEAST", 6)
     said: list[str] = []
     report = run_demo(recipe, runs, said.append, minutes=0.001)
@@ -137,12 +148,10 @@ def test_a_slow_machine_trains_both_twins_for_the_same_smaller_number_of_updates
     assert again["sets"] == report["sets"]
 
 
-def test_an_unfair_comparison_reports_no_difference(tmp_path: Path):
+def test_an_unfair_comparison_reports_no_difference(finished: tuple[Path, Path, str], tmp_path: Path):
     """A twin that has made fewer updates than the other: its difference is nowhere, and the reason everywhere."""
-    runs, recipe = small(tmp_path)
+    runs, recipe = Path(shutil.copytree(finished[0], tmp_path / "runs")), finished[1]
     said: list[str] = []
-    run_demo(recipe, runs, said.append)
-    said.clear()
     for name in ("summary.json", "checkpoints/update-00000004/state.json"):
         changed = runs / "demo-macaron" / name
         changed.write_text(re.sub(r'"update": 4\b', '"update": 3', changed.read_text()))
@@ -189,10 +198,10 @@ def test_a_shorter_recipe_ends_its_schedule(tmp_path: Path):
     assert (train.max_updates, train.warmup, train.max_minutes) == (400, 40, None)
 
 
-def test_the_pace_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_pace_is_measured_and_leaves_nothing(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    runs, recipe = small(tmp_path)
+    runs, recipe = small(tmp_path, corpus)
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", _stop_at_once)
         with pytest.raises(Interrupted, match="stopped while the pace was measured; the same command starts again"):
@@ -206,8 +215,8 @@ def test_the_pace_is_measured_and_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert {path.name for path in tmp_path.iterdir()} == {"runs", "demo.toml"}
 
 
-def test_another_corpus_is_not_reused(tmp_path: Path):
-    runs, recipe = small(tmp_path)
+def test_another_corpus_is_not_reused(corpus: Path, tmp_path: Path):
+    runs, recipe = small(tmp_path, corpus)
     for name in ("test.de", "test.en"):
         path = runs / "demo-corpus" / name
         path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
@@ -215,8 +224,8 @@ def test_another_corpus_is_not_reused(tmp_path: Path):
         run_demo(recipe, runs, lambda _: None)
 
 
-def test_stopped_and_started_again_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    runs, recipe = small(tmp_path)
+def test_stopped_and_started_again_it_continues(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs, recipe = small(tmp_path, corpus)
     entered = 0
 
     def stop_the_first_twin(signals: StopSignals) -> StopSignals:
@@ -247,7 +256,10 @@ def _stop_at_once(signals: StopSignals) -> StopSignals:
 @pytest.mark.slow
 def test_the_demo_as_users_run_it_meets_its_bar(tmp_path: Path):
     # The time is not tested: other tests run beside this one.
-    done = demo(tmp_path / "runs", REPOSITORY / "recipes/demo.toml", minutes=60)
+    options = ["--runs", str(tmp_path / "runs"), "--minutes", "60"]
+    done = subprocess.run(
+        [sys.executable, "-m", "macaron", "demo", *options], capture_output=True, text=True, check=False, cwd=REPOSITORY
+    )
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "runs/demo-report.json").read_text())
     assert report["fair"], done.stdout

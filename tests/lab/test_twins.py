@@ -226,7 +226,7 @@ def test_the_control_is_the_transformer_with_half_a_network_at_both_ends(name: s
         walks = [
             [
                 (move.sublayer[0], move.coefficient)
-                for step in getattr(each, part).steps()
+                for step in getattr(each, part).steps
                 for _, moves in step.walk
                 for move in moves
             ]

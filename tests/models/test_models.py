@@ -79,7 +79,7 @@ def test_a_config_is_checked_when_made():
     ("field", "value", "message"),
     [
         ("activation", "swish", "no activation 'swish'"),
-        ("initializer", "foo", "init must be one of xavier, kaiming"),
+        ("initializer", "foo", "initializer must be one of xavier, kaiming"),
         ("dropout", 1.5, "dropout must be between 0 and 1"),
         ("layer_norm_eps", -1.0, "must be positive"),
         ("head_size", -1, "head_size must be at least 1"),

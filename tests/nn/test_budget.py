@@ -1,5 +1,7 @@
 """Twins of equal size."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,31 +10,33 @@ from hypothesis import strategies as st
 from macaron.errors import MacaronError
 from macaron.models import TranslationConfig
 from macaron.models.summary import count
-from macaron.nn import LayerSettings, LayerShape, build_layer, layer_parameters, layer_widths
+from macaron.nn import LayerSettings, build_layer, layer_parameters, layer_widths
 from macaron.ode import names, scheme
 
-PAPER = LayerShape(hidden_size=512, num_heads=8, head_size=64, inner_size=2048)
+PAPER = LayerSettings(hidden_size=512, num_attention_heads=8, intermediate_size=2048)
+BIG = LayerSettings(hidden_size=1024, num_attention_heads=16, intermediate_size=4096)
+TINY = LayerSettings(hidden_size=128, num_attention_heads=4, intermediate_size=512)
 
 
 def test_the_papers_pair_differs_by_three_hidden_sizes():
-    transformer = layer_parameters(PAPER, layer_widths(scheme("transformer"), PAPER, tied=False))
-    macaron = layer_parameters(PAPER, layer_widths(scheme("macaron"), PAPER, tied=False))
+    transformer = layer_parameters(PAPER, layer_widths(scheme("transformer"), PAPER))
+    macaron = layer_parameters(PAPER, layer_widths(scheme("macaron"), PAPER))
     assert macaron - transformer == 3 * 512
 
 
 def test_shares():
-    assert layer_widths(scheme("macaron"), PAPER, tied=False) == {"G": (1024, 1024), "F": (64,)}
-    assert layer_widths(scheme("strang-fgf"), PAPER, tied=False) == {"F": (32, 32), "G": (2048,)}
-    assert layer_widths(scheme("macaron"), PAPER, tied=True) == {"G": (2048,), "F": (64,)}
+    assert layer_widths(scheme("macaron"), PAPER) == {"G": (1024, 1024), "F": (64,)}
+    assert layer_widths(scheme("strang-fgf"), PAPER) == {"F": (32, 32), "G": (2048,)}
+    assert layer_widths(scheme("macaron"), replace(PAPER, tying="layer")) == {"G": (2048,), "F": (64,)}
 
 
 @pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("shape", [PAPER, LayerShape(1024, 16, 64, 4096), LayerShape(128, 4, 32, 512)])
-def test_the_count_is_that_of_the_real_layer(name: str, shape: LayerShape):
+@pytest.mark.parametrize("settings", [PAPER, BIG, TINY])
+def test_the_count_is_that_of_the_real_layer(name: str, settings: LayerSettings):
     with torch.device("meta"):
-        layer = build_layer(scheme(name), LayerSettings(shape))
-    widths = layer_widths(scheme(name), shape, tied=False)
-    assert sum(p.numel() for p in layer.parameters()) == layer_parameters(shape, widths)
+        layer = build_layer(scheme(name), settings)
+    widths = layer_widths(scheme(name), settings)
+    assert sum(p.numel() for p in layer.parameters()) == layer_parameters(settings, widths)
 
 
 @pytest.mark.parametrize("name", [n for n in names() if "H" not in scheme(n).operators])
@@ -55,16 +59,18 @@ def test_twins_agree_within_half_a_percent(name: str, size: dict[str, int], tyin
 def test_any_layer_is_within_half_a_percent_or_refused(
     hidden: int, heads: int, inner: int, name: str, affine: bool, bias: bool
 ):
-    shape = LayerShape(hidden, heads, max(1, hidden // heads), inner, affine, bias)
+    settings = LayerSettings(
+        hidden_size=hidden, num_attention_heads=heads, intermediate_size=inner, norm_affine=affine, bias=bias
+    )
     made = scheme(name)
-    full = {op: (shape.inner_size if op == "G" else shape.head_size,) for op in made.operators}
+    full = {op: (inner if op == "G" else hidden // heads,) for op in made.operators}
     try:
-        widths = layer_widths(made, shape, tied=False)
+        widths = layer_widths(made, settings)
     except MacaronError as error:
         assert "too many sub-steps" in str(error)  # noqa: PT017
         return
     assert all(width >= 1 for each in widths.values() for width in each)
-    twin = layer_parameters(shape, full)
+    twin = layer_parameters(settings, full)
     # One unit of inner width is the grain of the adjustment.
     grain = (2 * hidden + bias) / 2
-    assert abs(layer_parameters(shape, widths) - twin) <= max(0.005 * twin, grain) + 1
+    assert abs(layer_parameters(settings, widths) - twin) <= max(0.005 * twin, grain) + 1

@@ -8,14 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.errors import MacaronError
-from macaron.nn import Context, LayerSettings, LayerShape, SchemeLayer, SubLayer, build_layer
+from macaron.nn import Context, LayerSettings, SchemeLayer, SubLayer, build_layer
 from macaron.ode import Branch, Scheme, Step, lift, names, scheme
 
 D, H, INNER = 16, 4, 24
 
 
 def settings(**changes) -> LayerSettings:
-    return LayerSettings(**{"shape": LayerShape(D, H, D // H, INNER), **changes})
+    shape = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": INNER}
+    return LayerSettings(**{**shape, "dropout": 0.0, **changes})
 
 
 def layer_of(which: str | Scheme, **changes) -> SchemeLayer:
@@ -187,7 +188,7 @@ def test_a_small_tied_layer_converges_to_the_exact_flow_at_the_order_of_its_sche
 def test_every_named_scheme_makes_a_layer(name: str):
     made = scheme(name)
     x = torch.randn(1, 5, 64, dtype=torch.float64)
-    layer = layer_of(name, shape=LayerShape(64, 4, 16, 256))
+    layer = layer_of(name, hidden_size=64, num_attention_heads=4, intermediate_size=256)
     context = Context(memory=x.flip(1) if "H" in made.operators else None)
     y = layer(x, context)
     assert y.shape == x.shape

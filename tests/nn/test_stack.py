@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 
 from macaron.errors import MacaronError
-from macaron.nn import Context, KeyValueCache, LayerSettings, LayerShape, Stack
+from macaron.nn import Context, KeyValueCache, LayerSettings, Stack
 from macaron.nn.embedding import Embedding, sinusoids, token_positions
 from macaron.ode import Step, lift, scheme
 
 D = 32
-SHAPE = LayerShape(D, 4, 8, 128)
+SHAPE = {"hidden_size": D, "num_attention_heads": 4, "head_size": 8, "intermediate_size": 128, "dropout": 0.0}
 SCHEMES = [
     "lie-fg",
     "strang-gfg",
@@ -28,7 +28,7 @@ def stack_of(name: str, layers: int = 2, ends: bool = False, **changes) -> Stack
     decoder = made if "H" in made.operators else lift(made)
     prologue = [Step("G", 0.5)] if ends else []
     epilogue = [Step("F", 1.0), Step("H", 1.0), Step("G", 0.5)] if ends else []
-    return Stack(decoder, layers, LayerSettings(SHAPE, **changes), prologue, epilogue).double().eval()
+    return Stack(decoder, layers, LayerSettings(**{**SHAPE, **changes}), prologue, epilogue).double().eval()
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -62,7 +62,7 @@ def test_the_cache_follows_the_survivors_of_a_beam():
 
 def test_batch_of_one_equals_batch_of_many():
     torch.manual_seed(0)
-    stack = Stack(scheme("macaron"), 2, LayerSettings(SHAPE)).double().eval()
+    stack = Stack(scheme("macaron"), 2, LayerSettings(**SHAPE)).double().eval()
     x = torch.randn(3, 5, D, dtype=torch.float64)
     real = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]]).bool()
     together = stack(x, Context(mask=real[:, None, None, :]))
@@ -74,7 +74,7 @@ def test_batch_of_one_equals_batch_of_many():
 def test_tied_across_depth_there_is_one_field():
     stack = stack_of("macaron", layers=5, tying="depth", ends=True)
     assert len(stack.layers) == 1
-    assert len(stack.steps()) == 7
+    assert len(stack.steps) == 7
     names = {name.split(".")[2] for name, _ in stack.layers.named_parameters(prefix="layers")}
     assert names == {"sublayers"}
     # The ends borrow the same field: they have no parameters of their own.
@@ -85,9 +85,11 @@ def test_tied_across_depth_there_is_one_field():
 def test_lie_with_half_a_g_at_both_ends():
     """G/2 (F G)^(L-1) F G/2 has the sub-layers of L Macaron layers whose neighbouring halves of G are merged."""
     torch.manual_seed(0)
-    ends = Stack(scheme("lie-fg"), 3, LayerSettings(SHAPE), [Step("G", 0.5)], [Step("F", 1.0), Step("G", 0.5)]).double()
+    ends = Stack(
+        scheme("lie-fg"), 3, LayerSettings(**SHAPE), [Step("G", 0.5)], [Step("F", 1.0), Step("G", 0.5)]
+    ).double()
     x = torch.randn(1, 4, D, dtype=torch.float64)
-    fields = [(name[0], step.sublayers[name]) for step in ends.steps() for name in step.sublayers]
+    fields = [(name[0], step.sublayers[name]) for step in ends.steps for name in step.sublayers]
     assert "".join(operator for operator, _ in fields) == "GFGFGFGFG"
     y = x
     for place, (operator, field) in enumerate(fields):
@@ -99,7 +101,7 @@ def test_lie_with_half_a_g_at_both_ends():
 
 def test_lie_with_ends_has_the_size_of_a_macaron_stack():
     """Half a G is half as wide: three Lie layers with their ends are as large as four Macaron layers."""
-    settings = LayerSettings(LayerShape(512, 8, 64, 2048))
+    settings = LayerSettings(num_attention_heads=8)
     with torch.device("meta"):
         ends = Stack(scheme("lie-fg"), 3, settings, [Step("G", 0.5)], [Step("F", 1.0), Step("G", 0.5)])
         macaron = Stack(scheme("macaron"), 4, settings)
@@ -118,7 +120,7 @@ def test_hidden_states_are_those_between_the_steps():
 
 def test_no_layers_is_refused():
     with pytest.raises(MacaronError, match="at least one layer"):
-        Stack(scheme("macaron"), 0, LayerSettings(SHAPE))
+        Stack(scheme("macaron"), 0, LayerSettings(**SHAPE))
 
 
 def test_sinusoids_are_sines_then_cosines_from_position_two():
@@ -138,7 +140,7 @@ def test_left_and_right_padding_count_alike():
 
 def test_embedding_is_scaled_and_a_frozen_segment_stays_zero():
     torch.manual_seed(0)
-    embedding = Embedding(11, D, 1, 0.0, num_segments=2, frozen_segment=1)
+    embedding = Embedding(11, D, 1, 0.0, num_segments=2, first_segment=1, freeze_first_segment=True)
     ids, segments = torch.tensor([[4, 5]]), torch.tensor([[1, 0]])
     x = embedding(ids, segments=segments)
     table, own = embedding.tokens.weight, embedding.segments
@@ -159,7 +161,7 @@ def test_embedding_is_scaled_and_a_frozen_segment_stays_zero():
 )
 def test_eager_equals_compiled(name: str, changes: dict[str, str]):
     torch.manual_seed(0)
-    stack = Stack(scheme(name), 2, LayerSettings(SHAPE, **changes))
+    stack = Stack(scheme(name), 2, LayerSettings(**{**SHAPE, **changes}))
     x = torch.randn(2, 5, D, requires_grad=True)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None, :]
 

@@ -1,6 +1,7 @@
 """The tokenizer class: text to ids and back, sentence pairs, saving, identity."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -275,3 +276,10 @@ def test_a_sentence_enters_two_files(name: str, request: pytest.FixtureRequest) 
         sys.setprofile(None)
     entered.discard(Path(__file__).name)
     assert entered == {"tokenizer.py", "pipeline.py"}
+
+
+def test_text_room_is_light() -> None:
+    program = (
+        "import sys; from macaron.text import MacaronTokenizer; assert not {'transformers', 'torch'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,6 +1,7 @@
 """``macaron translate``: lines of text in, their translations out."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -133,9 +134,5 @@ def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> st
 
 
 def _json(number: int, source: str, best: "list[Hypothesis]") -> str:
-    translations = [
-        {"text": each.text, "score": each.score, "tokens": each.tokens, "token_scores": each.token_scores}
-        for each in best
-    ]
-    record = {"line": number, "source": source, "translations": translations}
+    record = {"line": number, "source": source, "translations": [asdict(each) for each in best]}
     return json.dumps(record, ensure_ascii=False) + "\n"

@@ -10,8 +10,9 @@ import math
 import torch
 from torch import Tensor
 
-from macaron.decode.finished import Backpointers, Finished, ranking
-from macaron.decode.settings import Hypothesis, SearchSettings, SpecialTokens
+from macaron.decode.finished import Finished, SearchState, ranking
+from macaron.decode.settings import SearchSettings
+from macaron.text.vocabulary import UNK
 
 #: Candidates beyond those needed, so that ties at the end of the list are seen.
 _SPARE = 4
@@ -21,27 +22,25 @@ _BLOCK = 128
 _MANY = 1 << 18
 
 
-class Beams:
+class Beams(SearchState):
     """All hypotheses of a batch.
 
-    :param limits: (B,), the longest translation of each sentence in tokens without its end
     :param dtype: of the log-probabilities
     """
 
-    def __init__(
-        self, settings: SearchSettings, special: SpecialTokens, limits: Tensor, dtype: torch.dtype = torch.float32
-    ) -> None:
-        self.settings, self.special, self.limits = settings, special, limits
+    per_sentence = ("limits", "totals", "closed", "lost")
+
+    def __init__(self, settings: SearchSettings, limits: Tensor, pad: int, end: int, dtype: torch.dtype) -> None:
+        super().__init__(settings, limits, pad, end)
         rows, device = len(limits), limits.device
         self.totals = torch.full((rows, settings.beam), -math.inf, dtype=dtype, device=device)
         self.totals[:, 0] = 0.0  # all begin alike: the first step continues one
-        self.backpointers = Backpointers()
-        self.finished = Finished.none(self.totals)
+        empty, zeros = torch.full_like(self.totals, -math.inf), torch.zeros_like(self.totals, dtype=torch.long)
+        self.finished = Finished(empty, empty, zeros, zeros)
         self.closed = torch.zeros(rows, dtype=torch.bool, device=device)  # sentences that need no further step
         self.steps = torch.zeros(1, dtype=torch.long, device=device)
         # length^penalty for every length of a translation with its end, computed in float64
-        longest = int(limits.max()) if rows else 0
-        lengths = torch.arange(longest + 2, dtype=torch.float64, device=device)
+        lengths = torch.arange(int(limits.max()) + 2, dtype=torch.float64, device=device)
         self.penalties = (lengths**settings.length_penalty).to(dtype)
         self.lost = torch.zeros_like(self.closed)  # for ``late-reference``
 
@@ -53,7 +52,7 @@ class Beams:
         :param at_limit: some sentence has reached its limit
         :returns: the tokens of the new open hypotheses and the old ones that they continue, (B, N) each
         """
-        beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.special.end
+        beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.end
         final = self.totals + scores[..., end] if at_limit else None
         totals, index = self._candidates(scores)
         parents, tokens = index // vocabulary, index % vocabulary
@@ -72,13 +71,9 @@ class Beams:
         self.steps = self.steps + 1
         return tokens, parents
 
-    def remember(self, tokens: Tensor, parents: Tensor) -> None:
-        """Store the result of a step. Not part of `advance`: that may be recorded, and this list grows."""
-        self.backpointers.append(tokens, parents, self.totals.clone())
-
     def tensors(self) -> list[Tensor]:
         """All that a step changes."""
-        return [self.totals, self.closed, self.lost, self.steps, *self.finished.columns()]
+        return [self.totals, self.closed, self.lost, self.steps, *self.finished]
 
     def set_tensors(self, tensors: list[Tensor]) -> None:
         """Use these instead of those that `tensors` returned."""
@@ -87,24 +82,17 @@ class Beams:
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        self.limits, self.totals, self.closed, self.lost = (
-            each.index_select(0, rows) for each in (self.limits, self.totals, self.closed, self.lost)
-        )
-        self.backpointers.select(rows)
+        super().select(rows)
         self.finished = self.finished.select(rows)
-
-    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
-        """The finished hypotheses of these sentences, best first, at most ``count`` for each."""
-        return self.backpointers.hypotheses(rows, self.finished.best(rows, count), self.special.end)
 
     def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
         beam, wanted = self.settings.beam, 2 * self.settings.beam + _SPARE
         if scores.shape[2] < wanted:
             scores = scores.expand(-1, beam, -1).contiguous()  # a small vocabulary: the list ends with -inf
-        scores[..., self.special.pad] = -math.inf
+        scores[..., self.pad] = -math.inf
         if self.settings.unk_penalty:
-            scores[..., self.special.unknown] -= self.settings.unk_penalty
+            scores[..., UNK] -= self.settings.unk_penalty
         hypotheses, vocabulary = scores.shape[1:]
         totals, index = topk_continuations(self.totals[:, :hypotheses], scores, min(wanted, hypotheses * vocabulary))
         order = ranking(totals, index)[:, : 2 * beam]

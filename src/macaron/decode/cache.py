@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from macaron.nn.cache import KeyValueCache
+from macaron.nn.attention import KeyValueCache
 
 #: Steps that buffers have room for at first, and that they grow by. A fixed cache reads all of it at every step.
 ROOM = 32
@@ -47,11 +47,6 @@ class BeamCache(KeyValueCache):
         self._itself = torch.full((beam, beam), -math.inf, dtype=dtype, device=device).fill_diagonal_(0.0)
         self._ancestry = self._itself.new_full((rows, 1, beam, ROOM * beam), -math.inf)
         self._ancestry[..., 0] = 0.0
-
-    @property
-    def length(self) -> int:
-        """Number of steps held; asking makes a GPU wait."""
-        return int(self.steps)
 
     @property
     def capacity(self) -> int:

@@ -1,21 +1,20 @@
 """Finished hypotheses: the N best of each sentence, and the backpointers that lead back to their tokens."""
 
 import math
-from dataclasses import dataclass
 from operator import sub
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from macaron.decode.settings import Hypothesis
+from macaron.decode.settings import Hypothesis, SearchSettings
 
 #: In float64, scores nearer than this are equal and the first wins: rounding errors, which depend on the shape of the
 #: batch, then decide nothing.
 _TIE = 1e-9
 
 
-@dataclass
-class Finished:
+class Finished(NamedTuple):
     """The finished hypotheses of B sentences, each (B, N); a score of -inf is an empty entry.
 
     ``lengths`` are without the end; ``slots`` are the beams in which the hypotheses ended.
@@ -25,13 +24,6 @@ class Finished:
     totals: Tensor
     lengths: Tensor
     slots: Tensor
-
-    @classmethod
-    def none(cls, like: Tensor) -> "Finished":
-        """An empty table of the shape of (B, N) totals."""
-        empty = torch.full_like(like, -math.inf)
-        zeros = torch.zeros_like(like, dtype=torch.long)
-        return cls(empty, empty, zeros, zeros)
 
     def merge(self, new: "Finished", first_come: bool) -> "Finished":
         """The best N of this table and of new ones (B, C), which are given best first.
@@ -43,46 +35,54 @@ class Finished:
         if first_come:
             key[:, :entries].masked_fill_(self.scores > -math.inf, math.inf)
         keep = key.argsort(dim=1, descending=True, stable=True)[:, :entries]
-        columns = zip(self.columns(), new.columns(), strict=True)
-        return Finished(*(torch.cat(both, dim=1).gather(1, keep) for both in columns))
+        return Finished(*(torch.cat(both, dim=1).gather(1, keep) for both in zip(self, new, strict=True)))
 
     def select(self, rows: Tensor) -> "Finished":
         """These sentences, in this order."""
-        return Finished(*(column.index_select(0, rows) for column in self.columns()))
+        return Finished(*(column.index_select(0, rows) for column in self))
 
     def best(self, rows: Tensor, count: int) -> "Finished":
         """The best ``count`` of these sentences, best first."""
         chosen = self.select(rows)
         order = rounded(chosen.scores).argsort(dim=1, descending=True, stable=True)[:, :count]
-        return Finished(*(column.gather(1, order) for column in chosen.columns()))
-
-    def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The four tensors, in the order of the fields."""
-        return self.scores, self.totals, self.lengths, self.slots
+        return Finished(*(column.gather(1, order) for column in chosen))
 
 
-class Backpointers:
-    """For each step (B, N) tokens, the beams they continue, and the total log-probabilities so far.
+class SearchState:
+    """What the states of beam search and sampling share: backpointers, and hypotheses from them.
 
-    Hypotheses share their beginnings here. A matrix of whole hypotheses would have to be reordered at every step.
+    For each step there are (B, N) tokens, the beams they continue, and the total log-probabilities so far. Hypotheses
+    share their beginnings here. A matrix of whole hypotheses would have to be reordered at every step.
+
+    :param limits: (B,), the longest translation of each sentence in tokens without its end
+    :param pad: the padding token
+    :param end: the token that ends a translation
     """
 
-    def __init__(self) -> None:
+    #: Names of the tensors with one row for each sentence.
+    per_sentence: ClassVar[tuple[str, ...]]
+    totals: Tensor
+    finished: Finished
+
+    def __init__(self, settings: SearchSettings, limits: Tensor, pad: int, end: int) -> None:
+        self.settings, self.limits, self.pad, self.end = settings, limits, pad, end
         self._columns: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
 
-    def append(self, tokens: Tensor, parents: Tensor, totals: Tensor) -> None:
-        """Add a step: each (B, N)."""
-        for column, new in zip(self._columns, (tokens, parents, totals), strict=True):
+    def remember(self, tokens: Tensor, parents: Tensor) -> None:
+        """Store the result of a step, (B, N) each. Not part of the step: that may be recorded, and these lists grow."""
+        for column, new in zip(self._columns, (tokens, parents, self.totals.clone()), strict=True):
             column.append(new[None])
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
         for column in self._columns:
-            if column:
-                column[:] = [torch.cat(column).index_select(1, rows)]
+            column[:] = [torch.cat(column).index_select(1, rows)]
+        for name in self.per_sentence:
+            setattr(self, name, getattr(self, name).index_select(0, rows))
 
-    def hypotheses(self, rows: Tensor, finished: Finished, end: int) -> list[list[Hypothesis]]:
-        """The hypotheses of the sentences ``rows`` (R,), in the order of their table (R, N)."""
+    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
+        """The finished hypotheses of these sentences, best first, at most ``count`` for each."""
+        finished = self.finished.best(rows, count)
         paths, sums = self._follow(rows, finished.slots.cpu(), finished.lengths.cpu())
         found: list[list[Hypothesis]] = []
         columns = (paths, sums, finished.lengths, finished.totals, finished.scores)
@@ -93,7 +93,7 @@ class Backpointers:
                     continue
                 cumulative = [*partial[:length], total]
                 steps = tuple(map(sub, cumulative, [0.0, *cumulative]))
-                best.append(Hypothesis("", score, (*tokens[:length], end), steps))
+                best.append(Hypothesis("", score, (*tokens[:length], self.end), steps))
             found.append(best)
         return found
 
@@ -103,9 +103,6 @@ class Backpointers:
         :param slots: (R, N), the beam that each ended in
         :param lengths: (R, N), its number of tokens without the end
         """
-        if not self._columns[0]:
-            nothing = slots.new_zeros(*slots.shape, 0)
-            return nothing, nothing.double()
         tokens, parents, totals = (torch.cat(column).index_select(1, rows).cpu() for column in self._columns)
         path, sums = [], []
         for step in reversed(range(len(tokens))):

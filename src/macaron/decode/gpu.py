@@ -22,19 +22,10 @@ _KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBacke
 
 
 class RecordedSteps:
-    """Steps of a beam search with a fixed cache, recorded and replayed.
+    """Steps of a beam search with a fixed cache, recorded and replayed."""
 
-    :param record: makes a function that repeats what it is given; by default a CUDA graph
-    """
-
-    def __init__(
-        self,
-        step: BeamStep,
-        state: Beams,
-        cache: BeamCache,
-        record: Callable[[Callable[[], None]], Callable[[], None]] | None = None,
-    ) -> None:
-        self.step, self.state, self.cache, self.record = step, state, cache, record or record_graph
+    def __init__(self, step: BeamStep, state: Beams, cache: BeamCache) -> None:
+        self.step, self.state, self.cache = step, state, cache
         self._kind: tuple[object, ...] | None = None
         self._replay: Callable[[], None] | None = None
 
@@ -63,7 +54,7 @@ class RecordedSteps:
             torch._foreach_copy_([*held, self._tokens, self._parents], [*state.tensors(), found, parents])
             state.set_tensors(held)
 
-        replay = self.record(again)
+        replay = record_graph(again)
         state.set_tensors(held)
         return replay
 

@@ -6,28 +6,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.decode.finished import Backpointers, Finished
-from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, SpecialTokens
+from macaron.decode.finished import Finished, SearchState
+from macaron.decode.settings import Sampling, SearchSettings
+from macaron.text.vocabulary import UNK
 
 
-class Chains:
+class Chains(SearchState):
     """All samples of a batch. Its methods are those of `macaron.decode.beam.Beams`.
 
-    :param limits: (B,), the longest translation of each sentence in tokens without its end
     :param keys: for each sentence, the numbers that seed its random numbers together with the settings' seed
     """
+
+    per_sentence = ("limits", "totals", "lengths", "ended", "same", "uniform")
 
     def __init__(
         self,
         settings: SearchSettings,
-        sampling: Sampling,
-        special: SpecialTokens,
         limits: Tensor,
+        pad: int,
+        end: int,
+        sampling: Sampling,
         keys: Sequence[Sequence[int]],
     ) -> None:
-        self.settings, self.sampling, self.special, self.limits = settings, sampling, special, limits
+        super().__init__(settings, limits, pad, end)
+        self.sampling = sampling
         rows, chains, device = len(limits), settings.beam, limits.device
-        self.backpointers = Backpointers()
         self.totals = torch.zeros(rows, chains, dtype=torch.float64, device=device)
         self.lengths = torch.zeros(rows, chains, dtype=torch.long, device=device)
         self.ended = torch.zeros(rows, chains, dtype=torch.bool, device=device)
@@ -43,40 +46,29 @@ class Chains:
 
     def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         """Draw the next tokens by their log-probabilities (B, N, V); see `Beams.advance`."""
-        end = self.special.end
         scores = scores.expand(-1, self.settings.beam, -1)  # in the first step all chains are one
         tokens = draw(self._allowed(scores, step), self.sampling, self.uniform[:, step])
         if at_limit:
-            tokens = torch.where((self.limits == step)[:, None], end, tokens)
-        tokens = torch.where(self.ended, end, tokens)
+            tokens = torch.where((self.limits == step)[:, None], self.end, tokens)
+        tokens = torch.where(self.ended, self.end, tokens)
         gain = scores.gather(-1, tokens[..., None]).squeeze(-1)  # of the model itself, whatever the temperature
         self.totals = torch.where(self.ended, self.totals, self.totals + gain)
-        self.lengths = torch.where(self.ended | (tokens == end), self.lengths, self.lengths + 1)
-        self.ended = self.ended | (tokens == end)
+        self.lengths = torch.where(self.ended | (tokens == self.end), self.lengths, self.lengths + 1)
+        self.ended = self.ended | (tokens == self.end)
         return tokens, self.same
 
-    def remember(self, tokens: Tensor, parents: Tensor) -> None:
-        """Store the result of a step."""
-        self.backpointers.append(tokens, parents, self.totals)
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order."""
-        self.backpointers.select(rows)
-        for name in ("limits", "totals", "lengths", "ended", "same", "uniform"):
-            setattr(self, name, getattr(self, name).index_select(0, rows))
-
-    def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
-        """The samples of these sentences, best first, at most ``count`` for each."""
+    @property
+    def finished(self) -> Finished:  # type: ignore[override]
+        """All samples."""
         scores = self.totals / (self.lengths + 1.0) ** self.settings.length_penalty
-        best = Finished(scores, self.totals, self.lengths, self.same).best(rows, count)
-        return self.backpointers.hypotheses(rows, best, self.special.end)
+        return Finished(scores, self.totals, self.lengths, self.same)
 
     def _allowed(self, scores: Tensor, step: int) -> Tensor:
         allowed = scores.to(torch.float64, copy=True)
-        allowed[..., self.special.pad] = -torch.inf
-        allowed[..., self.special.unknown] -= self.settings.unk_penalty
+        allowed[..., self.pad] = -torch.inf
+        allowed[..., UNK] -= self.settings.unk_penalty
         if step < self.settings.min_length:
-            allowed[..., self.special.end] = -torch.inf
+            allowed[..., self.end] = -torch.inf
         return allowed
 
 

@@ -1,6 +1,6 @@
 """Beam search and sampling over token ids."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
@@ -12,12 +12,11 @@ from macaron.decode.cpu.linear import threads_for_products
 from macaron.decode.cpu.model import FEW, CpuTranslationModel
 from macaron.decode.gpu import BeamStep, RecordedSteps, SplitProduct, decoder_kernels
 from macaron.decode.sampling import Chains
-from macaron.decode.settings import Hypothesis, SearchSettings, SpecialTokens
+from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.text.vocabulary import UNK
 
 #: Steps between two questions to the device whether sentences are finished. A GPU has to stop for an answer.
 _PATIENCE = {"cpu": 1, "cuda": 8}
@@ -72,7 +71,8 @@ def _search(
     nbest: int,
     half: torch.dtype | None,
 ) -> list[list[Hypothesis]]:
-    special = special_tokens(model)
+    end = _end_token(model)
+    start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host as well as on the device: no step has to ask for them. Sources are counted with their end.
     limits = [settings.max_length + int(settings.max_ratio * len(source)) for source in sources]
@@ -82,11 +82,19 @@ def _search(
     scorer = Scorer(model, sources, settings.beam, recorded, half if recorded else None)
     state: Beams | Chains
     if settings.sampling is None:
-        state = Beams(settings, special, limits_there, scorer.score_dtype)
+        state = Beams(settings, limits_there, model.pad, end, scorer.score_dtype)
     else:
-        state = Chains(settings, settings.sampling, special, limits_there, keys)
-    advance = stepper(scorer, state)
-    tokens = torch.full((len(sources), settings.beam), special.start, device=device)
+        state = Chains(settings, limits_there, model.pad, end, settings.sampling, keys)
+
+    def take_step(tokens: Tensor, number: int, at_limit: bool) -> tuple[Tensor, Tensor]:
+        tokens, parents = state.advance(scorer.step(tokens), number, at_limit)
+        scorer.cache.end_step(parents)
+        return tokens, parents
+
+    advance: BeamStep = take_step
+    if scorer.cache.fixed and isinstance(state, Beams):
+        advance = RecordedSteps(take_step, state, scorer.cache)
+    tokens = torch.full((len(sources), settings.beam), end if start is None else start, device=device)
     numbers = list(range(len(sources)))  # of the sentences that are still in the batch
     found: list[list[Hypothesis]] = [[] for _ in sources]
     patience, leave = _PATIENCE.get(device.type, 1), _LEAVE.get(device.type, 0.0)
@@ -113,24 +121,6 @@ def _search(
     return found
 
 
-def stepper(
-    scorer: "Scorer", state: Beams | Chains, record: Callable[[Callable[[], None]], Callable[[], None]] | None = None
-) -> BeamStep:
-    """The function that takes a step of the search; recorded where the scorer's shapes are fixed.
-
-    :param record: see `RecordedSteps`
-    """
-
-    def step(tokens: Tensor, number: int, at_limit: bool) -> tuple[Tensor, Tensor]:
-        tokens, parents = state.advance(scorer.step(tokens), number, at_limit)
-        scorer.cache.end_step(parents)
-        return tokens, parents
-
-    if scorer.cache.fixed and isinstance(state, Beams):
-        return RecordedSteps(step, state, scorer.cache, record)
-    return step
-
-
 class Scorer:
     """The model with the sources encoded and the past in its cache: one step of the decoder for all beams of a batch.
 
@@ -149,7 +139,16 @@ class Scorer:
         half: torch.dtype | None = None,
     ) -> None:
         self.model, self.half = model, half
-        memory, self.memory_mask = encode_sources(model, sources, half)
+        device = model.embedding.tokens.weight.device
+        lengths = torch.tensor([len(source) for source in sources])
+        ids = torch.full((len(sources), int(lengths.max())), model.pad)
+        inside = torch.arange(ids.shape[1]) < lengths[:, None]
+        ids[inside] = torch.tensor([token for source in sources for token in source])
+        real = inside.to(device, non_blocking=True)
+        memory = model.encode(ids.to(device, non_blocking=True), real)
+        # (B, 1, 1, S), added to the logits: a boolean mask would be converted in every layer of every step.
+        hidden = torch.zeros(real.shape, dtype=half or memory.dtype, device=device).masked_fill_(~real, -torch.inf)
+        self.memory_mask = hidden[:, None, None, :]
         # Only the first step projects this; afterwards the cache has its keys and values.
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
@@ -184,35 +183,13 @@ class Scorer:
         self.memory_mask = self.memory_mask.index_select(0, rows)
 
 
-def encode_sources(
-    model: TranslationModel, sources: Sequence[Sequence[int]], dtype: torch.dtype | None = None
-) -> tuple[Tensor, Tensor]:
-    """The encoder's output (B, S, D) for token ids, and the mask of its padding, (B, 1, 1, S).
-
-    The mask is added to the logits: a boolean one would be converted in every layer of every step.
-
-    :param dtype: of the mask; by default that of the output
-    """
-    device = model.embedding.tokens.weight.device
-    lengths = torch.tensor([len(source) for source in sources])
-    ids = torch.full((len(sources), int(lengths.max())), model.pad)
-    inside = torch.arange(ids.shape[1]) < lengths[:, None]
-    ids[inside] = torch.tensor([token for source in sources for token in source])
-    real = inside.to(device, non_blocking=True)
-    memory = model.encode(ids.to(device, non_blocking=True), real)
-    hidden = torch.zeros(real.shape, dtype=dtype or memory.dtype, device=device).masked_fill_(~real, -torch.inf)
-    return memory, hidden[:, None, None, :]
-
-
-def special_tokens(model: TranslationModel) -> SpecialTokens:
-    """The special tokens of a model."""
+def _end_token(model: TranslationModel) -> int:
     end = model.config.eos_token_id
     if isinstance(end, list | tuple) and len(end) == 1:
         end = end[0]
     if not isinstance(end, int):
         raise MacaronError(f"eos_token_id in config.json must be one token, not {end!r}")
-    start = model.config.decoder_start_token_id
-    return SpecialTokens(model.pad, end if start is None else start, end, UNK)
+    return end
 
 
 def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:

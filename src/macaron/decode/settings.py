@@ -72,16 +72,6 @@ class SearchSettings:
 
 
 @dataclass(frozen=True)
-class SpecialTokens:
-    """The ids that a search treats differently."""
-
-    pad: int
-    start: int
-    end: int
-    unknown: int
-
-
-@dataclass(frozen=True)
 class Hypothesis:
     """One translation.
 

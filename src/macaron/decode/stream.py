@@ -87,20 +87,12 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
 def output(path: Path | None) -> Iterator[BinaryIO]:
     """Standard output, a pipe or a device, or a file that is written completely or not at all."""
     if path is None:
-        try:
-            yield sys.stdout.buffer
-        except BrokenPipeError:
-            # The reader (`head`) has enough: no error. What is still buffered must go somewhere at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        yield sys.stdout.buffer
         return
-    final = Path(os.path.realpath(path))
-    if final.exists() and not final.is_file():
-        with final.open("wb") as file:
-            yield file
-        return
-    if not final.parent.is_dir():
-        raise MacaronError(f"{path}: there is no folder {final.parent}. Make it, or write elsewhere.")
-    with atomic_file(path, make_parents=False) as file:
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise MacaronError(f"{path}: there is no folder {folder}. Make it, or write elsewhere.")
+    with atomic_file(path) as file:
         yield file
 
 

@@ -23,7 +23,6 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
-HALF = (torch.bfloat16, torch.float16)
 _END = 1  # a source has one token more than its text
 
 
@@ -87,7 +86,7 @@ class Translator:
         precision = torch.float32 if int8 else precision
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = model.embedding.tokens.weight.dtype
-        products_only = where.type == "cuda" and precision in HALF and saved == torch.float32
+        products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
         self.model: TranslationModel = model.to(where, None if products_only else precision)
         fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
@@ -242,8 +241,7 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 def _list_of_lines(lines: Any) -> list[str]:
     """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        what = "one string" if isinstance(lines, str) else repr(lines)
-        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {what}")
+        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {lines!r:.60}")
     found = list(lines)
     for index, line in enumerate(found):
         if not isinstance(line, str):
@@ -273,11 +271,10 @@ def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -
 def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
     """The search settings in the model's generation_config.json."""
     said: dict[str, Any] = model.generation_config.to_diff_dict()
-    defaults: dict[str, Any] = {}
-    if said.get("num_beams"):
-        defaults["beam"] = int(said["num_beams"])
-    if said.get("length_penalty") is not None:
-        defaults["length_penalty"] = float(said["length_penalty"])
-    if said.get("max_length"):
-        defaults["max_length"] = max(1, int(said["max_length"]) - 2)  # transformers counts the start and the end
-    return defaults
+    longest = said.get("max_length")
+    found = {
+        "beam": said.get("num_beams") or None,
+        "length_penalty": said.get("length_penalty"),
+        "max_length": max(1, longest - 2) if longest else None,  # transformers counts the start and the end
+    }
+    return {name: value for name, value in found.items() if value is not None}

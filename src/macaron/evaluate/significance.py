@@ -16,6 +16,8 @@ RESAMPLES = 1000
 SEED = 12345
 # Differences below this are rounding, not evidence; scores lie between 0 and 100.
 _ROUNDING = 1e-9
+# Sentences drawn at a time: few calls for a small corpus, no large arrays for a large one.
+_DRAWS = 30_000
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,14 @@ def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDA
     _check(resamples)
     generator = np.random.default_rng(seed)
     count = len(rows)
-    draws = (generator.integers(0, count, count) for _ in range(resamples))
-    return np.stack([np.bincount(drawn, minlength=count).astype(np.float64) @ rows for drawn in draws])
+    block = max(_DRAWS // count, 1)
+    sums = []
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        drawn = generator.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count)
+        sums.append(times.astype(np.float64) @ rows)
+    return np.concatenate(sums)
 
 
 def _interval(scores: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:

@@ -11,7 +11,10 @@ _THEIRS = ("id2label", "label2id", "problem_type")
 
 
 class HFModelConfig(PreTrainedConfig):
-    """Base of both: checks and computes by a dataclass of ours, which is made anew from the attributes."""
+    """Base of both. Its attributes are transformers' and ours, and any of them may be set.
+
+    A dataclass of ours, `core`, checks and computes; it is made anew from the attributes.
+    """
 
     core_class: ClassVar[Any]
 
@@ -32,10 +35,6 @@ class HFModelConfig(PreTrainedConfig):
     def core(self) -> Any:
         """The values of now as our dataclass."""
         return self.core_class.from_dict(self.to_dict())
-
-    def layer_settings(self) -> Any:
-        """The settings of every layer of the model."""
-        return self.core.layer_settings()
 
     def encoder_scheme_value(self) -> Any:
         """The encoder's scheme."""

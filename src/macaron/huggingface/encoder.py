@@ -1,16 +1,16 @@
 """The text encoders in transformers' interface."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
-from transformers.utils import ModelOutput
+from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
+from transformers.utils import can_return_tuple
 
 from macaron.huggingface.configuration import HFEncoderConfig
-from macaron.huggingface.model import PreTrainedMixin, as_asked, real_tokens, token_loss
+from macaron.huggingface.model import PreTrainedMixin, token_loss
 from macaron.models.encoder import (
     EncoderForMaskedLM,
     EncoderForPreTraining,
@@ -31,6 +31,7 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
 
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\.", r"classifier\."]
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -39,30 +40,11 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> BaseModelOutput | tuple[Any, ...]:
+    ) -> BaseModelOutput:
         """Tokens (B, T) to states (B, T, D). Without ``token_type_ids`` all belong to the first segment."""
-        states: list[Tensor] | None = [] if output_hidden_states else None
-        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
-        real = real_tokens(input_ids, attention_mask, self.pad)
-        x = self.encode(input_ids, real, token_type_ids, vectors=inputs_embeds, states=states, weights=weights)
-        output = BaseModelOutput(
-            last_hidden_state=x,
-            hidden_states=None if states is None else (*states, x),
-            attentions=None if weights is None else tuple(each for _, each in weights),
+        return self.encoder_output(
+            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
         )
-        return as_asked(output, return_dict)
-
-
-@dataclass
-class PreTrainingOutput(ModelOutput):
-    """Loss and logits of both objectives; names as in transformers' BERT."""
-
-    loss: Tensor | None = None
-    prediction_logits: Tensor | None = None
-    seq_relationship_logits: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
 
 
 class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedModel):
@@ -70,23 +52,23 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
 
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
 
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         next_sentence_label: Tensor | None = None,
-        return_dict: bool | None = None,
         num_items_in_batch: Any = None,
         **kwargs: Any,
-    ) -> PreTrainingOutput | tuple[Any, ...]:
+    ) -> BertForPreTrainingOutput:
         """Both logits; the loss is the mean over masked words plus the mean over sentence pairs.
 
         :param labels: (B, T), -100 where no word is to be predicted
         :param next_sentence_label: (B,), **1 = the second sentence really follows** (transformers' BERT has 0)
         """
-        encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
+        encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
         states = encoded.last_hidden_state
         words, follows = self.mlm_logits(states), self.next_sentence(states[:, 0])
         loss = token_loss(words, labels, self.pad, num_items_in_batch)
@@ -94,8 +76,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
             target = next_sentence_label.view(-1, 1).to(follows.dtype)
             nsp = F.binary_cross_entropy_with_logits(follows, target)
             loss = nsp if loss is None else loss + nsp
-        output = PreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
-        return as_asked(output, return_dict)
+        return BertForPreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
 
 
 class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
@@ -104,22 +85,21 @@ class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\."]
 
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        return_dict: bool | None = None,
         num_items_in_batch: Any = None,
         **kwargs: Any,
-    ) -> MaskedLMOutput | tuple[Any, ...]:
+    ) -> MaskedLMOutput:
         """Logits (B, T, V), and a loss when ``labels`` (B, T) are given."""
-        encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
+        encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
         logits = self.mlm_logits(encoded.last_hidden_state)
         loss = token_loss(logits, labels, self.pad, num_items_in_batch)
-        output = MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return as_asked(output, return_dict)
+        return MaskedLMOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
 
 class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassification, PreTrainedModel):
@@ -128,15 +108,15 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
     encoder_class: ClassVar[type[EncoderModel]] = HFEncoderModel
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\."]
 
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        return_dict: bool | None = None,
         **kwargs: Any,
-    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+    ) -> SequenceClassifierOutput:
         """Logits (B, labels); the loss follows ``config.problem_type``.
 
         ``regression``: mean squared error; ``single_label_classification``: cross-entropy;
@@ -145,20 +125,16 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
         multi-label.
         """
         kwargs.pop("num_items_in_batch", None)
-        encoded = self.model(input_ids, attention_mask, token_type_ids, **kwargs)
+        encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
         logits = self.classifier(encoded.last_hidden_state[:, 0])
         loss = None if labels is None else self._loss(logits, labels)
-        output = SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
-        return as_asked(output, return_dict)
+        return SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        kind = self.config.problem_type
-        if kind is None and self.config.num_labels == 1:
-            kind = "regression"
-        if kind is None:
-            kind = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-        if kind == "regression":
-            return F.mse_loss(logits, labels.view_as(logits).to(logits.dtype))
-        if kind == "multi_label_classification":
-            return F.binary_cross_entropy_with_logits(logits, labels.view_as(logits).to(logits.dtype))
-        return F.cross_entropy(logits.float(), labels.view(-1))
+        kind, several = self.config.problem_type, self.config.num_labels > 1
+        if kind == "single_label_classification" or (kind is None and several and not labels.is_floating_point()):
+            return F.cross_entropy(logits.float(), labels.view(-1))
+        targets = labels.view_as(logits).to(logits.dtype)
+        if kind == "regression" or (kind is None and not several):
+            return F.mse_loss(logits, targets)
+        return F.binary_cross_entropy_with_logits(logits, targets)

@@ -1,10 +1,11 @@
-"""What the classes of all networks share in transformers: construction, masks, the loss over tokens."""
+"""What the classes of all networks share in transformers: construction, the encoder, the loss over tokens."""
 
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from macaron.models.configuration import ModelConfig
@@ -28,13 +29,12 @@ class PreTrainedMixin:
     from_pretrained = PreTrainedModel.__dict__["from_pretrained"]  # a class method, not yet bound to a class
     save_pretrained = PreTrainedModel.save_pretrained
 
-    def __init__(self, config: Any) -> None:
-        model: Any = self
+    def __init__(self: Any, config: Any) -> None:
         if isinstance(config, ModelConfig):
             config = self.config_class.wrap(config)
-        PreTrainedModel.__init__(model, config)
-        model.build(config)
-        model.post_init()
+        PreTrainedModel.__init__(self, config)
+        self.build(config.core)
+        self.post_init()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -44,29 +44,39 @@ class PreTrainedMixin:
             reset()
 
     @property
-    def kernel(self) -> str:
+    def kernel(self: Any) -> str:
         """The attention kernel of ``attn_implementation``: sdpa unless eager is asked for."""
-        model: Any = self
-        return "eager" if model.config._attn_implementation == "eager" else "sdpa"
+        return "eager" if self.config._attn_implementation == "eager" else "sdpa"
 
     @kernel.setter
-    def kernel(self, name: str) -> None:
-        model: Any = self
-        model.config._attn_implementation = name
+    def kernel(self: Any, name: str) -> None:
+        self.config._attn_implementation = name
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self: Any) -> nn.Module:
         """The token embedding."""
-        tokens: nn.Module = _network(self).embedding.tokens
-        return tokens
+        return self.embedding.tokens
 
-    def set_input_embeddings(self, value: nn.Module) -> None:
+    def set_input_embeddings(self: Any, value: nn.Module) -> None:
         """Replace the token embedding."""
-        _network(self).embedding.tokens = value
+        self.embedding.tokens = value
 
-
-def _network(model: Any) -> Any:
-    """The part of a model that has the embedding."""
-    return model if hasattr(model, "embedding") else model.model
+    def encoder_output(
+        self: Any,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        output_attentions: bool | None,
+        output_hidden_states: bool | None,
+    ) -> BaseModelOutput:
+        """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for."""
+        if input_ids is None and inputs_embeds is None:
+            raise ValueError("give input_ids or inputs_embeds")
+        states: list[Tensor] | None = [] if output_hidden_states else None
+        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
+        real = real_tokens(input_ids, attention_mask, self.pad)
+        x = self.encode(input_ids, real, token_type_ids, vectors=inputs_embeds, states=states, weights=weights)
+        return BaseModelOutput(x, None if states is None else (*states, x), attentions_of(weights, "F"))
 
 
 def real_tokens(ids: Tensor | None, mask: Tensor | None, pad_token_id: int) -> Tensor | None:
@@ -76,9 +86,9 @@ def real_tokens(ids: Tensor | None, mask: Tensor | None, pad_token_id: int) -> T
     return None if ids is None else ids != pad_token_id
 
 
-def as_asked(output: Any, return_dict: bool | None) -> Any:
-    """The output, as a tuple where ``return_dict`` is False."""
-    return output if return_dict in (None, True) else output.to_tuple()
+def attentions_of(weights: list[tuple[str, Tensor]] | None, operator: str) -> tuple[Tensor, ...] | None:
+    """The weights of one kind of attention, self-attention (F) or cross-attention (H), if they were collected."""
+    return None if weights is None else tuple(each for name, each in weights if name == operator)
 
 
 def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: Any = None) -> Tensor | None:

@@ -2,19 +2,18 @@
 
 from typing import Any, ClassVar
 
-import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from macaron.huggingface.configuration import HFTranslationConfig
-from macaron.huggingface.model import IGNORED, PreTrainedMixin, as_asked, real_tokens, token_loss
-from macaron.models.network import key_mask
+from macaron.huggingface.model import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
 from macaron.models.translation import TranslationModel
-from macaron.nn.attention import Context
-from macaron.nn.embedding import FIRST_POSITION, token_positions
+from macaron.nn.attention import KeyValueCache
 
 
 class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, PreTrainedModel):
@@ -23,16 +22,12 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
     config_class: ClassVar[Any] = HFTranslationConfig
     generation_config: Any
 
-    def build(self, config: Any) -> None:
-        """Make embedding and stacks."""
-        super().build(config)
-        self.encoder.main_input_name = self.main_input_name  # type: ignore[assignment]  # generate asks
-
     def get_encoder(self, modality: str | None = None) -> "EncoderCall":
         """The encoder as a module of its own, as ``generate`` wants it."""
         return EncoderCall(self)
 
-    def forward(  # type: ignore[override]
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -46,9 +41,8 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         **kwargs: Any,
-    ) -> Seq2SeqLMOutput | tuple[Any, ...]:
+    ) -> Seq2SeqLMOutput:
         """As any ``AutoModelForSeq2SeqLM``: logits, and a loss when ``labels`` are given.
 
         Without ``attention_mask`` the padding is recognised by its token. ``labels`` are the target tokens with their
@@ -68,57 +62,35 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
-        cache = TransformersCache(past_key_values) if past_key_values is not None else None
-        context = Context(
-            causal=True,
-            memory=encoded.last_hidden_state,
-            memory_mask=key_mask(real_tokens(input_ids, attention_mask, self.pad)),
-            cache=cache,
-            kernel=self.kernel,
-            weights=[] if output_attentions else None,
-        )
-        x = self._embed_target(decoder_input_ids, decoder_inputs_embeds, decoder_attention_mask, cache)
-        if decoder_attention_mask is not None:
-            context.mask = key_mask(decoder_attention_mask.bool())
         states: list[Tensor] | None = [] if output_hidden_states else None
-        x = self.decoder(x, context, states)
+        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
+        x = self.decode(
+            decoder_input_ids,
+            encoded.last_hidden_state,
+            real_tokens(input_ids, attention_mask, self.pad),
+            TransformersCache(past_key_values) if past_key_values is not None else None,
+            target_real=None if decoder_attention_mask is None else decoder_attention_mask.bool(),
+            vectors=decoder_inputs_embeds,
+            states=states,
+            weights=weights,
+        )
         logits = self.logits(x)
-        output = Seq2SeqLMOutput(
+        return Seq2SeqLMOutput(
             loss=token_loss(logits, labels, self.pad, kwargs.get("num_items_in_batch")),
             logits=logits,
             past_key_values=past_key_values,
             decoder_hidden_states=None if states is None else (*states, x),
-            decoder_attentions=_weights(context, "F"),
-            cross_attentions=_weights(context, "H"),
+            decoder_attentions=attentions_of(weights, "F"),
+            cross_attentions=attentions_of(weights, "H"),
             encoder_last_hidden_state=encoded.last_hidden_state,
             encoder_hidden_states=encoded.hidden_states,
             encoder_attentions=encoded.attentions,
         )
-        return as_asked(output, return_dict)
-
-    def _embed_target(
-        self,
-        ids: Tensor | None,
-        vectors: Tensor | None,
-        mask: Tensor | None,
-        cache: "TransformersCache | None",
-    ) -> Tensor:
-        if vectors is None:
-            assert ids is not None
-            vectors = self.embedding.tokens(ids)
-        steps, past = vectors.shape[1], cache.length if cache is not None else 0
-        if mask is not None:
-            positions = token_positions(mask.bool())[:, -steps:]
-        else:
-            start = FIRST_POSITION + past
-            positions = torch.arange(start, start + steps, device=vectors.device)
-        return self.embedding.from_vectors(vectors, positions)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels (B, T) shifted right behind the start token; ignored labels become padding."""
         start = self.config.decoder_start_token_id
-        first = labels.new_full((labels.shape[0], 1), 2 if start is None else start)
-        shifted = torch.cat([first, labels[:, :-1]], dim=1)
+        shifted = F.pad(labels[:, :-1], (1, 0), value=2 if start is None else start)
         return shifted.masked_fill(shifted == IGNORED, self.pad)
 
     def generate(self, inputs: Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -147,8 +119,8 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
 
-class TransformersCache:
-    """transformers' cache behind the interface of ours."""
+class TransformersCache(KeyValueCache):
+    """Transformers' cache behind the interface of ours."""
 
     def __init__(self, cache: EncoderDecoderCache) -> None:
         self.cache = cache
@@ -160,8 +132,7 @@ class TransformersCache:
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append to a slot; all of it comes back."""
-        both: tuple[Tensor, Tensor] = self.cache.self_attention_cache.update(key, value, slot)
-        return both
+        return self.cache.self_attention_cache.update(key, value, slot)
 
     def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
         """Keys and values of the encoder's output, if stored."""
@@ -185,6 +156,7 @@ class EncoderCall(nn.Module):
         super().__init__()
         object.__setattr__(self, "model", model)
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -192,27 +164,9 @@ class EncoderCall(nn.Module):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
     ) -> BaseModelOutput:
         """Encode (B, S) tokens, or token vectors (B, S, D)."""
         model: Any = self.model
-        real = real_tokens(input_ids, attention_mask, model.pad)
-        if inputs_embeds is None:
-            if input_ids is None:
-                raise ValueError("give input_ids or inputs_embeds")
-            inputs_embeds = model.embedding.tokens(input_ids)
-        x = model.embedding.from_vectors(inputs_embeds, None if real is None else token_positions(real))
-        context = Context(mask=key_mask(real), kernel=model.kernel, weights=[] if output_attentions else None)
-        states: list[Tensor] | None = [] if output_hidden_states else None
-        x = model.encoder(x, context, states)
-        return BaseModelOutput(
-            last_hidden_state=x,
-            hidden_states=None if states is None else (*states, x),
-            attentions=_weights(context, "F"),
+        return model.encoder_output(
+            input_ids, attention_mask, None, inputs_embeds, output_attentions, output_hidden_states
         )
-
-
-def _weights(context: Context, operator: str) -> tuple[Tensor, ...] | None:
-    if context.weights is None:
-        return None
-    return tuple(weights for name, weights in context.weights if name == operator)

@@ -7,50 +7,32 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from macaron.errors import MacaronError
-from macaron.nn.budget import LayerSettings, LayerShape
+from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.settings import check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The fields that translation models and encoders share. They are checked at construction.
+class ModelConfig(LayerSettings):
+    """The fields that translation models and encoders share, those of their layers among them.
+
+    They are checked at construction.
 
     :param scheme: splitting scheme of the encoder: a name (``macaron ode list``), a `Scheme`, or a scheme as data
-    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*
-    :param inner_sizes: their exact inner widths, one for each in a layer, instead of shares of that total
-    :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
-    :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param norm: pre or post
-    :param activation: relu or gelu, or a list with one for each feed-forward network of a layer
     :param prologue: sub-steps before the encoder's first layer, such as ``[["G", 0.5]]``
     :param epilogue: sub-steps after its last layer
-    :param initializer: xavier or kaiming, both as in the authors' code
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
     """
 
     model_type: ClassVar[str]
 
-    vocab_size: int = 10000
-    hidden_size: int = 512
-    num_attention_heads: int = 4
-    head_size: int | None = None
-    intermediate_size: int = 2048
-    inner_sizes: tuple[int, ...] | None = None
-    scheme: Any = "strang-gfg"
-    integrator: str = "euler"
-    tying: str = "none"
-    norm: str = "pre"
-    norm_affine: bool = True
-    layer_norm_eps: float = 1e-5
+    bias: ClassVar[bool] = True  # type: ignore[misc]  # not a field of config.json
     activation: str | tuple[str, ...] = "relu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
+    vocab_size: int = 10000
+    scheme: Any = "strang-gfg"
     prologue: Any = None
     epilogue: Any = None
-    initializer: str = "xavier"
     max_position_embeddings: int = 1024
     tokenizer_fingerprint: str | None = None
     tie_word_embeddings: bool = True
@@ -62,21 +44,16 @@ class ModelConfig:
         check_fields(self)
         for name in ("scheme", "decoder_scheme"):
             if isinstance(getattr(self, name, None), Scheme):
-                self._set(name, getattr(self, name).to_dict())  # a form that JSON can hold
+                object.__setattr__(self, name, getattr(self, name).to_dict())  # a form that JSON can hold
         for name in ("prologue", "epilogue", "decoder_prologue", "decoder_epilogue"):
             steps = steps_of(getattr(self, name, None), name)
             if steps:
-                self._set(name, [[step.operator, step.coefficient] for step in steps])
+                object.__setattr__(self, name, [[step.operator, step.coefficient] for step in steps])
             if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
                 raise MacaronError(f"{name} has cross-attention (H), which an encoder lacks")
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "head_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise MacaronError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.hidden_size % self.num_attention_heads and self.head_size is None:
-            raise MacaronError(
-                f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
-                f"({self.num_attention_heads}): change one of them or give head_size"
-            )
+        super().__post_init__()
+        if self.vocab_size < 1:
+            raise MacaronError(f"vocab_size must be at least 1, not {self.vocab_size}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
         scheme = self.encoder_scheme_value()
@@ -84,10 +61,6 @@ class ModelConfig:
             raise MacaronError(
                 f"scheme {scheme.name!r} has cross-attention (H), which an encoder lacks: give it as decoder_scheme"
             )
-        self.layer_settings()
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -107,28 +80,6 @@ class ModelConfig:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return {"model_type": self.model_type, **plain}
-
-    def layer_settings(self) -> LayerSettings:
-        """The settings of every layer of the model."""
-        return LayerSettings(
-            shape=LayerShape(
-                hidden_size=self.hidden_size,
-                num_heads=self.num_attention_heads,
-                head_size=self.head_size or self.hidden_size // self.num_attention_heads,
-                inner_size=self.intermediate_size,
-                norm_affine=self.norm_affine,
-                inner_sizes=self.inner_sizes,
-            ),
-            norm=self.norm,
-            norm_eps=self.layer_norm_eps,
-            activation=self.activation,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            activation_dropout=self.activation_dropout,
-            integrator=self.integrator,
-            tying=self.tying,
-            init=self.initializer,
-        )
 
     def encoder_scheme_value(self) -> Scheme:
         """The encoder's scheme."""
@@ -221,7 +172,7 @@ class EncoderConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.id2label is not None:
-            self._set("id2label", {int(index): label for index, label in self.id2label.items()})
+            object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
 
     @property
     def num_labels(self) -> int:

@@ -1,15 +1,14 @@
 """The text encoder: pre-training heads (masked words, next sentence), classification and regression."""
 
+from collections import OrderedDict
 from typing import Any, ClassVar
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.models.configuration import EncoderConfig
-from macaron.models.network import Network, key_mask
-from macaron.nn.attention import Context
-from macaron.nn.embedding import Embedding, token_positions
+from macaron.models.network import Network
+from macaron.nn.embedding import Embedding
 from macaron.nn.linear import Linear
 from macaron.nn.stack import Stack
 
@@ -28,42 +27,18 @@ class EncoderModel(Network):
             self.pad,
             config.dropout,
             config.type_vocab_size,
-            config.first_segment if config.freeze_first_segment else None,
+            config.first_segment,
+            config.freeze_first_segment,
         )
-        scheme, settings = config.encoder_scheme_value(), config.layer_settings()
-        self.encoder = Stack(scheme, config.num_hidden_layers, settings, config.prologue, config.epilogue)
-
-    def encode(
-        self,
-        ids: Tensor | None,
-        real: Tensor | None = None,
-        segments: Tensor | None = None,
-        *,
-        vectors: Tensor | None = None,
-        states: list[Tensor] | None = None,
-        weights: list[tuple[str, Tensor]] | None = None,
-    ) -> Tensor:
-        """Tokens (B, T) to states (B, T, D).
-
-        :param real: (B, T), which positions are tokens; by default all but padding
-        :param segments: (B, T); by default all tokens belong to the first segment
-        :param vectors: (B, T, D), token vectors instead of ids
-        :param states: if a list, receives the state before each layer
-        :param weights: if a list, receives the weights of every attention
-        """
-        if vectors is None:
-            if ids is None:
-                raise ValueError("give input_ids or inputs_embeds")
-            vectors = self.embedding.tokens(ids)
-            real = ids != self.pad if real is None else real
-        if segments is None:
-            segments = torch.full(vectors.shape[:2], self.config.first_segment, device=vectors.device)
-        x = self.embedding.from_vectors(vectors, None if real is None else token_positions(real), segments)
-        return self.encoder(x, Context(mask=key_mask(real), kernel=self.kernel, weights=weights), states)
+        scheme = config.encoder_scheme_value()
+        self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
-        """Tokens (B, T) to states (B, T, D), as `encode`."""
-        return self.encode(ids, real, segments)
+        """Tokens (B, T) to states (B, T, D), as `encode`, without attention to padding.
+
+        :param real: (B, T), which positions are tokens; by default all but padding
+        """
+        return self.encode(ids, ids != self.pad if real is None else real, segments)
 
 
 class HeadedEncoder(Network):
@@ -75,20 +50,12 @@ class HeadedEncoder(Network):
 
     def build(self, config: EncoderConfig) -> None:
         """Make the encoder."""
-        self.model = self.encoder_class(config)
+        self.model = self.encoder_class(self.config)
 
-
-class MaskedHead(nn.Module):
-    """Dense, gelu, norm: between a state and the (tied) output embedding."""
-
-    def __init__(self, hidden_size: int, eps: float) -> None:
-        super().__init__()
-        self.dense = nn.Linear(hidden_size, hidden_size)
-        self.norm = nn.LayerNorm(hidden_size, eps)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """(..., D) to (..., D)."""
-        return self.norm(F.gelu(self.dense(states)))
+    @property
+    def embedding(self) -> Embedding:  # type: ignore[override]
+        """The embedding of the encoder."""
+        return self.model.embedding
 
 
 class EncoderForMaskedLM(HeadedEncoder):
@@ -97,7 +64,10 @@ class EncoderForMaskedLM(HeadedEncoder):
     def build(self, config: EncoderConfig) -> None:
         """Make encoder and head."""
         super().build(config)
-        self.head = MaskedHead(config.hidden_size, config.layer_norm_eps)
+        dense = nn.Linear(config.hidden_size, config.hidden_size)
+        norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        # Between a state and the (tied) output embedding.
+        self.head = nn.Sequential(OrderedDict(dense=dense, gelu=nn.GELU(), norm=norm))
 
     def mlm_logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
@@ -105,7 +75,7 @@ class EncoderForMaskedLM(HeadedEncoder):
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, T, V)."""
-        return self.mlm_logits(self.model.encode(ids, real, segments))
+        return self.mlm_logits(self.model(ids, real, segments))
 
 
 class EncoderForPreTraining(EncoderForMaskedLM):
@@ -118,7 +88,7 @@ class EncoderForPreTraining(EncoderForMaskedLM):
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to the logits of words (B, T, V) and of "the second sentence really follows" (B, 1)."""
-        states = self.model.encode(ids, real, segments)
+        states = self.model(ids, real, segments)
         return self.mlm_logits(states), self.next_sentence(states[:, 0])
 
 
@@ -133,4 +103,4 @@ class EncoderForSequenceClassification(HeadedEncoder):
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, labels)."""
-        return self.classifier(self.model.encode(ids, real, segments)[:, 0])
+        return self.classifier(self.model(ids, real, segments)[:, 0])

@@ -1,4 +1,4 @@
-"""What all networks share: a configuration, parts that are made from it, saving and loading, masks."""
+"""What all networks share: a configuration, parts that are made from it, an encoder, saving and loading, masks."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import load_model, write_model
+from macaron.nn.attention import Context
+from macaron.nn.embedding import Embedding, token_positions
+from macaron.nn.stack import Stack
 
 
 class Network(nn.Module):
@@ -18,6 +21,8 @@ class Network(nn.Module):
 
     config_class: ClassVar[Any]
     config: Any
+    embedding: Embedding
+    encoder: Stack
     #: Kernel of attention; "eager" gives access to its weights.
     kernel: str = "sdpa"
 
@@ -28,7 +33,7 @@ class Network(nn.Module):
         self._draw_weights()
 
     def build(self, config: Any) -> None:
-        """Make the parts of the network, for a configuration of ours or of transformers'."""
+        """Make the parts of the network."""
         raise NotImplementedError
 
     def _draw_weights(self) -> None:
@@ -42,11 +47,31 @@ class Network(nn.Module):
             if leaf not in inside and hasattr(leaf, "reset_parameters"):
                 leaf.reset_parameters()  # type: ignore[operator]
 
+    def encode(
+        self,
+        ids: Tensor | None,
+        real: Tensor | None = None,
+        segments: Tensor | None = None,
+        *,
+        vectors: Tensor | None = None,
+        states: list[Tensor] | None = None,
+        weights: list[tuple[str, Tensor]] | None = None,
+    ) -> Tensor:
+        """Tokens (B, S) to the encoder's output (B, S, D).
+
+        :param real: (B, S), which positions are tokens; None means all
+        :param segments: (B, S), of encoders; by default all tokens belong to the first
+        :param vectors: (B, S, D), token vectors instead of ids
+        :param states: if a list, receives the state before each layer
+        :param weights: if a list, receives the weights of every attention
+        """
+        x = self.embedding(ids, None if real is None else token_positions(real), segments, vectors)
+        return self.encoder(x, Context(mask=key_mask(real), kernel=self.kernel, weights=weights), states)
+
     @property
     def pad(self) -> int:
         """The padding token."""
-        pad: int | None = self.config.pad_token_id
-        return 1 if pad is None else pad
+        return 1 if self.config.pad_token_id is None else self.config.pad_token_id
 
     @property
     def device(self) -> torch.device:
@@ -60,8 +85,7 @@ class Network(nn.Module):
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Self:
         """The network of a model folder, in evaluation mode; all weights must be there."""
-        model: Self = load_model(Path(folder), cls)[0]
-        return model
+        return load_model(Path(folder), cls)[0]
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration and weights into a folder; the tokenizer has to be saved there, too."""

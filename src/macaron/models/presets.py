@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 from typing import Any
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, nearest
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 
 _SMALL = {"hidden_size": 512, "num_attention_heads": 4, "dropout": 0.3}
@@ -25,35 +25,27 @@ _TRANSLATION: dict[str, dict[str, Any]] = {
     # The released IWSLT14 models have half that inner width.
     "small-released": {**_SMALL, "intermediate_size": 1024},
 }
+#: The defaults of `EncoderConfig` are those of BERT-base.
 _ENCODER: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": 2},
-    "base": {
-        "hidden_size": 768,
-        "num_attention_heads": 12,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-    },
+    "base": {},
+    # The authors' encoders: norms without gain, a frozen first segment.
+    "base-released": {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True},
 }
-_RELEASED_ENCODER = {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True}
 
 
 def _presets() -> dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]]:
     """For each preset its kind of configuration and the fields that it sets."""
     table: dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]] = {}
-    schemes = {"transformer": "lie-fg", "macaron": "strang-gfg"}
+    dropout = {"attention_dropout": 0.1, "activation_dropout": 0.1}
     for size, settings in _TRANSLATION.items():
-        for family, scheme in schemes.items():
-            fields = {"scheme": scheme, "attention_dropout": 0.1, "activation_dropout": 0.1, **settings}
-            table[f"{family}-{size}"] = TranslationConfig, fields
+        for family, scheme in (("transformer", "lie-fg"), ("macaron", "strang-gfg")):
+            table[f"{family}-{size}"] = TranslationConfig, {"scheme": scheme, **dropout, **settings}
     for size, settings in _ENCODER.items():
         for prefix, scheme in (("", "lie-fg"), ("macaron-", "strang-gfg")):
             table[f"{prefix}bert-{size}"] = EncoderConfig, {"scheme": scheme, **settings}
-    # The authors' encoders: norms without gain, a frozen first segment, and (by oversight) relu in the first of the two
-    # feed-forward networks of a Macaron layer.
-    released = {**_ENCODER["base"], **_RELEASED_ENCODER}
-    table["bert-base-released"] = EncoderConfig, {"scheme": "lie-fg", **released}
-    activation = ["relu", "gelu"]
-    table["macaron-bert-base-released"] = EncoderConfig, {"scheme": "strang-gfg", "activation": activation, **released}
+    # By oversight, the authors' Macaron encoder has relu in the first of the two feed-forward networks of a layer.
+    table["macaron-bert-base-released"][1]["activation"] = ["relu", "gelu"]
     return table
 
 
@@ -72,16 +64,13 @@ def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
     known = [field.name for field in dataclasses.fields(kind)]
     unknown = [key for key in changes if key not in known]
     if unknown:
-        close = difflib.get_close_matches(unknown[0], known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{hint}")
+        raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{nearest(unknown[0], known)}")
     return kind(**{**settings, **changes})
 
 
 def twin(name: str) -> str | None:
     """The Transformer that a Macaron preset is compared with."""
-    if name.startswith("macaron-bert"):
-        return name.removeprefix("macaron-")
-    if name.startswith("macaron-"):
-        return name.replace("macaron-", "transformer-", 1)
-    return None
+    if not name.startswith("macaron-"):
+        return None
+    own = name.removeprefix("macaron-")
+    return own if own.startswith("bert") else f"transformer-{own}"

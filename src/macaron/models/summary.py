@@ -1,11 +1,12 @@
 """What a model is made of: layers, widths, parameters, counted on the model itself."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
+from macaron.models.network import Network
 from macaron.models.presets import preset, preset_names, twin
 from macaron.models.translation import TranslationModel
 from macaron.nn.budget import layer_widths
@@ -31,31 +32,25 @@ class Summary:
     difference: float | None = None  # relative to the twin
 
 
-def build(config: TranslationConfig | EncoderConfig) -> TranslationModel | EncoderForPreTraining:
-    """The model of a configuration: translation, or an encoder with both pre-training heads."""
-    return TranslationModel(config) if isinstance(config, TranslationConfig) else EncoderForPreTraining(config)
-
-
 def count(config: TranslationConfig | EncoderConfig) -> int:
-    """Number of parameters; nothing is allocated."""
+    """Number of parameters, for an encoder with both pre-training heads; nothing is allocated."""
+    kind: type[Network] = TranslationModel if isinstance(config, TranslationConfig) else EncoderForPreTraining
     with torch.device("meta"):
-        return build(config).num_parameters()
+        return kind(config).num_parameters()
 
 
 def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
     """Measure a configuration."""
-    settings = config.layer_settings()
     scheme = config.encoder_scheme_value()
-    widths = layer_widths(scheme, settings.shape, settings.tying != "none")
-    translation = isinstance(config, TranslationConfig)
+    widths = layer_widths(scheme, config)
     if isinstance(config, TranslationConfig):
-        layers = f"{config.encoder_layers}+{config.decoder_layers}"
+        kind, layers = "translation", f"{config.encoder_layers}+{config.decoder_layers}"
     else:
-        layers = str(config.num_hidden_layers)
+        kind, layers = "encoder", str(config.num_hidden_layers)
     parameters = count(config)
     return Summary(
         name=name,
-        kind="translation" if translation else "encoder",
+        kind=kind,
         scheme=scheme.name,
         layers=layers,
         hidden_size=config.hidden_size,
@@ -77,5 +72,5 @@ def all_presets(vocab_size: int | None = None) -> list[Summary]:
         other = twin(name)
         if other is not None:
             difference = summary.parameters / found[other].parameters - 1
-            found[name] = Summary(**{**asdict(summary), "twin": other, "difference": difference})
+            found[name] = replace(summary, twin=other, difference=difference)
     return list(found.values())

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.network import Network, key_mask
-from macaron.nn.attention import Context
-from macaron.nn.cache import Cache
+from macaron.nn.attention import Context, KeyValueCache
 from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
 from macaron.nn.stack import Stack
 
@@ -25,31 +24,48 @@ class TranslationModel(Network):
 
     def build(self, config: TranslationConfig) -> None:
         """Make embedding and stacks."""
-        settings = config.layer_settings()
         self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
-        self.encoder = Stack(encoder, config.encoder_layers, settings, config.prologue, config.epilogue)
-        self.decoder = Stack(decoder, config.decoder_layers, settings, config.decoder_prologue, config.decoder_epilogue)
+        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
+        self.decoder = Stack(decoder, config.decoder_layers, config, config.decoder_prologue, config.decoder_epilogue)
 
-    def encode(self, ids: Tensor, real: Tensor | None = None) -> Tensor:
-        """Source tokens (B, S) to the encoder's output (B, S, D).
-
-        :param real: (B, S), which positions are tokens; None means all
-        """
-        x = self.embedding(ids, None if real is None else token_positions(real))
-        return self.encoder(x, Context(mask=key_mask(real), kernel=self.kernel))
-
-    def decode(self, ids: Tensor, memory: Tensor, real: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def decode(
+        self,
+        ids: Any,
+        memory: Tensor,
+        real: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+        *,
+        target_real: Tensor | None = None,
+        vectors: Tensor | None = None,
+        states: list[Tensor] | None = None,
+        weights: list[tuple[str, Tensor]] | None = None,
+    ) -> Tensor:
         """Target tokens (B, T) and the encoder's output to states (B, T, D).
 
         :param real: (B, S), which source positions are tokens
         :param cache: continues after the positions that it holds
+        :param target_real: (B, T), which target positions are tokens, those in the cache included; None means all
+        :param vectors: (B, T, D), token vectors instead of ids
+        :param states: if a list, receives the state before each layer
+        :param weights: if a list, receives the weights of every attention
         """
-        past = cache.length if cache is not None else 0
-        start = FIRST_POSITION + past
-        x = self.embedding(ids, torch.arange(start, start + ids.shape[1], device=ids.device))
-        context = Context(causal=True, memory=memory, memory_mask=key_mask(real), cache=cache, kernel=self.kernel)
-        return self.decoder(x, context)
+        steps = ids.shape[1] if vectors is None else vectors.shape[1]
+        if target_real is None:
+            start = FIRST_POSITION + (cache.length if cache is not None else 0)
+            positions = torch.arange(start, start + steps, device=memory.device)
+        else:
+            positions = token_positions(target_real)[:, -steps:]
+        context = Context(
+            mask=key_mask(target_real),
+            causal=True,
+            memory=memory,
+            memory_mask=key_mask(real),
+            cache=cache,
+            kernel=self.kernel,
+            weights=weights,
+        )
+        return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""

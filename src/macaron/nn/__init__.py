@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from macaron import lazy
 
 if TYPE_CHECKING:
-    from macaron.nn.attention import Context, CrossAttention, SelfAttention
-    from macaron.nn.budget import LayerSettings, LayerShape, layer_parameters, layer_widths
-    from macaron.nn.cache import Cache, KeyValueCache
+    from macaron.nn.attention import Context, CrossAttention, KeyValueCache, SelfAttention
+    from macaron.nn.budget import LayerSettings, layer_parameters, layer_widths
     from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
     from macaron.nn.embedding import Embedding, sinusoids
     from macaron.nn.layer import SchemeLayer, SubLayer, build_layer
@@ -15,14 +14,12 @@ if TYPE_CHECKING:
     from macaron.nn.stack import Stack
 
 __all__ = [
-    "Cache",
     "Context",
     "CrossAttention",
     "Embedding",
     "FeedForward",
     "KeyValueCache",
     "LayerSettings",
-    "LayerShape",
     "SchemeLayer",
     "SelfAttention",
     "Stack",
@@ -38,9 +35,8 @@ __all__ = [
 # Widths and settings are needed without torch, by configurations.
 __getattr__ = lazy(
     __name__,
-    attention=["Context", "CrossAttention", "SelfAttention"],
-    budget=["LayerSettings", "LayerShape", "layer_parameters", "layer_widths"],
-    cache=["Cache", "KeyValueCache"],
+    attention=["Context", "CrossAttention", "KeyValueCache", "SelfAttention"],
+    budget=["LayerSettings", "layer_parameters", "layer_widths"],
     compat=["TransformerDecoderLayer", "TransformerEncoderLayer"],
     embedding=["Embedding", "sinusoids"],
     layer=["SchemeLayer", "SubLayer", "build_layer"],

@@ -1,4 +1,4 @@
-"""Multi-head attention: how each particle is moved by the others.
+"""Multi-head attention, how each particle is moved by the others, and its key-value cache.
 
 Letters for shapes, here and in the whole room: B batch, T positions of the queries, S positions of the keys,
 D hidden size, H heads, K head width, I inner width of a feed-forward network, V vocabulary.
@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.cache import Cache
 from macaron.nn.linear import Linear, xavier_bound
 
 
@@ -30,6 +29,48 @@ class SequenceOffsets:
     longest: int
 
 
+class KeyValueCache:
+    """Keys and values of earlier positions, and those of the encoder's output. It grows by concatenation.
+
+    A cache has slots, not layers: a scheme may evaluate self-attention several times in a layer, each with keys of its
+    own. The stack that owns the attentions numbers the slots.
+
+    Memory slots depend on the encoder's output alone. With tied weights several layers share one projection, yet each
+    has a slot: the tensors are small and the rule is simple.
+    """
+
+    def __init__(self) -> None:
+        self._past: dict[int, tuple[Tensor, Tensor]] = {}
+        self._memory: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def length(self) -> int:
+        """Number of positions held."""
+        return next(iter(self._past.values()))[0].shape[2] if self._past else 0
+
+    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append (B, H, T, K) to a slot and return all of it, (B, H, S, K)."""
+        if slot in self._past:
+            past_key, past_value = self._past[slot]
+            key, value = torch.cat([past_key, key], dim=2), torch.cat([past_value, value], dim=2)
+        self._past[slot] = key, value
+        return key, value
+
+    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the encoder's output, (B, H, S, K), if they have been stored."""
+        return self._memory.get(slot)
+
+    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
+        """Keep keys and values of the encoder's output."""
+        self._memory[slot] = key.contiguous(), value.contiguous()
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order."""
+        for store in (self._past, self._memory):
+            for slot, (key, value) in store.items():
+                store[slot] = key.index_select(0, rows), value.index_select(0, rows)
+
+
 @dataclass
 class Context:
     """What a layer's operators see besides the state.
@@ -45,7 +86,7 @@ class Context:
     causal: bool = False
     memory: Tensor | None = None
     memory_mask: Tensor | None = None
-    cache: Cache | None = None
+    cache: KeyValueCache | None = None
     kernel: str = "sdpa"
     weights: list[tuple[str, Tensor]] | None = None
     sequences: SequenceOffsets | None = None
@@ -72,18 +113,17 @@ def attend(
     if context.sequences is not None:
         return varlen_attention(query, key, value, context.sequences, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
-    if causal and (past > 0 or mask is not None):
+    fused = context.kernel == "sdpa" and context.weights is None
+    if causal and (past > 0 or mask is not None or not fused):
         # SDPA's is_causal supports neither a cache nor a second mask, so the causal mask is built here. A single new
         # position may attend to all earlier ones and needs no mask.
         if steps > 1:
             triangle = torch.ones(steps, steps + past, dtype=torch.bool, device=query.device).tril(past)
             mask = triangle if mask is None else _both(mask, triangle)
         causal = False
-    if context.kernel == "sdpa" and context.weights is None:
+    if fused:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     logits = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    if causal:
-        mask = torch.ones(steps, steps, dtype=torch.bool, device=query.device).tril()
     if mask is not None:
         logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
     # A row without any allowed key (an empty sentence) has no softmax; its output is zero, as with SDPA.
@@ -178,17 +218,14 @@ class CrossAttention(_Attention):
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
         (query,) = self.heads(self.q(x), 1)
-        key, value = self._memory(context, slot)
+        cache = context.cache
+        both: tuple[Tensor, ...] | None = cache.memory(slot) if cache is not None else None
+        if both is None:
+            if context.memory is None:
+                raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
+            both = self.heads(self.kv(context.memory), 2)
+            if cache is not None:
+                cache.store_memory(slot, *both)
+        key, value = both
         dropout = self.dropout if self.training else 0.0
         return self.finish(attend(query, key, value, context.memory_mask, False, dropout, context, "H"))
-
-    def _memory(self, context: Context, slot: int) -> tuple[Tensor, Tensor]:
-        stored = context.cache.memory(slot) if context.cache is not None else None
-        if stored is not None:
-            return stored
-        if context.memory is None:
-            raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
-        key, value = self.heads(self.kv(context.memory), 2)
-        if context.cache is not None:
-            context.cache.store_memory(slot, key, value)
-        return key, value

@@ -17,103 +17,105 @@ from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
 ACTIVATION_NAMES = ("relu", "gelu")
-TYINGS = ("none", "layer", "depth")
-NORMS = ("pre", "post")
-INITS = ("xavier", "kaiming")
+_CHOICES = {"norm": ("pre", "post"), "tying": ("none", "layer", "depth"), "initializer": ("xavier", "kaiming")}
 
 
-@dataclass(frozen=True)
-class LayerShape:
-    """The full widths that the sub-layers of a layer share, and the settings that its parameter count depends on.
+@dataclass(frozen=True, kw_only=True)
+class LayerSettings:
+    """Everything about a layer that is not its scheme. Model configurations extend it.
 
-    ``inner_sizes`` are the exact widths of a layer's feed-forward networks, in order of application, instead of equal
-    shares: for converted networks, whose widths are given.
+    :param head_size: width of an attention head; by default hidden size / heads
+    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*
+    :param inner_sizes: their exact inner widths, in order of application, instead of shares of that total: for
+        converted networks, whose widths are given
+    :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
+    :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
+    :param norm: pre or post
+    :param activation: relu, gelu or a function, or a sequence with one for each feed-forward network of a layer
+    :param initializer: xavier or kaiming, both as in the authors' code
     """
 
-    hidden_size: int
-    num_heads: int
-    head_size: int
-    inner_size: int
-    norm_affine: bool = True
-    bias: bool = True
+    hidden_size: int = 512
+    num_attention_heads: int = 4
+    head_size: int | None = None
+    intermediate_size: int = 2048
     inner_sizes: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class LayerSettings:
-    """Everything about a layer that is not its scheme."""
-
-    shape: LayerShape
-    norm: str = "pre"
-    norm_eps: float = 1e-5
-    activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
     integrator: str = "euler"
     tying: str = "none"
-    init: str = "xavier"
+    norm: str = "pre"
+    norm_affine: bool = True
+    layer_norm_eps: float = 1e-5
+    activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    initializer: str = "xavier"
+    bias: bool = True
 
     def __post_init__(self) -> None:
-        for name, known in (("norm", NORMS), ("tying", TYINGS), ("init", INITS)):
+        for name in ("hidden_size", "num_attention_heads", "intermediate_size", "head_size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise MacaronError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.hidden_size % self.num_attention_heads and self.head_size is None:
+            raise MacaronError(
+                f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
+                f"({self.num_attention_heads}): change one of them or give head_size"
+            )
+        for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise MacaronError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) <= 1:
                 raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if self.norm_eps <= 0:
-            raise MacaronError(f"the epsilon of a norm must be positive, not {self.norm_eps}")
+        if self.layer_norm_eps <= 0:
+            raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
         for activation in given:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
         integrator(self.integrator)
 
-    def activation_of(self, application: int) -> str | Callable[[Any], Any]:
-        """The activation of the feed-forward network with this index in a layer."""
-        if isinstance(self.activation, str) or callable(self.activation):
-            return self.activation
-        return self.activation[application]
 
-
-def sublayer_parameters(shape: LayerShape, operator: str, width: int) -> int:
+def sublayer_parameters(settings: LayerSettings, operator: str, width: int) -> int:
     """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
-    hidden, bias = shape.hidden_size, int(shape.bias)
-    norm = hidden * (1 + bias) if shape.norm_affine else 0
+    hidden, bias = settings.hidden_size, int(settings.bias)
+    norm = hidden * (1 + bias) if settings.norm_affine else 0
     if operator == "G":
         return norm + 2 * hidden * width + bias * (width + hidden)
-    inner = shape.num_heads * width
+    inner = settings.num_attention_heads * width
     return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
 
 
-def full_width(shape: LayerShape, operator: str) -> int:
+def full_width(settings: LayerSettings, operator: str) -> int:
     """The undivided width of an operator: inner width for G, head width for F and H."""
-    return shape.inner_size if operator == "G" else shape.head_size
+    if operator == "G":
+        return settings.intermediate_size
+    return settings.head_size or settings.hidden_size // settings.num_attention_heads
 
 
-def layer_widths(scheme: Scheme, shape: LayerShape, tied: bool) -> dict[str, tuple[int, ...]]:
+def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int, ...]]:
     """For each operator, the width of each of its sub-layers, in order of application.
 
     :returns: one width per operator if tied, otherwise as many as the scheme applies it
     """
     widths: dict[str, tuple[int, ...]] = {}
     for operator in scheme.operators:
-        count = 1 if tied else scheme.applications(operator)
-        widths[operator] = _share(full_width(shape, operator), count)
+        count = 1 if settings.tying != "none" else scheme.applications(operator)
+        widths[operator] = _share(full_width(settings, operator), count)
         if operator != "G" and count > 1:
             # All attentions have heads of equal width; the widths of G compensate for the rounding below.
-            widths[operator] = (max(1, round(full_width(shape, operator) / count)),) * count
-    if shape.inner_sizes is not None and "G" in widths:
-        if len(shape.inner_sizes) != len(widths["G"]):
+            widths[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+    if settings.inner_sizes is not None and "G" in widths:
+        if len(settings.inner_sizes) != len(widths["G"]):
             raise MacaronError(
                 f"scheme {scheme.name!r} has {len(widths['G'])} feed-forward networks in a layer, but inner_sizes "
-                f"gives {len(shape.inner_sizes)} widths"
+                f"gives {len(settings.inner_sizes)} widths"
             )
-        return {**widths, "G": shape.inner_sizes}
-    twin = sum(sublayer_parameters(shape, operator, full_width(shape, operator)) for operator in scheme.operators)
-    excess = layer_parameters(shape, widths) - twin
+        return {**widths, "G": settings.inner_sizes}
+    twin = sum(sublayer_parameters(settings, operator, full_width(settings, operator)) for operator in scheme.operators)
+    excess = layer_parameters(settings, widths) - twin
     if abs(excess) > TOLERANCE * twin and "G" in widths:
-        per_unit = 2 * shape.hidden_size + int(shape.bias)
+        per_unit = 2 * settings.hidden_size + int(settings.bias)
         total = sum(widths["G"]) - round(excess / per_unit)
         if total < len(widths["G"]):
             raise MacaronError(
@@ -124,9 +126,9 @@ def layer_widths(scheme: Scheme, shape: LayerShape, tied: bool) -> dict[str, tup
     return widths
 
 
-def layer_parameters(shape: LayerShape, widths: dict[str, tuple[int, ...]]) -> int:
+def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]]) -> int:
     """Parameters of a layer with these sub-layers."""
-    return sum(sublayer_parameters(shape, op, width) for op, each in widths.items() for width in each)
+    return sum(sublayer_parameters(settings, op, width) for op, each in widths.items() for width in each)
 
 
 def _share(total: int, count: int) -> tuple[int, ...]:

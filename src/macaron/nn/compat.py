@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context
-from macaron.nn.budget import LayerSettings, LayerShape
+from macaron.nn.budget import LayerSettings
 from macaron.nn.layer import build_layer
 from macaron.nn.linear import Activation
 from macaron.ode import Scheme, lift
@@ -53,9 +53,12 @@ class _TorchLayer(nn.Module):
         if self.decoder and "H" not in self.scheme.operators:
             self.scheme = lift(self.scheme)
         settings = LayerSettings(
-            LayerShape(d_model, nhead, d_model // nhead, dim_feedforward, bias=bias),
+            hidden_size=d_model,
+            num_attention_heads=nhead,
+            intermediate_size=dim_feedforward,
+            bias=bias,
             norm="pre" if norm_first else "post",
-            norm_eps=layer_norm_eps,
+            layer_norm_eps=layer_norm_eps,
             activation=activation,
             dropout=dropout,
             attention_dropout=dropout,
@@ -74,19 +77,14 @@ class _TorchLayer(nn.Module):
     def _run(self, x: Tensor, context: Context) -> Tensor:
         if x.dim() not in (2, 3):
             raise ValueError(f"expected (batch, position, feature) or (position, feature), not {tuple(x.shape)}")
-        batched, first = x.dim() == 3, self.self_attn.batch_first
-        x = self._batch(x)
-        if context.memory is not None:
-            context.memory = self._batch(context.memory)
-        y = self.layer(x, context)
-        if not batched:
-            return y.squeeze(0)
-        return y if first else y.transpose(0, 1)
-
-    def _batch(self, x: Tensor) -> Tensor:
+        memory = context.memory
         if x.dim() == 2:
-            return x.unsqueeze(0)
-        return x if self.self_attn.batch_first else x.transpose(0, 1)
+            context.memory = None if memory is None else memory.unsqueeze(0)
+            return self.layer(x.unsqueeze(0), context).squeeze(0)
+        if self.self_attn.batch_first:
+            return self.layer(x, context)
+        context.memory = None if memory is None else memory.transpose(0, 1)
+        return self.layer(x.transpose(0, 1), context).transpose(0, 1)
 
     def _mask(self, mask: Tensor | None, padding: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Torch's masks (true = forbidden, or floats to add) as one to add that broadcasts to (B, H, T, S)."""

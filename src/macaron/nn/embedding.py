@@ -42,7 +42,8 @@ class Embedding(nn.Module):
     """``sqrt(D) E[token] + P[position] (+ S[segment])``, then dropout.
 
     :param num_segments: 0 for translation, 2 for encoders
-    :param frozen_segment: a segment whose vector stays zero (the authors' code freezes that of the first sentence)
+    :param first_segment: the segment of all tokens where none are given
+    :param freeze_first_segment: its vector stays zero (as in the authors' code)
     """
 
     def __init__(
@@ -52,29 +53,38 @@ class Embedding(nn.Module):
         pad_token_id: int,
         dropout: float,
         num_segments: int = 0,
-        frozen_segment: int | None = None,
+        first_segment: int = 0,
+        freeze_first_segment: bool = False,
     ) -> None:
         super().__init__()
-        self.dropout, self.frozen_segment = dropout, frozen_segment
+        self.dropout, self.first_segment = dropout, first_segment
+        self.frozen_segment = first_segment if freeze_first_segment else None
         self.tokens = Table(vocab_size, hidden_size, pad_token_id)
-        self.segments = Table(num_segments, hidden_size, frozen_segment) if num_segments else None
+        self.segments = Table(num_segments, hidden_size, self.frozen_segment) if num_segments else None
 
-    def forward(self, ids: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        ids: Tensor | None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+        vectors: Tensor | None = None,
+    ) -> Tensor:
         """Embed (B, T) tokens as (B, T, D).
 
         :param positions: (B, T) or (T,), see ``token_positions``; None counts from the first token on
-        :param segments: (B, T)
+        :param segments: (B, T), for encoders; by default all tokens belong to the first
+        :param vectors: (B, T, D), token vectors instead of ids
         """
-        return self.from_vectors(self.tokens(ids), positions, segments)
-
-    def from_vectors(self, vectors: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """The same for token vectors (B, T, D) instead of ids."""
+        if vectors is None:
+            vectors = self.tokens(ids)
         size = vectors.shape[-1]
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
         precise = torch.promote_types(vectors.dtype, torch.float32)
         x = vectors * math.sqrt(size) + sinusoids(positions, size, precise).to(vectors.dtype)
-        if self.segments is not None and segments is not None:
+        if self.segments is not None:
+            if segments is None:
+                segments = torch.full(vectors.shape[:2], self.first_segment, device=vectors.device)
             x = x + F.embedding(segments, self.segments.weight, padding_idx=self.frozen_segment)
         return F.dropout(x, self.dropout, self.training)
 

@@ -9,6 +9,7 @@ with f one of F (self-attention), H (cross-attention), G (feed-forward), and c t
 other than Euler evaluate the same f at several stages of the sub-step.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -28,32 +29,32 @@ class SubLayer(nn.Module):
 
     def __init__(self, operator: str, width: int, application: int, settings: LayerSettings) -> None:
         super().__init__()
-        shape = settings.shape
         self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
-        self.norm = nn.LayerNorm(
-            shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
-        )
+        self.norm = build_norm(settings)
         self.operator: nn.Module
         if operator == "G":
+            activation = settings.activation
+            if not isinstance(activation, str) and not callable(activation):
+                activation = activation[application]
             self.operator = FeedForward(
-                shape.hidden_size,
+                settings.hidden_size,
                 width,
-                settings.activation_of(application),
+                activation,
                 settings.activation_dropout,
-                settings.init,
-                shape.bias,
+                settings.initializer,
+                settings.bias,
             )
         else:
             attention = {"F": SelfAttention, "H": CrossAttention}[operator]
             self.operator = attention(
-                shape.hidden_size,
-                shape.num_heads,
+                settings.hidden_size,
+                settings.num_attention_heads,
                 width,
                 settings.attention_dropout,
-                settings.init,
-                shape.bias,
+                settings.initializer,
+                settings.bias,
             )
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
@@ -131,30 +132,25 @@ class SchemeLayer(nn.Module):
         super().__init__()
         self.tableau = integrator(settings.integrator)
         stages = len(self.tableau.b)
-        modules = nn.ModuleDict()
-        applied: dict[str, int] = {}
+        modules = nn.ModuleDict() if sublayers is None else sublayers
+        applied: Counter[str] = Counter()
         walk: list[tuple[float, tuple[Move, ...]]] = []
-        self.self_slots = 0
-        memory_slots: dict[str, int] = {}
         for weight, steps in branches:
             moves: list[Move] = []
             for operator, coefficient in steps:
-                number = applied.get(operator, 0)
-                applied[operator] = number + 1
-                index = min(number, len(widths[operator]) - 1)
+                index = min(applied[operator], len(widths[operator]) - 1)
                 name = f"{operator}{index + 1}"
-                if sublayers is None and name not in modules:
+                if name not in modules:
                     modules[name] = SubLayer(operator, widths[operator][index], index, settings)
-                slot = 0
-                if operator == "F":
-                    slot, self.self_slots = self.self_slots, self.self_slots + stages
-                elif operator == "H":
-                    # Keys and values depend on the encoder's output alone: one slot per sub-layer is enough.
-                    slot = memory_slots.setdefault(name, len(memory_slots))
-                moves.append(Move(operator, name, coefficient, slot))
+                # Each stage of F has its own keys. Those of H depend on the encoder's output alone: one slot per
+                # sub-layer is enough.
+                slots = {"F": applied["F"] * stages, "G": 0, "H": index}
+                moves.append(Move(operator, name, coefficient, slots[operator]))
+                applied[operator] += 1
             walk.append((weight, tuple(moves)))
         self.walk = tuple(walk)
-        self.memory_slots = len(memory_slots)
+        self.self_slots = applied["F"] * stages
+        self.memory_slots = min(applied["H"], len(widths.get("H", ())))
         if sublayers is None:
             self.sublayers = modules
         else:
@@ -163,9 +159,7 @@ class SchemeLayer(nn.Module):
 
     def sublayer(self, move: Move) -> SubLayer:
         """The sub-layer of a sub-step."""
-        found = self.sublayers[move.sublayer]
-        assert isinstance(found, SubLayer)
-        return found
+        return self.sublayers[move.sublayer]  # type: ignore[return-value]
 
     def forward(
         self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0, visit: Visitor | None = None
@@ -190,10 +184,20 @@ class SchemeLayer(nn.Module):
         return x if total is None else total
 
 
+def build_norm(settings: LayerSettings) -> nn.LayerNorm:
+    """The norm of a sub-layer or of a stack."""
+    return nn.LayerNorm(
+        settings.hidden_size,
+        settings.layer_norm_eps,
+        elementwise_affine=settings.norm_affine,
+        bias=settings.bias,
+    )
+
+
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
     """The layer of a scheme, with widths from the parameter budget."""
     check_operators(scheme.operators, scheme.name)
-    widths = layer_widths(scheme, settings.shape, tied=settings.tying != "none")
+    widths = layer_widths(scheme, settings)
     each = settings.activation
     if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
         raise MacaronError(
@@ -209,11 +213,10 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     A sub-step of coefficient c has |c| of the full width: half a G is half as wide. In a stack that is tied across
     depth it uses the layers' sub-layers, ``borrowed``.
     """
-    steps = tuple(Step(str(operator), float(coefficient)) for operator, coefficient in steps)
-    check_operators([step.operator for step in steps], "prologue or epilogue")
+    check_operators([operator for operator, _ in steps], "prologue or epilogue")
     widths: dict[str, tuple[int, ...]] = {}
     for operator, coefficient in steps:
-        share = max(1, round(abs(coefficient) * full_width(settings.shape, operator)))
+        share = max(1, round(abs(coefficient) * full_width(settings, operator)))
         widths[operator] = (*widths.get(operator, ()), share)
     if not isinstance(settings.activation, str) and not callable(settings.activation):
         raise MacaronError("a stack with a prologue or epilogue takes one activation for all feed-forward networks")
@@ -225,7 +228,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
                 "share one field"
             )
         widths = {operator: each[:1] for operator, each in widths.items()}
-    return SchemeLayer((Branch(1.0, steps),), widths, settings, borrowed)
+    return SchemeLayer((Branch(1.0, tuple(steps)),), widths, settings, borrowed)
 
 
 def check_operators(operators: Sequence[str], name: str) -> None:

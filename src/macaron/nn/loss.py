@@ -55,7 +55,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, targets: Tensor, losses: ChunkLoss, chunk: int) -> Tensor:
         """The sums (2,) of smoothed loss and nll for states (N, D), output embedding (V, D) and targets (N,)."""
-        need_states, need_weight = ctx.needs_input_grad[:2]
+        sloping = any(ctx.needs_input_grad)
         # Under autocast, products run in its precision; sums, softmax and weight gradients are in float32.
         if torch.is_autocast_enabled(states.device.type):
             kind = torch.get_autocast_dtype(states.device.type)
@@ -64,21 +64,19 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
             rows, matrix = states, weight
         exact = torch.promote_types(rows.dtype, torch.float32)
         sums = torch.zeros(2, dtype=exact, device=states.device)
-        d_states = torch.empty_like(rows) if need_states else None
-        d_weight = torch.zeros(weight.shape, dtype=exact, device=weight.device) if need_weight else None
+        d_states: Any = torch.empty_like(rows) if sloping else None
+        d_weight: Any = torch.zeros(weight.shape, dtype=exact, device=weight.device) if sloping else None
         with torch.autocast(states.device.type, enabled=False):
             for start in range(0, len(rows), chunk):
                 part, goal = rows[start : start + chunk], targets[start : start + chunk]
-                found, slope = losses(part @ matrix.T, goal, exact, need_states or need_weight)
+                found, slope = losses(part @ matrix.T, goal, exact, sloping)
                 sums += found
                 if slope is None:
                     continue
                 target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
                 slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
-                if d_states is not None:
-                    torch.mm(slope, matrix, out=d_states[start : start + chunk])
-                if d_weight is not None:
-                    d_weight += slope.T @ part
+                torch.mm(slope, matrix, out=d_states[start : start + chunk])
+                d_weight += slope.T @ part
         ctx.save_for_backward(d_states, d_weight)
         ctx.kinds = states.dtype, weight.dtype
         return sums
@@ -88,11 +86,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         """Only the smoothed loss has a gradient; nll is for logging."""
         d_states, d_weight = ctx.saved_tensors
         scale = gradients[0][0]
-        if d_states is not None:
-            d_states = (d_states * scale).to(ctx.kinds[0])
-        if d_weight is not None:
-            d_weight = (d_weight * scale).to(ctx.kinds[1])
-        return d_states, d_weight, None, None, None
+        return (d_states * scale).to(ctx.kinds[0]), (d_weight * scale).to(ctx.kinds[1]), None, None, None
 
 
 class SmoothedCrossEntropy(nn.Module):
@@ -112,7 +106,6 @@ class SmoothedCrossEntropy(nn.Module):
         """The two sums, (2,), for states (..., D), output embedding (V, D) and targets (...)."""
         flat = states.reshape(-1, states.shape[-1])
         chunk = self.chunk or CHUNK.get(states.device.type, CHUNK["cpu"])
-        sums: Tensor = _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        return _SmoothedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             flat, weight, targets.reshape(-1), self.losses, chunk
         )
-        return sums

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
-from macaron.nn.layer import SchemeLayer, Visitor, build_ends, build_layer
+from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
 from macaron.ode import Scheme, Step
 
 
@@ -18,6 +18,8 @@ class Stack(nn.Module):
     :param prologue: sub-steps before the first layer, such as ``[("G", 0.5)]``
     :param epilogue: sub-steps after the last layer
     """
+
+    main_input_name = "input_ids"  # transformers' `generate` asks an encoder for it
 
     def __init__(
         self,
@@ -30,33 +32,21 @@ class Stack(nn.Module):
         super().__init__()
         if num_layers < 1:
             raise MacaronError(f"a stack needs at least one layer, not {num_layers}")
-        shape = settings.shape
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
-        distinct = 1 if settings.tying == "depth" else num_layers
-        self.layers = nn.ModuleList(build_layer(scheme, settings) for _ in range(distinct))
-        borrowed = self._layer(0).sublayers if settings.tying == "depth" else None
+        tied = settings.tying == "depth"
+        layers = [build_layer(scheme, settings) for _ in range(1 if tied else num_layers)]
+        self.layers = nn.ModuleList(layers)
+        borrowed = layers[0].sublayers if tied else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
         self.epilogue = build_ends(epilogue, settings, borrowed) if epilogue else None
-        self.norm: nn.LayerNorm | None = None
-        if settings.norm == "pre":
-            self.norm = nn.LayerNorm(
-                shape.hidden_size, settings.norm_eps, elementwise_affine=shape.norm_affine, bias=shape.bias
-            )
+        middle = layers * num_layers if tied else layers
+        #: All steps in order of application, the ends included. A plain list: nothing is registered twice.
+        self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
+        self.norm = build_norm(settings) if settings.norm == "pre" else None
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
-
-    def _layer(self, depth: int) -> SchemeLayer:
-        layer = self.layers[depth % len(self.layers)]
-        assert isinstance(layer, SchemeLayer)
-        return layer
-
-    def steps(self) -> list[SchemeLayer]:
-        """All steps of the stack in order of application, the ends included."""
-        middle = [self._layer(depth) for depth in range(self.num_layers)]
-        ends = [[end] if end is not None else [] for end in (self.prologue, self.epilogue)]
-        return [*ends[0], *middle, *ends[1]]
 
     def forward(
         self,
@@ -74,17 +64,15 @@ class Stack(nn.Module):
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
         """
         self_slot = memory_slot = 0
-        for step in self.steps():
+        for step in self.steps:
             if states is not None:
                 states.append(x)
             # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
                 x = self._gradient_checkpointing_func(step.__call__, x, context, *slots)
-            elif visit is not None:
-                x = step(x, context, *slots, visit=visit)
             else:
-                x = step(x, context, *slots)
+                x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
         return self.norm(x) if norm and self.norm is not None else x

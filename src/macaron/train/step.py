@@ -60,7 +60,7 @@ class RecordedStep(Step):
             return self.run(batch, weight)
         if shape not in self.recorded:
             # Replayed one after the other, all graphs can use the same memory.
-            pool = next((each.recording.pool for each in self.recorded.values()), None)
+            pool = next((each.recording.graph.pool() for each in self.recorded.values()), None)
             self.recorded[shape] = _RecordedBatch(self, batch, pool)
         return self.recorded[shape].replay(batch, weight)
 

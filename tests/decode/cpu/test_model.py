@@ -2,10 +2,7 @@
 
 import copy
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from forked import macaron
 from macaron.decode import Hypothesis, Sampling, SearchSettings, Translator, translate_ids
 from macaron.decode.cpu.linear import Int8Linear, PackedLinear, activation_levels, packed_products
 from macaron.decode.cpu.model import CpuTranslationModel, RowCrossAttention
@@ -201,7 +199,7 @@ def test_int8_sublayers_are_those_of_rounded_numbers(changes: dict[str, Any]):
     differences: list[Tensor] = []
 
     def compare(own: Stack, context: Context) -> Callable[[SubStep], None]:
-        sublayers = [layer.sublayer(move) for layer in own.steps() for _, moves in layer.walk for move in moves]
+        sublayers = [layer.sublayer(move) for layer in own.steps for _, moves in layer.walk for move in moves]
 
         def visit(step: SubStep) -> None:
             before = step.before.view(*ids.shape, -1)
@@ -300,19 +298,15 @@ def test_int8_on_the_command_line(folder: Path, tmp_path: Path):
     source = tmp_path / "source"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "macaron", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
-
-    done = run("translate", folder, "--int8", "--input", source)
+    done = macaron("translate", folder, "--int8", "--input", source)
     assert done.returncode == 0, done.stderr
     lines = [line.replace("\r", " ").replace("\n", " ") for line in expected]  # the alphabet is one of bytes
     assert done.stdout.decode() == "".join(f"{line}\n" for line in lines)
     out = tmp_path / "out"
-    done = run("evaluate", folder, "--int8", "--source", source, "--reference", source, "--output", out)
+    done = macaron("evaluate", folder, "--int8", "--source", source, "--reference", source, "--output", out)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes().decode() == "".join(f"{line}\n" for line in expected)
-    done = run("translate", folder, "--int8", "--dtype", "bfloat16", "--input", source)
+    done = macaron("translate", folder, "--int8", "--dtype", "bfloat16", "--input", source)
     assert done.returncode != 0
     assert b"int8 goes with float32" in done.stderr
     assert b"Traceback" not in done.stderr

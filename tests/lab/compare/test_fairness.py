@@ -106,8 +106,8 @@ def test_other_training_data_are_unfair(
     twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path, prepared: Callable[..., Path]
 ):
     elsewhere = prepared(tmp_path / "other", letters="abcdefghi")
-    other = train("elsewhere", f"data.out={elsewhere}", "train.max_updates=80")
-    result = compare([twins[0], other], data)
+    other = train("elsewhere", f"data.out={elsewhere}")
+    result = compare([train("base", "model.scheme=lie-fg"), other], data)
     (pair,) = result.pairs
     assert any(each.startswith("data.tokenizer is") for each in pair.fairness.unfair)
     assert any(each.startswith("data.training data is") for each in pair.fairness.unfair)
@@ -120,20 +120,18 @@ def test_other_training_data_are_unfair(
     assert "cannot be verified for bare" in pair.fairness.cautions[0]
 
 
-def test_the_same_lengths_are_not_the_same_data(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: Path):
+def test_the_same_lengths_are_not_the_same_data(train: Train, data: Path, tmp_path: Path):
+    base = train("base", "model.scheme=lie-fg")
     mixed = copy(data, tmp_path / "mixed")
     store = PreparedData.open(data).pairs("train").target
     sentences = [store[i] for i in range(len(store))]
     ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
     np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
     moved = copy(data, tmp_path / "moved")
-    settings = ("model.scheme=strang-gfg", "train.max_updates=80")
-    other, same = (train(each.name, f"data.out={each}", *settings) for each in (mixed, moved))
+    other, same = (train(each.name, f"data.out={each}", "model.scheme=strang-gfg") for each in (mixed, moved))
     # Old checkpoints know lengths alone; the words are in the data folders.
-    old, old_other, old_same = (
-        recorded_as_before(each, tmp_path / f"old-{each.name}") for each in (twins[0], other, same)
-    )
-    for first in (twins[0], old):
+    old, old_other, old_same = (recorded_as_before(each, tmp_path / f"old-{each.name}") for each in (base, other, same))
+    for first in (base, old):
         for second in (other, old_other):
             (pair,) = compare([first, second], data).pairs
             assert pair.verdict.outcome == "unfair"
@@ -144,8 +142,8 @@ def test_the_same_lengths_are_not_the_same_data(twins: tuple[Path, Path], train:
     # Where a folder is gone, new checkpoints still know the tokens. Old ones know lengths only, which is a caution.
     shutil.rmtree(mixed)
     folder_digests.cache_clear()
-    assert compare([twins[0], other], data).pairs[0].verdict.outcome == "unfair"
-    for first in (twins[0], old):
+    assert compare([base, other], data).pairs[0].verdict.outcome == "unfair"
+    for first in (base, old):
         found = compare([first, old_other], data).pairs[0].fairness
         assert found.unfair == ()
         assert (
@@ -158,9 +156,9 @@ def test_the_digest_of_the_data_is_the_runs_own(twins: tuple[Path, Path], data: 
     assert json.loads(state.read_text())["identity"]["training data"] in folder_digests(data)
 
 
-def test_networks_of_unequal_size_are_remarked_upon(twins: tuple[Path, Path], train: Train, data: Path):
-    wide = train("wide", "model.intermediate_size=256", "train.max_updates=80")
-    (pair,) = compare([twins[0], wide], data).pairs
+def test_networks_of_unequal_size_are_remarked_upon(train: Train, data: Path):
+    wide = train("wide", "model.intermediate_size=256")
+    (pair,) = compare([train("base", "model.scheme=lie-fg"), wide], data).pairs
     assert not pair.fairness.unfair
     assert "% more parameters than lie-fg" in pair.verdict.sentence
 

@@ -311,8 +311,8 @@ def test_titles_stay_in_their_panels(data: dict[str, Any]):
             assert title.get_window_extent().y1 <= figure.bbox.y1
 
 
-def test_the_animation(data: dict[str, Any]):
-    content = gif(data)
+def test_the_animation(folders: dict[str, Path]):
+    content = gif(build_data([folders["macaron"]], SENTENCE, parts=["decoder"]))
     assert len(content) < 3_000_000
     film = Image.open(io.BytesIO(content))
     assert film.n_frames == 49

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -9,12 +10,13 @@ from torch import Tensor, nn
 
 from macaron.lab.particles.fields import commutators, flow, operator_fields, time_segments, truncation_error
 from macaron.lab.particles.trace import LayerTrace
-from macaron.nn import Context, LayerSettings, LayerShape, SchemeLayer, build_layer
+from macaron.nn import Context, LayerSettings, SchemeLayer, build_layer
 from macaron.nn.layer import SubStep
 from macaron.ode import Branch, Step, lift, scheme
 
 D = 12
-SETTINGS = LayerSettings(LayerShape(D, 3, 4, 24), activation="gelu", tying="layer")
+SHAPE: Any = {"hidden_size": D, "num_attention_heads": 3, "head_size": 4, "intermediate_size": 24, "dropout": 0.0}
+SETTINGS = LayerSettings(**SHAPE, activation="gelu", tying="layer")
 STATE = torch.randn(1, 5, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
@@ -39,7 +41,7 @@ def layer_of(name: str, settings: LayerSettings = SETTINGS) -> SchemeLayer:
 
 def linear_layer(name: str, **matrices: Tensor) -> SchemeLayer:
     """A layer of a scheme whose sub-layers are matrices, without norms."""
-    layer = layer_of(name, LayerSettings(LayerShape(D, 3, 4, 24)))
+    layer = layer_of(name, LayerSettings(**SHAPE))
     for key, matrix in matrices.items():
         layer.sublayers[key].norm = nn.Identity()
         layer.sublayers[key].operator = Matrix(matrix)
@@ -159,7 +161,7 @@ def test_a_layer_that_does_not_move_has_no_error():
 
 
 def test_the_field_of_a_post_norm_sub_step_is_what_it_moves_by():
-    layer = layer_of("strang-gfg", LayerSettings(LayerShape(D, 3, 4, 24), norm="post"))
+    layer = layer_of("strang-gfg", LayerSettings(**SHAPE, norm="post"))
     with torch.no_grad():
         found = operator_fields(traced(layer).steps, Context())["G"](STATE)
         moved = [layer.sublayers[name](STATE, 0.5, layer.tableau, Context(), 0) - STATE for name in ("G1", "G2")]
@@ -168,7 +170,7 @@ def test_the_field_of_a_post_norm_sub_step_is_what_it_moves_by():
 
 def slope(name: str, integrator: str, scales: Sequence[float] = (1 / 16, 1 / 32)) -> float:
     """How the relative error of a small step falls as the step is halved."""
-    settings = LayerSettings(LayerShape(D, 3, 4, 24), activation="gelu", tying="layer", integrator=integrator)
+    settings = LayerSettings(**SHAPE, activation="gelu", tying="layer", integrator=integrator)
     fields = layer_of("lie-fg", settings).sublayers
     found = []
     for scale in scales:

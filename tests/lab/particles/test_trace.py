@@ -67,7 +67,7 @@ def test_the_last_frame_is_what_the_model_computes(changes: dict[str, Any]):
         own = hf(SOURCE, decoder_input_ids=TARGET, use_cache=False, output_hidden_states=True)
     # Every layer begins where the interface of transformers says so (with a mask, which may round in another way).
     for found, states in ((encoder, own.encoder_hidden_states), (decoder, own.decoder_hidden_states)):
-        assert len(states) == len(found.stack.steps()) + 1
+        assert len(states) == len(found.stack.steps) + 1
         for index, state in zip([*found.layer_ends[: len(states) - 1], -1], states, strict=True):
             torch.testing.assert_close(found.frames[index].state, state[0], rtol=1e-5, atol=1e-5)
     operators = [frame.operator for frame in encoder.frames]

@@ -99,7 +99,7 @@ class PackedLinear(Direct):
         self.relu, self.after, self.coefficient = relu, "relu" if relu else "none", coefficient
         # Plain attributes, not buffers: oneDNN's blocks can be neither saved nor moved.
         weight, self.bias = weight.detach(), None if bias is None else bias.detach() * coefficient
-        self.kernel: Callable[..., Tensor] | None = None
+        self.kernel: Any = None
         self.pack(weight, nonnegative)
 
     def pack(self, weight: Tensor, nonnegative: bool) -> None:
@@ -143,7 +143,6 @@ class Int8Linear(PackedLinear):
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """(..., I) to (..., O), added to ``onto`` if given."""
-        assert self.kernel is not None
         rows = x.reshape(-1, x.shape[-1])
         # Several cheap operations: vector_norm and addcdiv would be shorter and slower.
         sizes = (rows if self.nonnegative else rows.abs()).amax(dim=1, keepdim=True)
@@ -182,14 +181,14 @@ def activation_levels() -> int:
 
 def check_int8() -> None:
     """Raise unless int8 products work here."""
-    reason = "its packed products are missing or switched off"
     try:
-        made = Int8Linear(torch.eye(16), None)(torch.eye(16)) if packed_products() else None
+        if not packed_products():
+            raise NotImplementedError("its packed products are missing or switched off")
+        made = Int8Linear(torch.eye(16), None)(torch.eye(16))
     except (RuntimeError, NotImplementedError, AttributeError) as error:
-        made, reason = None, str(error).strip().splitlines()[0][:200]
-    if made is None:
         raise MacaronError(
-            f"int8 needs a PyTorch with oneDNN ({reason}): leave --int8 out, or install the usual PyTorch for x86-64"
-        )
+            f"int8 needs a PyTorch with oneDNN ({str(error).strip().splitlines()[0][:200]}): leave --int8 out, or "
+            "install the usual PyTorch for x86-64"
+        ) from error
     if not torch.allclose(made, torch.eye(16), atol=0.02):
         raise MacaronError("int8 products are wrong on this processor: leave --int8 out")

@@ -60,22 +60,19 @@ class RowStack(Direct, Stack):
     def __init__(self, plain: Stack, linear: Linear) -> None:
         nn.Module.__init__(self)
         coefficients: dict[SubLayer, set[float]] = defaultdict(set)
-        for layer in plain.steps():
+        for layer in plain.steps:
             for _, moves in layer.walk:
                 for move in moves:
                     coefficients[layer.sublayer(move)].add(move.coefficient)
-        euler = all(layer.tableau.stages == 1 for layer in plain.steps())
+        euler = all(layer.tableau.stages == 1 for layer in plain.steps)
         sublayers = {
             sublayer: RowSubLayer(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
             for sublayer, found in coefficients.items()
         }
-        layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps()}
-        self.layers, self._steps = nn.ModuleList(layers.values()), [layers[layer] for layer in plain.steps()]
+        layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
+        self.layers = nn.ModuleList(layers.values())
+        self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
         self.norm, self.gradient_checkpointing = plain.norm, False
-
-    def steps(self) -> list[SchemeLayer]:
-        """All steps of the stack in order of application."""
-        return [*self._steps]
 
     def forward(
         self,
@@ -218,7 +215,7 @@ class RowCrossAttention(_RowAttention):
         self.kv = linear(plain.kv.weight, plain.kv.bias)
         self.coefficient = coefficient
         exact = linear is not Int8Linear
-        self.plain = (plain.q.weight, plain.q.bias, plain.out.weight, plain.out.bias) if exact else None
+        self.plain: Any = (plain.q.weight, plain.q.bias, plain.out.weight, plain.out.bias) if exact else None
 
     def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:
         """Move (B T, D) by attention to ``context.memory`` (B, S, D)."""
@@ -233,7 +230,10 @@ class RowCrossAttention(_RowAttention):
             else:
                 both = self.heads(self.kv(context.memory.flatten(0, 1)), context.batch, 2)
                 key, value = both.select(3, 0), both.select(3, 1)
-                if isinstance(cache, BeamCache) and self._folds(key):
+                # Each sentence would have folded keys of its own, while a batch shares the matrices. Folding takes time
+                # once, so there must be clearly less to read in each step.
+                few = len(key) == 1 and 2 * key.shape[2] <= self.head_size
+                if isinstance(cache, BeamCache) and self.plain is not None and few:
                     folded = cache.folded[slot] = self._fold(key[0], value[0], context.memory_mask)
                 elif cache is not None:
                     cache.store_memory(slot, key, value)
@@ -245,17 +245,8 @@ class RowCrossAttention(_RowAttention):
         weights = logits.view(len(x), self.num_heads, -1).softmax(dim=2).view_as(logits)
         return product(torch.mm, weights, values) if onto is None else product(torch.addmm, onto, weights, values)
 
-    def _folds(self, key: Tensor) -> bool:
-        """Whether to fold keys (B, H, S, K) and values.
-
-        Only for one sentence: a batch shares the matrices, but each sentence would have its own folded keys. Folding
-        takes time once, so there must be clearly less to read in each step.
-        """
-        return self.plain is not None and len(key) == 1 and 2 * key.shape[2] <= self.head_size
-
     def _fold(self, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values (H, S, K) to (D, H S), an offset (H S,), and (H S, D)."""
-        assert self.plain is not None
         query, query_bias, out, out_bias = self.plain
         key, value = key * self.scale, value * self.coefficient
         keys = key @ query.view(self.num_heads, self.head_size, -1)
@@ -277,8 +268,16 @@ class CpuEmbedding(Direct, Embedding):
         self.table = torch.empty(0)
         self.output = linear(plain.tokens.weight, None)
 
-    def from_vectors(self, vectors: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """Token vectors (B, T, D) with their positions."""
+    def forward(
+        self,
+        ids: Tensor | None,
+        positions: Tensor | None = None,
+        segments: Tensor | None = None,
+        vectors: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens (B, T) to (B, T, D)."""
+        if vectors is None:
+            vectors = self.tokens(ids)
         size = vectors.shape[-1]
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])

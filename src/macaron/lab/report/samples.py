@@ -83,7 +83,7 @@ def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: lis
 
     hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
     with torch.no_grad():
-        states = model.model.encode(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
+        states = model.model(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
         chances = model.mlm_logits(states).softmax(-1)
     parts: Filled = []
     for i, piece in enumerate(pieces):
