@@ -83,8 +83,7 @@ def peer_batches(data: PreparedText, recipe: Recipe, device: torch.device) -> li
     words = range(batches.FIRST_WORD, data.vocab_size)
     found = []
     for index in range(count):
-        laid = batches.collate(store.ids, alone, index, shape, chosen, words, 0)
-        batch = batches.cut_batch(*laid, shape, device)
+        batch = batches.on_device(batches.collate(store.ids, alone, index, shape, chosen, words, 0), device)
         rows = int((batch.follows >= 0).sum())  # the last batch of a tiny corpus is not full
         labels = torch.full((shape.size,), -100, device=device)
         known = batch.targets != PAD

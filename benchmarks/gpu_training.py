@@ -35,8 +35,7 @@ from macaron.data.batching import bucket, epoch_order
 from macaron.data.prepared import PreparedData
 from macaron.models import TranslationModel
 from macaron.recipe import Recipe, load_recipe
-from macaron.tasks.translation import model_config
-from macaron.tasks.translation_batches import TranslationBatch, padded_batch, short_pairs
+from macaron.tasks.translation import TranslationBatch, model_config, padded_batch, short_pairs
 from macaron.text.vocabulary import PAD
 
 STEADY = 0.9  # of the final speed

@@ -26,8 +26,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from macaron.recipe import load_recipe
-from macaron.tasks.translation import TranslationTask
-from macaron.tasks.translation_batches import TranslationBatch
+from macaron.tasks.translation import TranslationBatch, TranslationTask
 from macaron.train.distributed import Processes
 from macaron.train.loop import Trainer
 from macaron.train.task import MicroBatch

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.processes import Workers, stop_requested
+from macaron.processes import Workers, check_stop
 
 INDEX: list[int] = []  # of a worker process
 
@@ -42,9 +42,12 @@ def index_after(path: Path, count: int) -> int:
 
 def until_stopped(path: Path) -> None:
     (path / "started").touch()
-    while not stop_requested():
-        time.sleep(0.01)
-    (path / "stopped").touch()
+    try:
+        while True:
+            check_stop()
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        (path / "stopped").touch()
 
 
 def test_results_come_in_the_order_of_the_tasks():

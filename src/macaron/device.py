@@ -39,6 +39,11 @@ def choose_dtype(name: str | torch.dtype) -> torch.dtype:
     return dtype
 
 
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy of a CPU tensor on a device; a GPU copies it from pinned memory without waiting."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+
+
 class Recording(Generic[T]):
     """A CUDA graph of what a function launches; nothing is computed until `replay`.
 

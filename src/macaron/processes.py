@@ -126,9 +126,10 @@ class Workers:
             process.terminate()  # does nothing to one that has ended
 
 
-def stop_requested() -> bool:
-    """Whether this process is a worker that was asked to end its task soon."""
-    return Workers._stopping is not None and bool(Workers._stopping.is_set())
+def check_stop() -> None:
+    """Raise KeyboardInterrupt in a worker that was asked to end its task soon."""
+    if Workers._stopping is not None and Workers._stopping.is_set():
+        raise KeyboardInterrupt
 
 
 def _start(stopping: Any, indices: Any, set_up: Callable[[int], None] | None) -> None:

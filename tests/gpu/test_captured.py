@@ -10,8 +10,7 @@ from macaron.decode import gpu
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.models import TranslationConfig, TranslationModel, preset
-from macaron.tasks.translation import TranslationLoss
-from macaron.tasks.translation_batches import TranslationBatch
+from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.train.step import WARM_UP, RecordedStep, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -32,7 +32,7 @@ def some_batches(count: int) -> tuple[list[batches.PretrainingBatch], batches.Sh
         # The last one has rows without any text.
         for index in [*range(count - 1), len(made.tokens) - 1]
     ]
-    return [batches.cut_batch(*each, shape, torch.device("cuda")) for each in laid], shape
+    return [batches.on_device(each, torch.device("cuda")) for each in laid], shape
 
 
 def module(attention: str, **changes) -> PretrainingLoss:

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +13,14 @@ from safetensors.torch import load_file, save_file
 from macaron.decode.translator import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
-from macaron.tasks.classification_predict import load_classifier
+from macaron.tasks.classifier import ClassifierOnDevice
 from macaron.text.tokenizer import MacaronTokenizer
+
+
+def load_classifier(path: Path, new_head: bool = False) -> tuple[Any, MacaronTokenizer]:
+    found = ClassifierOnDevice(path, "cpu", new_head=new_head)
+    return found.model, found.tokenizer
+
 
 load_pretrained = partial(load_classifier, new_head=True)
 LINES = ["the cat sat on the mat", "it was good and it ran away"]

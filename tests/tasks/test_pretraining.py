@@ -19,7 +19,6 @@ from macaron.text.vocabulary import CLS, EOS, MASK, PAD
 from macaron.train.settings import TrainSettings
 
 VOCABULARY, WIDTH = 60, 32
-CPU = torch.device("cpu")
 TRAIN = TrainSettings(max_updates=1, row_tokens=WIDTH, batch_tokens=4 * WIDTH, accumulate=3)
 WORDS = range(FIRST_WORD, VOCABULARY)
 CASES = {
@@ -55,7 +54,7 @@ def planned(settings: PretrainSettings, seed: tuple[int, int] = (1, 1), group: i
 
 
 def laid_out(made: Plan, shape: Shape, settings: PretrainSettings, index: int, first: int = 0) -> PretrainingBatch:
-    return batches.cut_batch(*batches.collate(text()[0], made, index, shape, settings, WORDS, first), shape, CPU)
+    return batches.collate(text()[0], made, index, shape, settings, WORDS, first)
 
 
 def alone(batch: PretrainingBatch) -> list[dict[str, torch.Tensor]]:
@@ -219,7 +218,7 @@ def test_every_micro_batch_has_masks_of_its_own():
     ids = np.full(600, FIRST_WORD, np.uint16)
     made = batches.plan(corpus, shape, TRAIN, settings, (1, 1), 1)
     assert len(made.tokens) == 5
-    found = [batches.cut_batch(*batches.collate(ids, made, i, shape, settings, WORDS, 0), shape, CPU) for i in range(5)]
+    found = [batches.collate(ids, made, i, shape, settings, WORDS, 0) for i in range(5)]
     assert all(batch.text.equal(found[0].text) for batch in found)
     assert len({tuple(batch.masked[batch.targets != PAD].tolist()) for batch in found}) == 5
 
@@ -231,10 +230,7 @@ def test_a_micro_batch_of_tiny_texts_has_room_for_its_words():
     shape = Shape.of(TRAIN, settings, corpus)
     ids = np.full(200, FIRST_WORD, np.uint16)
     made = batches.plan(corpus, shape, TRAIN, settings, (1, 1), 1)
-    found = [
-        batches.cut_batch(*batches.collate(ids, made, i, shape, settings, WORDS, 0), shape, CPU)
-        for i in range(len(made.tokens))
-    ]
+    found = [batches.collate(ids, made, i, shape, settings, WORDS, 0) for i in range(len(made.tokens))]
     words = [int((batch.targets != PAD).sum()) for batch in found]
     assert max(words) == shape.masked
     assert sum(words) == made.counts.sum() < len(made.spans)

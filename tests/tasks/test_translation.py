@@ -10,11 +10,10 @@ import torch.nn.functional as F
 
 from macaron.data.batching import bucket
 from macaron.data.prepared import PairStore
-from macaron.data.row_packing import Rows, pack
+from macaron.data.row_packing import Rows
 from macaron.data.store import StoreWriter, TokenStore
 from macaron.models import TranslationModel, preset
-from macaron.tasks.translation import TranslationLoss
-from macaron.tasks.translation_batches import TranslationBatch, cut_batch, packed_tensors, padded_batch, plan_rows
+from macaron.tasks.translation import TranslationBatch, TranslationLoss, packed_batch, padded_batch, plan_packed
 from macaron.text.vocabulary import EOS, PAD
 
 VOCABULARY, WIDTH = 50, 24
@@ -71,14 +70,11 @@ def padded_batches(pairs: PairStore, max_tokens: int) -> list[TranslationBatch]:
 
 
 def packed_batches(pairs: PairStore, rows_per_batch: int) -> list[TranslationBatch]:
-    rows = pack(pairs.source.lengths, pairs.target.lengths, WIDTH, 3, 1)
-    pieces = plan_rows(rows, pairs.target.lengths, rows_per_batch, 1)
+    pieces = plan_packed(pairs, np.arange(len(pairs)), WIDTH, rows_per_batch, 3, 1)
     assert sum(piece.targets for piece in pieces) == pairs.target.tokens
-    starts = [piece.data[1] for piece in pieces]
-    return [
-        cut_batch(packed_tensors(pairs, rows, start, start + rows_per_batch, WIDTH, CPU), 0, rows_per_batch)
-        for start in starts
-    ]
+    batches = [piece.collate(CPU) for piece in pieces]
+    assert {batch.source.shape for batch in batches} == {(rows_per_batch, WIDTH)}
+    return batches
 
 
 def assert_same(one: Any, other: Any, tolerance: float = 1e-10) -> None:
@@ -130,9 +126,9 @@ def test_the_loss_is_pytorchs(pairs: PairStore):
 
 
 def test_rows_beyond_the_last_are_empty_and_cost_nothing(pairs: PairStore):
-    rows = Rows(np.array([0]), np.array([0]), 1)
-    tensors = packed_tensors(pairs, rows, 0, 3, WIDTH, CPU)
     module = loss_module()
     alone = module(padded_batch(pairs, np.array([0]), CPU))
-    torch.testing.assert_close(module(cut_batch(tensors, 0, 3)), alone)
-    assert module(cut_batch(tensors, 1, 2)).tolist() == [0.0, 0.0]
+    with_empty = packed_batch(pairs, Rows(np.array([0]), np.array([0]), 3), WIDTH, CPU)
+    torch.testing.assert_close(module(with_empty), alone)
+    nothing = packed_batch(pairs, Rows(np.arange(0), np.arange(0), 2), WIDTH, CPU)
+    assert module(nothing).tolist() == [0.0, 0.0]

@@ -11,8 +11,7 @@ import torch
 from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
 from macaron.data.batching import bucket, epoch_order
-from macaron.tasks.translation import TranslationLoss
-from macaron.tasks.translation_batches import TranslationBatch
+from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.train.optimiser import Optimiser, learning_rate
 from macaron.train.settings import TrainSettings
 

@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from macaron.errors import MacaronError, UsageError
-
-if TYPE_CHECKING:
-    from macaron.tasks.classification_predict import Prediction, Predictor
 
 _CHARACTERS = 20_000  # of input that are predicted at a time, to begin with
 _ROWS = 1024
@@ -54,70 +51,55 @@ def predict(
 
     from macaron.data.tabular import table_format
     from macaron.decode.stream import output
-    from macaron.tasks.classification_predict import Predictor
+    from macaron.tasks.classifier import Predictor
 
     if kind is None:
         named = None if input_file is None else table_format(input_file)
         kind = named or ("lines" if text is None else "tsv")
     predictor = Predictor(model, device, precision, max_length)
+    name = "standard input" if input_file is None else str(input_file)
     if kind == "lines":
-        examples = _plain(predictor, input_file)
+        examples = _plain(input_file, name, 2 if predictor.texts == 2 else 1)
     else:
         columns = [text, *([] if text2 is None else [text2])] if text is not None else predictor.columns
         if not columns:
             raise UsageError("the model does not say which columns it takes: give --text, and --text2 for pairs")
-        examples = _table(input_file, kind, [str(column) for column in columns])
+        examples = _table(input_file, name, kind, [str(column) for column in columns])
     number = 1
     with output(output_file) as file:
-        for texts in examples:
-            for i, found in enumerate(predictor.predict(texts)):
-                line = _json(number, [column[i] for column in texts], found) if as_json else _text(found)
-                file.write(line.encode("utf-8"))
+        for rows in filter(None, examples):
+            found = predictor.predict([list(column) for column in zip(*rows, strict=True)])
+            for row, each in zip(rows, found, strict=True):
+                if as_json:
+                    line = json.dumps({"example": number, "texts": row, **each}, ensure_ascii=False)
+                else:
+                    line = f"{each['score']:.6g}" if "score" in each else f"{each['label']}\t{each['probability']:.6f}"
+                file.write(f"{line}\n".encode())
                 number += 1
             file.flush()
 
 
-def _plain(predictor: "Predictor", path: Path | None) -> Iterator[list[list[str]]]:
-    """One example a line, as they arrive."""
+def _plain(path: Path | None, name: str, texts: int) -> Iterator[list[list[str]]]:
+    """One example a line, as they arrive; two texts with a tab between them."""
     from macaron.decode.stream import windows
 
-    name, number = "standard input" if path is None else str(path), 0
+    numbers = count(1)
     for lines in windows(path, _CHARACTERS):
-        if predictor.texts != 2:
-            yield [lines]
-            continue
-        pairs = []
-        for line in lines:
-            number += 1
-            parts = line.split("\t")
-            if len(parts) != 2:
+        rows = [line.split("\t") if texts == 2 else [line] for line in lines]
+        for row, number in zip(rows, numbers, strict=False):
+            if len(row) != texts:
                 raise MacaronError(
-                    f"{name}, line {number}: the model takes two texts with a tab between them, here are {len(parts)}"
+                    f"{name}, line {number}: the model takes two texts with a tab between them, here are {len(row)}"
                 )
-            pairs.append(parts)
-        yield [[a for a, _ in pairs], [b for _, b in pairs]]
+        yield rows
 
 
-def _table(path: Path | None, kind: Literal["tsv", "csv"], columns: list[str]) -> Iterator[list[list[str]]]:
+def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: list[str]) -> Iterator[list[list[str]]]:
     """Rows of a file with a header, some at a time."""
     from macaron.data.tabular import rows_of, select
     from macaron.decode.stream import windows
 
-    name = "standard input" if path is None else str(path)
     lines = (line for window in windows(path, _CHARACTERS) for line in window)
     rows = (values for _, values in select(rows_of(lines, kind, name), name, columns))
     while some := list(islice(rows, _ROWS)):
-        yield [list(column) for column in zip(*some, strict=True)]
-
-
-def _text(found: "Prediction") -> str:
-    return f"{found.score:.6g}\n" if found.label is None else f"{found.label}\t{found.score:.6f}\n"
-
-
-def _json(number: int, texts: list[str], found: "Prediction") -> str:
-    record: dict[str, object] = {"example": number, "texts": texts}
-    if found.label is None:
-        record["score"] = found.score
-    else:
-        record |= {"label": found.label, "probability": found.score, "probabilities": found.probabilities}
-    return json.dumps(record, ensure_ascii=False) + "\n"
+        yield some

@@ -145,8 +145,6 @@ class FineTuning:
                 raise MacaronError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise MacaronError(f"learning rate must be above 0, not {self.learning_rate}")
-        if not 0 <= self.warmup < 1:
-            raise MacaronError(f"the share of the warm-up must be at least 0 and below 1, not {self.warmup}")
         self.train_settings(1)
 
     def updates(self, examples: int) -> int:

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from macaron.data.batching import Indices
 from macaron.device import own_stream
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
-from macaron.tasks.classification_data import Encoded, encode, epoch_order
-from macaron.tasks.classification_predict import MAX_LENGTH, ClassifierOnDevice, Precision
+from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, Step
 
@@ -70,6 +71,9 @@ class FineTuner(ClassifierOnDevice):
     :param path: a pre-trained model folder
     """
 
+    step: Step
+    _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
+
     def __init__(self, path: Path, device: str = "auto", settings: TunerSettings | None = None) -> None:
         settings = settings or TunerSettings()
         super().__init__(path, device, settings.precision, settings.max_length, new_head=True, dropout=settings.dropout)
@@ -83,13 +87,6 @@ class FineTuner(ClassifierOnDevice):
             for name, parameter in self.model.named_parameters()
             if not name.startswith("classifier.")
         }
-        self.module: ClassificationLoss | None = None
-        self.step: Step | None = None
-
-    def encode(self, texts: Sequence[Sequence[str]], objective: Objective, labels: Sequence[float]) -> Encoded:
-        """Examples for this model."""
-        data = encode(self.tokenizer, texts, objective.targets(labels), self.max_length, self.folder)
-        return replace(data, labels=labels)
 
     def fit(
         self,
@@ -98,41 +95,44 @@ class FineTuner(ClassifierOnDevice):
         objective: Objective,
         settings: FineTuning,
         metrics: Sequence[str],
-        before_update: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
+        advance: Callable[[int], None] = lambda _: None,
         after_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
     ) -> TuningOutcome:
         """One run. The weights that it ends with stay in the model until the next one.
 
         :param dev: sets to score on
-        :param before_update: may raise an exception, which ends the run
+        :param check: called before every update; may raise an exception, which ends the run
+        :param advance: called with numbers of finished updates
         :param after_epoch: called with the epoch's record
         """
         started = time.monotonic()
         outcome = TuningOutcome()
         with own_stream(self.device), self.memory_explained(f"{settings.batch_size} examples"):
-            module, step = self._begin(objective)
+            self._begin(objective)
             updates = settings.updates(len(data))
             train = settings.train_settings(updates)
-            optimiser = Optimiser(module, train, keep_gradients=self.on_gpu)
+            optimiser = Optimiser(self.module, train, keep_gradients=self.on_gpu)
             for epoch in range(1, settings.epochs + 1):
-                module.train()
+                self.module.train()
                 order, swap = epoch_order(len(data), settings.seed, epoch)
                 swapped = swap if settings.symmetric and len(data.texts) == 2 else None
                 total = torch.zeros((), device=self.device)
                 for start in range(0, len(data), settings.batch_size):
-                    before_update()
+                    check()
                     rows = order[start : start + settings.batch_size]
                     done = (outcome.updates - train.warmup) / max(updates - train.warmup, 1)
                     rate = learning_rate(train, outcome.updates, done)
                     # Seeded by the update: dropout does not depend on earlier runs of this process.
                     torch.manual_seed((settings.seed * 1_000_003 + outcome.updates) * 4099)
-                    batch = self.collator.make(data, rows, settings.batch_size, swapped)
-                    total += step(batch, 1 / len(rows))[0]
+                    batch = self.batch(data, rows, settings.batch_size, swapped)
+                    total += self.step(batch, 1 / len(rows))[0]
                     optimiser.step(rate, outcome.updates)
                     outcome.updates += 1
+                    advance(1)
                 loss = float(total) / len(data)
                 outcome.diverged = not math.isfinite(loss)
-                scores = self._score(module, dev, metrics, outcome)
+                scores = self._score(dev, metrics, outcome)
                 record = {"epoch": epoch, "loss": loss if math.isfinite(loss) else None, "scores": scores}
                 outcome.epochs.append(record)
                 after_epoch(record)
@@ -157,36 +157,35 @@ class FineTuner(ClassifierOnDevice):
         )
         save_model(folder, self.model, state, self.tokenizer, config)
 
-    def _begin(self, objective: Objective) -> tuple[ClassificationLoss, Step]:
+    def _begin(self, objective: Objective) -> None:
         """Restore the pre-trained weights, zero the head and the gradients.
 
         All runs use the same parameters, so that they replay the same recorded steps.
         """
-        kept = self.module
-        if kept is None or (kept.objective.kind, kept.objective.logits) != (objective.kind, objective.logits):
-            self.step = None  # frees the memory of its graphs
+        if self._trained != (objective.kind, objective.logits):
+            self._trained = (objective.kind, objective.logits)
             hidden = self.model.config.hidden_size
             self.model.classifier = Linear(hidden, objective.logits, std=0.0).to(self.device)
-            kept = self.module = ClassificationLoss(self.model, objective)
-            self.step = (RecordedStep if self.on_gpu else Step)(kept, self.autocast)
-        kept.objective = objective
+            self.module = ClassificationLoss(self.model, objective)
+            self.step = (RecordedStep if self.on_gpu else Step)(self.module, self.autocast)
+        self.module.objective = objective
         copy_weights(self.pretrained, ((n, p) for n, p in self.model.named_parameters() if n in self.pretrained))
-        with torch.no_grad():
-            for parameter in self.model.classifier.parameters():
-                parameter.zero_()
-            for parameter in self.model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad.zero_()
-        assert self.step is not None
-        return kept, self.step
+        self.model.classifier.reset_parameters()
+        self.model.zero_grad(set_to_none=False)
 
     def _score(
-        self, module: ClassificationLoss, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
+        self, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
     ) -> dict[str, dict[str, float]]:
         # Layers that are compiled for training are not compiled again for scoring.
         with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
             for name, examples in dev.items():
-                logits = self.all_logits(module, examples)
+                logits = self.all_logits(examples)
                 outcome.diverged |= not bool(np.isfinite(logits).all())
-                outcome.predictions[name] = module.objective.predictions(logits)
+                outcome.predictions[name] = self.module.objective.predictions(logits)
         return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
+
+
+def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """The order of an epoch's examples, and which of them are swapped: a function of seed and epoch alone."""
+    draw = np.random.default_rng((seed, epoch))
+    return draw.permutation(count), draw.random(count) < 0.5

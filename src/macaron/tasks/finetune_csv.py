@@ -62,16 +62,11 @@ def finetune_csv(
         history.append(json.dumps({**record, "time": round(time.time(), 3)}) + "\n")
         write_text(out / "metrics.jsonl", "".join(history))
         loss = "not finite" if record["loss"] is None else f"{record['loss']:.4f}"
-        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line({**record, 'diverged': False}, positive)}")
+        progress.say(f"epoch {record['epoch']}: loss {loss}, dev {score_line(record['scores'], positive)}")
 
     try:
         with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
-
-            def before_update() -> None:
-                signals.check()
-                advance(1)
-
-            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, before_update, after_epoch)
+            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, signals.check, advance, after_epoch)
     except KeyboardInterrupt:
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
     if outcome.diverged:
@@ -88,7 +83,7 @@ def finetune_csv(
         "seconds": outcome.seconds,
     }
     write_json(out / "results.json", result)
-    return f"{score_line({'scores': outcome.scores, 'diverged': False}, positive)}; the model is in {out / 'model'}"
+    return f"{score_line(outcome.scores, positive)}; the model is in {out / 'model'}"
 
 
 def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:

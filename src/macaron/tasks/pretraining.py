@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.distributed as dist
@@ -22,10 +22,8 @@ from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
-from macaron.train.settings import TrainSettings
 from macaron.train.task import MicroBatch, Task, same_text
 
-AUTO_FLASH = False  # what pretrain.attention = auto means on a GPU in bfloat16
 AHEAD = 4  # micro-batches that are collated while the device is busy
 ACCURACY_ROWS = 2048  # rows of logits in memory at a time when predictions are counted
 
@@ -100,15 +98,7 @@ def _mask(text: Tensor) -> Tensor:
     return added.masked_fill_(~same, float("-inf"))
 
 
-def _takes_flash(train: TrainSettings, settings: PretrainSettings) -> bool:
-    """Whether ``pretrain.attention`` means the variable-length kernel here."""
-    possible = train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"
-    if settings.attention == "flash" and not possible:
-        raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
-    return possible and (settings.attention == "flash" or (settings.attention == "auto" and AUTO_FLASH))
-
-
-class PretrainingTask(Task[Plan]):
+class PretrainingTask(Task):
     """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
 
     data: PreparedText
@@ -133,10 +123,14 @@ class PretrainingTask(Task[Plan]):
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
         self.shape = Shape.of(train, settings, self.corpora["train"])
-        self.module = PretrainingLoss(model, settings, self.shape.chunk, _takes_flash(train, settings))
+        flash = settings.attention == "flash"
+        if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
+            raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
+        self.module = PretrainingLoss(model, settings, self.shape.chunk, flash)
+        self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
         self.words = range(batches.FIRST_WORD, data.vocab_size)
         self._collator = ThreadPoolExecutor(1, "collate")
-        self._collated: dict[tuple[int, int], Future[tuple[Tensor, Tensor]]] = {}
+        self._collated: dict[tuple[int, ...], Future[PretrainingBatch]] = {}
         self._right: Tensor | None = None
 
     def _corpus(self, split: TextSplit) -> Corpus:
@@ -151,35 +145,27 @@ class PretrainingTask(Task[Plan]):
             )
         return corpus
 
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """The micro-batches of an epoch; their targets are all real tokens."""
-        made = self.epoch_plan(epoch)
-        return [MicroBatch(int(tokens), (epoch, index)) for index, tokens in enumerate(made.tokens)]
-
-    def plan_epoch(self, epoch: int) -> Plan:
-        """Cut the corpus into texts and pack them."""
+    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
+        """Cut the corpus into texts and pack them; all real tokens of a micro-batch are its targets."""
         seed, group = (self.train.seed, epoch), self.train.accumulate
-        return batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+        made = batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+        tokens = made.tokens.tolist()
+        return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]
 
-    def batch(self, planned: MicroBatch, device: torch.device) -> PretrainingBatch:
+    def _collate_ahead(self, made: Plan, index: int, device: torch.device) -> PretrainingBatch:
         """Collate a micro-batch; the next ones are collated in the background."""
-        epoch, index = planned.data
-        made = self.epoch_plan(epoch)
         world = dist.get_world_size() if dist.is_initialized() else 1
         coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
-        wanted = {(epoch, i): self._collated.get((epoch, i)) for i in coming}
         self._collated = {
-            key: found or self._collator.submit(self._collate, "train", made, key[1]) for key, found in wanted.items()
+            (*made.seed, i): self._collated.get((*made.seed, i))
+            or self._collator.submit(self._collate, "train", made, i)
+            for i in coming
         }
-        return batches.cut_batch(*self._collated[epoch, index].result(), self.shape, device)
+        return batches.on_device(self._collated[*made.seed, index].result(), device)
 
-    def _collate(self, split: TextSplit, made: Plan, index: int) -> tuple[Tensor, Tensor]:
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
         first = self.model.config.first_segment
         return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
-
-    def compiled_parts(self) -> list[nn.Module]:
-        """The layers, the embedding, the head and the loss."""
-        return [*self.layers, self.model.model.embedding, self.model.head, self.module.criterion.losses]
 
     @cached_property
     def _validation(self) -> Plan:
@@ -193,7 +179,7 @@ class PretrainingTask(Task[Plan]):
         right = torch.zeros(2, 2, dtype=torch.float64, device=device)
         tokens = 0
         for index, counts in processes.turns(len(made.tokens)):
-            batch = batches.cut_batch(*self._collate("valid", made, index), self.shape, device)
+            batch = batches.on_device(self._collate("valid", made, index), device)
             words, firsts = self.module.states(batch)
             sums += self.module.losses(words, firsts, batch) * counts
             right += self.module.right(words, firsts, batch) * counts

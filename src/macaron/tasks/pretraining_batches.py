@@ -5,7 +5,7 @@ are a list of fixed size: only they go through the output layer and the loss. Un
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from macaron.data.batching import Indices, counting
 from macaron.data.masking import choose, corrupt, masked_counts
 from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, span_pairs
 from macaron.data.row_packing import Rows, pack_by_length
+from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
@@ -65,14 +66,17 @@ class Shape:
         """The shape for texts of this corpus."""
         width = train.row_tokens
         rows = max(1, train.batch_tokens // width)
+        longest = pretrain.longest(train)
+        paired = pretrain.nsp and pretrain.pairs == "sentences"
+        texts = (len(corpus.offsets) - 1) / 2 if paired else corpus.count
+        usual = min(longest, float(corpus.offsets[-1]) / max(texts, 1) + 3)
         # Three times the number of texts of the usual length that fit: a row hardly ever has more.
-        usual = _usual_length(pretrain, pretrain.longest(train), corpus)
         shortest = SHORTEST if pretrain.nsp else SHORTEST - 2
         deep = max(1, min(width // shortest, max(4, math.ceil(3 * width / usual))))
         most = rows * deep
         # The masked words are the ratio of a text's tokens, rounded up by at most a fraction of a word. A micro-batch
         # full of tiny texts would have more: some of them get fewer then (`_within`).
-        each = -(-width // pretrain.longest(train)) + 1
+        each = -(-width // longest) + 1
         masked = rows * (pretrain.ratio * width + 0.5 * each) + (most if pretrain.cls_target else 0)
         chunks = max(1, -(-int(masked) // LOSS_ROWS))
         chunk = -(-max(8, int(masked)) // (8 * chunks)) * 8  # chunks of one size: one graph for the compiler
@@ -83,19 +87,6 @@ class Shape:
     def size(self) -> int:
         """Positions in a micro-batch."""
         return self.rows * self.width
-
-    @property
-    def max_sequences(self) -> int:
-        """The most texts and stretches of padding in a micro-batch."""
-        return self.rows * (self.deep + 1)
-
-
-def _usual_length(settings: PretrainSettings, longest: int, corpus: Corpus) -> float:
-    """About the number of tokens of a text."""
-    tokens = float(corpus.offsets[-1])
-    if settings.nsp and settings.pairs == "sentences":
-        return min(longest, 2 * tokens / max(len(corpus.offsets) - 1, 1) + 3)
-    return min(longest, tokens / max(corpus.count, 1) + 3)
 
 
 @dataclass(frozen=True)
@@ -162,8 +153,8 @@ def _within(counts: Indices, of_batch: Indices, most: int, extra: int) -> Indice
 
 def collate(
     ids: NDArray[np.integer], made: Plan, index: int, shape: Shape, settings: PretrainSettings, words: range, first: int
-) -> tuple[Tensor, Tensor]:
-    """A micro-batch as one int32 array, and its weights, for `cut_batch`.
+) -> PretrainingBatch:
+    """A micro-batch on the CPU.
 
     :param ids: the flat ids of the store
     :param words: the ids of words, from which random replacements are drawn
@@ -216,21 +207,13 @@ def collate(
     # The padding of a row is a sequence of its own: every position belongs to one.
     filled = np.bincount(row, weights=lengths, minlength=shape.rows).astype(np.int64)
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
-    starts = np.full(shape.max_sequences + 1, shape.size)
+    starts = np.full(shape.rows * (shape.deep + 1) + 1, shape.size)
     starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
-    numbers = np.concatenate([grid.reshape(-1), *lists, starts]).astype(np.int32)
-    return torch.from_numpy(numbers), torch.from_numpy(made.weights[index].astype(np.float32))
+    tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
+    others = (*lists, made.weights[index].astype(np.float32), starts.astype(np.int32))
+    return PretrainingBatch(tokens.long(), positions, text, segments.long(), *map(torch.from_numpy, others))
 
 
-def cut_batch(numbers: Tensor, weights: Tensor, shape: Shape, device: torch.device) -> PretrainingBatch:
-    """The batch of what `collate` returned, on a device."""
-    if device.type == "cuda":
-        numbers, weights = numbers.pin_memory(), weights.pin_memory()
-    numbers, weights = numbers.to(device, non_blocking=True), weights.to(device, non_blocking=True)
-    sizes = [*[shape.size] * 4, *[shape.masked] * 2, *[shape.pairs] * 2, shape.max_sequences + 1]
-    ids, positions, text, segments, masked, targets, firsts, follows, starts = torch.split(numbers, sizes)
-    ids, positions, text, segments = (each.view(shape.rows, shape.width) for each in (ids, positions, text, segments))
-    masked, targets, firsts = masked.long(), targets.long(), firsts.long()
-    return PretrainingBatch(
-        ids.long(), positions, text, segments.long(), masked, targets, firsts, follows, weights, starts
-    )
+def on_device(batch: PretrainingBatch, device: torch.device) -> PretrainingBatch:
+    """A copy of a batch on a device."""
+    return replace(batch, **{name: to_device(tensor, device) for name, tensor in vars(batch).items()})

@@ -87,7 +87,12 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return
-    differences = _differences(read_toml(stored), recipe.to_data())
+    old, new = _by_key(read_toml(stored)), _by_key(recipe.to_data())
+    differences = {
+        key: f"{'.'.join(key)} was {old.get(key)!r}, is {new.get(key)!r}"
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    }
     changed = [text for key, text in differences.items() if key not in FREE_KEYS]
     if changed:
         raise MacaronError(
@@ -115,12 +120,6 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
     return bool(state.update == done and stopping.over(recipe.train, state, state.seconds))
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> dict[tuple[str, str], str]:
-    """A text for each section and key whose values differ."""
-    found = {}
-    for section in sorted({*old, *new}):
-        before, after = old.get(section, {}), new.get(section, {})
-        for key in sorted({*before, *after}):
-            if before.get(key) != after.get(key):
-                found[section, key] = f"{section}.{key} was {before.get(key)!r}, is {after.get(key)!r}"
-    return found
+def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
+    """The values of all sections, by section and key."""
+    return {(name, key): value for name, values in sections.items() for key, value in values.items()}

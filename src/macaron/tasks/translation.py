@@ -1,7 +1,8 @@
-"""Training a translation model."""
+"""Training a translation model: batches of pairs, padded or packed into rows, the loss, the task."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +10,103 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from macaron.data import batching, row_packing
-from macaron.data.batching import Indices
+from macaron.data.batching import Indices, bucket, epoch_order, padded
 from macaron.data.prepared import PairStore, PreparedData
+from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.settings import SearchSettings
+from macaron.device import to_device
 from macaron.errors import MacaronError
 from macaron.evaluate.model import lower_cases, translate_all
 from macaron.evaluate.scores import sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
+from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
-from macaron.tasks.translation_batches import (
-    TranslationBatch,
-    cut_batch,
-    packed_tensors,
-    padded_batch,
-    plan_rows,
-    short_pairs,
-)
-from macaron.text.vocabulary import PAD
+from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
 from macaron.train.task import MicroBatch, Task, same_text
 
-CHUNK_ROWS = 4096  # packed rows that are collated and copied to the device at once
 SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
+
+
+@dataclass(frozen=True)
+class TranslationBatch:
+    """Source (B, S); target (B, T); the target shifted right, ``previous`` (B, T).
+
+    Packed rows also have the position of each token in its sentence, and the number of the sentence in its row (0:
+    padding).
+    """
+
+    source: Tensor
+    target: Tensor
+    previous: Tensor
+    source_positions: Tensor | None = None
+    target_positions: Tensor | None = None
+    source_sentence: Tensor | None = None
+    target_sentence: Tensor | None = None
+
+
+def short_pairs(pairs: PairStore, limit: int) -> Indices:
+    """The indices of the pairs with no side longer than ``limit``."""
+    longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
+    return np.flatnonzero(longest <= limit)
+
+
+def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
+    """Padded micro-batches of pairs of similar length.
+
+    :param kept: the pairs to take
+    """
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    found = bucket(source, target, max_tokens, seed)
+    return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
+
+
+def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of ``per_batch`` packed rows each.
+
+    :param kept: the pairs to take
+    """
+    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    rows = pack(source, target, width, seed, epoch)
+    starts = np.arange(0, rows.count + per_batch, per_batch)
+    cuts = np.searchsorted(rows.row, starts)
+    planned = []
+    for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=False):
+        chosen = rows.pairs[first:last]
+        own = Rows(kept[chosen], rows.row[first:last] - start, per_batch)
+        planned.append(MicroBatch(int(target[chosen].sum()), partial(packed_batch, pairs, own, width)))
+    return planned
+
+
+def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
+    """A batch of these pairs, padded."""
+    source, target = (
+        to_device(torch.from_numpy(padded(side, indices, PAD)), device) for side in (pairs.source, pairs.target)
+    )
+    return TranslationBatch(source, target, _previous(target))
+
+
+def _previous(target: Tensor) -> Tensor:
+    """Targets shifted right, with the end-of-sentence token as the start.
+
+    In a packed row, the token before a sentence's first one is the end of the previous sentence: the same token.
+    """
+    shifted = torch.roll(target, 1, dims=1)
+    shifted[:, 0] = EOS
+    return shifted
+
+
+def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
+    """A batch of these rows; those beyond the last pair are empty."""
+    source, target = (packed(side, rows, 0, rows.count, width, PAD) for side in (pairs.source, pairs.target))
+    ids = np.stack([source.ids, target.ids])
+    positions = np.stack([source.position, target.position]) + FIRST_POSITION
+    numbers = np.concatenate([ids, positions, np.stack([source.sentence, target.sentence])]).astype(np.int32)
+    given, wanted, *others = to_device(torch.from_numpy(numbers), device).unbind(0)
+    wanted = wanted.long()
+    return TranslationBatch(given.long(), wanted, _previous(wanted), *others)
 
 
 class TranslationLoss(nn.Module):
@@ -70,7 +143,7 @@ class TranslationLoss(nn.Module):
         return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
-class TranslationTask(Task[row_packing.Rows]):
+class TranslationTask(Task):
     """Pairs in, a translation model out; the model is drawn with the recipe's seed."""
 
     data: PreparedData
@@ -91,6 +164,7 @@ class TranslationTask(Task[row_packing.Rows]):
         self.model = TranslationModel(config)
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
+        self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
         self.packing = train.packs(train.wants_gpu(torch.cuda.is_available()))
         self.rows_per_batch = max(1, train.batch_tokens // train.row_tokens)
         self.train_pairs = data.pairs("train")
@@ -107,8 +181,6 @@ class TranslationTask(Task[row_packing.Rows]):
                 f"{data.folder}: all {len(self.train_pairs):,} training pairs are longer than train.{name} = {limit} "
                 "tokens, and such pairs are left out: raise it"
             )
-        self._buckets: list[Indices] | None = None
-        self._chunk: tuple[tuple[int, int], list[Tensor]] | None = None
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """The tokens, and whether they are packed."""
@@ -118,65 +190,33 @@ class TranslationTask(Task[row_packing.Rows]):
         """The number of training pairs that are too long for a batch or a row."""
         return len(self.train_pairs) - len(self.kept)
 
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """The micro-batches of an epoch."""
-        seed, target = self.train.seed, self.train_pairs.target.lengths
+    @cached_property
+    def _buckets(self) -> list[MicroBatch]:
+        return plan_padded(self.train_pairs, self.kept, self.train.batch_tokens, self.train.seed)
+
+    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
+        """Pack the pairs anew for every epoch, or shuffle the buckets."""
+        width, seed = self.train.row_tokens, self.train.seed
         if self.packing:
-            return plan_rows(self.epoch_plan(epoch), target, self.rows_per_batch, epoch)
-        if self._buckets is None:
-            source = self.train_pairs.source.lengths
-            found = batching.bucket(source[self.kept], target[self.kept], self.train.batch_tokens, seed)
-            self._buckets = [self.kept[batch] for batch in found]
-        order = batching.epoch_order(len(self._buckets), seed, epoch)
-        return [MicroBatch(int(target[self._buckets[i]].sum()), self._buckets[i]) for i in order]
-
-    def plan_epoch(self, epoch: int) -> row_packing.Rows:
-        """Pack the pairs of an epoch into rows."""
-        return _pack(self.train_pairs, self.kept, self.train.row_tokens, self.train.seed, epoch)
-
-    def batch(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
-        """Collate a micro-batch on a device."""
-        if isinstance(planned.data, np.ndarray):
-            return padded_batch(self.train_pairs, planned.data, device)
-        epoch, start = planned.data
-        chunk_size = max(1, CHUNK_ROWS // self.rows_per_batch) * self.rows_per_batch
-        first = start // chunk_size * chunk_size
-        if self._chunk is None or self._chunk[0] != (epoch, first):
-            rows = self.epoch_plan(epoch)
-            # One size for all chunks: a batch cut from the last one has the shape of any other.
-            self._chunk = (
-                (epoch, first),
-                packed_tensors(self.train_pairs, rows, first, first + chunk_size, self.train.row_tokens, device),
-            )
-        return cut_batch(self._chunk[1], start - first, self.rows_per_batch)
-
-    def compiled_parts(self) -> list[nn.Module]:
-        """The layers, the embedding and the loss."""
-        return [*self.layers, self.model.embedding, self.module.criterion.losses]
+            return plan_packed(self.train_pairs, self.kept, width, self.rows_per_batch, seed, epoch)
+        return [self._buckets[i] for i in epoch_order(len(self._buckets), seed, epoch)]
 
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share."""
         pairs, width = self.valid_pairs, self.train.row_tokens
-        source, target = pairs.source.lengths, pairs.target.lengths
+        fitting = short_pairs(pairs, width) if self.packing else np.arange(0)
+        rest = np.setdiff1d(np.arange(len(pairs)), fitting)
+        planned = plan_packed(pairs, fitting, width, self.rows_per_batch, seed=0, epoch=0)
+        planned += plan_padded(pairs, rest, self.train.batch_tokens, seed=0)
         sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
         targets = 0
-        fitting = short_pairs(pairs, width) if self.packing else np.arange(0)
-        if len(fitting):
-            rows = _pack(pairs, fitting, width, seed=0, epoch=0)
-            planned = plan_rows(rows, target, self.rows_per_batch, 0)
-            for i, counts in processes.turns(len(planned)):
-                start = planned[i].data[1]
-                tensors = packed_tensors(pairs, rows, start, start + self.rows_per_batch, width, device)
-                sums += self.module(cut_batch(tensors, 0, self.rows_per_batch)) * counts
-                targets += planned[i].targets * counts
-        # Pairs longer than a row come in padded batches, which are not worth compiling for.
-        rest = np.setdiff1d(np.arange(len(pairs)), fitting)
-        buckets = batching.bucket(source[rest], target[rest], self.train.batch_tokens, seed=0)
-        with torch.compiler.set_stance("force_eager" if self.packing else "default"):
-            for i, counts in processes.turns(len(buckets)):
-                indices = rest[buckets[i]]
-                sums += self.module(padded_batch(pairs, indices, device)) * counts
-                targets += int(target[indices].sum()) * counts
+        for i, counts in processes.turns(len(planned)):
+            batch = planned[i].collate(device)
+            # Pairs longer than a row come in padded batches, which are not worth compiling for.
+            eager = self.packing and batch.source_sentence is None
+            with torch.compiler.set_stance("force_eager" if eager else "default"):
+                sums += self.module(batch) * counts
+            targets += planned[i].targets * counts
         return sums, float(targets)
 
     def score(self, device: torch.device) -> dict[str, Any]:
@@ -221,8 +261,3 @@ def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:
             f"model.preset {recipe.model.preset!r} is a text encoder; for translation take {DEFAULT_PRESETS['pairs']}"
         )
     return config
-
-
-def _pack(pairs: PairStore, kept: Indices, width: int, seed: int, epoch: int) -> row_packing.Rows:
-    rows = row_packing.pack(pairs.source.lengths[kept], pairs.target.lengths[kept], width, seed, epoch)
-    return row_packing.Rows(kept[rows.pairs], rows.row, rows.count)

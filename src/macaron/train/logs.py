@@ -5,6 +5,7 @@ import math
 import platform
 import sys
 import time
+from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,13 +31,14 @@ class RunLog:
         self.console = Console(stderr=True, quiet=not speaks)
         self.display: Progress | None = None
         self.file = self.events = None
+        self._opened = ExitStack()
         if not speaks:
             return
         path = run / "metrics.jsonl"
         if keep_until is not None and path.exists():
             lines = [line for line in path.read_text().splitlines() if _stays(line, keep_until, goes_on)]
             write_text(path, "".join(f"{line}\n" for line in lines))
-        self.file = path.open("a", buffering=1)
+        self.file = self._opened.enter_context(path.open("a", buffering=1))
         if tensorboard:
             try:
                 from torch.utils.tensorboard import SummaryWriter
@@ -46,7 +48,7 @@ class RunLog:
                     "or set train.tensorboard=false"
                 ) from error
             purge = None if keep_until is None else keep_until + 1
-            self.events = SummaryWriter(str(run / "tensorboard"), purge_step=purge)
+            self.events = self._opened.enter_context(SummaryWriter(str(run / "tensorboard"), purge_step=purge))
         if sys.stderr.isatty():
             self.display = Progress(
                 SpinnerColumn(),
@@ -57,19 +59,21 @@ class RunLog:
                 console=self.console,
             )
             self.bar = self.display.add_task("training", total=1.0)
-            self.display.start()
+            self._opened.enter_context(self.display)
 
     def metrics(self, update: int, values: dict[str, Any], share: float) -> None:
         """Write and show numbers; ``share`` of the run is done."""
         if self.file is None:
             return
-        record = {"update": update, **{k: _plain(v) for k, v in values.items()}, "time": round(time.time(), 3)}
-        self.file.write(json.dumps(record) + "\n")
+        # JSON has no numbers that are not finite.
+        plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+        self.file.write(json.dumps({"update": update, **plain, "time": round(time.time(), 3)}) + "\n")
         if self.events is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self.events.add_scalar(name, value, update)
-        line = _line(update, values)
+        shown = [text.format(values[name]) for name, text in _FORMATS.items() if values.get(name) is not None]
+        line = " | ".join([f"update {update}", *shown])
         if self.display is not None:
             self.display.update(self.bar, completed=share, description=line)
             if "valid_loss" in values:
@@ -83,15 +87,7 @@ class RunLog:
 
     def close(self) -> None:
         """Stop the display and close the files."""
-        if self.display is not None:
-            self.display.stop()
-            self.display = None
-        if self.events is not None:
-            self.events.close()
-            self.events = None
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        self._opened.close()
 
 
 def environment() -> dict[str, Any]:
@@ -121,11 +117,6 @@ def note_start(path: Path, start: dict[str, Any]) -> None:
     write_json(path, [*earlier, start] if isinstance(earlier, list) else [earlier, start])
 
 
-def _plain(value: Any) -> Any:
-    # JSON has no numbers that are not finite.
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _stays(line: str, keep_until: int, goes_on: bool) -> bool:
     try:
         record = json.loads(line)
@@ -153,8 +144,3 @@ _FORMATS = {
     "valid_sacrebleu": "valid sacreBLEU {:.2f}",
     "valid_tokenised_bleu": "valid tokenised BLEU {:.2f}",
 }
-
-
-def _line(update: int, values: dict[str, Any]) -> str:
-    parts = [text.format(values[name]) for name, text in _FORMATS.items() if values.get(name) is not None]
-    return " | ".join([f"update {update}", *parts])

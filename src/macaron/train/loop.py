@@ -34,7 +34,7 @@ class Trainer:
     """
 
     def __init__(
-        self, task: Task[Any], settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
+        self, task: Task, settings: TrainSettings, run: Path, processes: Processes, started: float | None = None
     ) -> None:
         if settings.accumulate < processes.world:
             raise MacaronError(
@@ -54,9 +54,11 @@ class Trainer:
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         if compiled:
-            for part in task.compiled_parts():
+            for part in task.compiled_parts:
                 part.compile(dynamic=False if fixed_shapes else None)
-        self.module = distribute(task.module, task.sharded_parts(), settings.distributed, processes, self.device)
+        # FSDP gathers one layer at a time, unless one layer is applied at every depth.
+        parts = [] if task.model.config.tying == "depth" else task.layers
+        self.module = distribute(task.module, parts, settings.distributed, processes, self.device)
         # The processes of DDP and FSDP communicate between the kernels, which a graph of one process cannot do.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
         self.step = (RecordedStep if recorded else Step)(self.module, self.autocast)
@@ -81,7 +83,7 @@ class Trainer:
         )
         try:
             with self.signals, own_stream(self.device):
-                self._restart_pace()
+                self.pace_targets, self.pace_start = 0, time.monotonic()
                 while not self._over():
                     self._epoch()
                 return self._finish()
@@ -104,8 +106,7 @@ class Trainer:
         state, world = self.state, self.processes.world
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
-        scheduled = stopping.schedule_share(self.settings, state, self.seconds)
-        self.rate = learning_rate(self.settings, state.update, scheduled)
+        self.rate = learning_rate(self.settings, state.update, self._shares()[0])
         weight = world / max(targets, 1)  # gradients are averaged over the processes
         turns = self.processes.turns(len(group))
         for turn, (i, counts) in enumerate(turns, start=1):
@@ -127,8 +128,10 @@ class Trainer:
         """Log, validate, save, stop: whatever is due after an update."""
         settings, state = self.settings, self.state
         log = state.update % settings.log_every == 0 or end_of_epoch
-        validate = _due(state.update, settings.validate_every, end_of_epoch)
-        save = _due(state.update, settings.checkpoint_every, end_of_epoch)
+        validate, save = (
+            state.update % every == 0 if every else end_of_epoch
+            for every in (settings.validate_every, settings.checkpoint_every)
+        )
         epoch = state.epoch
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
@@ -140,17 +143,18 @@ class Trainer:
                 raise self._not_finite("the loss", epoch)
             if log:
                 self._write_log(epoch, sums)
+        paused = time.monotonic()
         if validate or at_end:
             self._validate(epoch, scheduled=validate)
-        at_end = self._over()
-        if save or at_end or self.stop:
+        if save or self._over() or self.stop:
             self._save(scheduled=save)
+        self.pace_start += time.monotonic() - paused
         if self.stop:
             raise Interrupted(f"stopped at update {state.update}; go on with --resume")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
-        share, targets = self._share(), self.state.log_targets
+        share, targets = max(self._shares()), self.state.log_targets
         losses = zip(self.task.loss_names, sums, strict=True)
         values: dict[str, Any] = {
             "epoch": epoch,
@@ -168,14 +172,11 @@ class Trainer:
         self.log.metrics(self.state.update, values, share)
         self.log_losses.zero_()
         self.state.log_targets = 0
-        self._restart_pace()
-
-    def _restart_pace(self) -> None:
         self.pace_targets, self.pace_start = 0, time.monotonic()
 
     def _validate(self, epoch: int, scheduled: bool) -> None:
         """Validate and log; only a scheduled validation counts for best and patience: a run's end may be moved."""
-        paused, state = time.monotonic(), self.state
+        state = self.state
         values = self.validation()
         loss = values["valid_loss"]
         if not math.isfinite(loss):
@@ -193,8 +194,7 @@ class Trainer:
             self.definition = definition
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
         values |= {"epoch": epoch, "seconds": round(self.elapsed(), 3), **({} if scheduled else {"end": True})}
-        self.log.metrics(state.update, values, self._share())
-        self.pace_start += time.monotonic() - paused
+        self.log.metrics(state.update, values, max(self._shares()))
 
     def validation(self) -> dict[str, Any]:
         """Mean losses over the validation data."""
@@ -206,7 +206,6 @@ class Trainer:
         return {f"valid_{n}": v / max(count, 1) for n, v in zip(self.task.loss_names, losses, strict=True)}
 
     def _save(self, scheduled: bool) -> None:
-        paused = time.monotonic()
         self.state.seconds = self.elapsed()
         self.state.log_losses = self.processes.sum(self.log_losses.clone()).tolist()
         moments = self.optimiser.tensors()
@@ -214,7 +213,6 @@ class Trainer:
         if self.processes.first:
             kept = max(self.settings.keep, self.settings.average)
             checkpoint.prune(self.folder, kept, self.state.best_update)
-        self.pace_start += time.monotonic() - paused
 
     def _write(self, folder: Path, moments: dict[str, Tensor], scheduled: bool) -> None:
         weights = self.weights()
@@ -274,8 +272,8 @@ class Trainer:
         """Seconds of the run until now, imports and compilation included, and those before it was resumed."""
         return time.monotonic() - self.started
 
-    def _share(self) -> float:
-        return stopping.share(self.settings, self.state, self.seconds)
+    def _shares(self) -> list[float]:
+        return stopping.shares(self.settings, self.state, self.seconds)
 
     def _over(self) -> bool:
         return stopping.over(self.settings, self.state, self.seconds)
@@ -290,7 +288,3 @@ class Trainer:
             f"{self.rate:.3g}); {affected}. {left} Try a lower train.learning_rate, a longer train.warmup or "
             "train.clip_norm=1."
         )
-
-
-def _due(update: int, every: int, end_of_epoch: bool) -> bool:
-    return update % every == 0 if every else end_of_epoch

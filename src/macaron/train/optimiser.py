@@ -87,10 +87,9 @@ class Optimiser:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Restore what ``tensors`` returned."""
         for name, parameter in self.named.items():
-            if f"{name}|exp_avg" not in tensors:
-                raise MacaronError(f"the checkpoint has no optimiser state for {name!r}: it belongs to another model")
-            if self.mean and f"{name}|mean" not in tensors:
-                raise MacaronError(f"the checkpoint has no running mean of {name!r}: it was written without train.ema")
+            kinds = ("exp_avg", "exp_avg_sq", "step", *(("mean",) if self.mean else ()))
+            if missing := [kind for kind in kinds if f"{name}|{kind}" not in tensors]:
+                raise MacaronError(f"the checkpoint has no {missing[0]} of {name!r}: it belongs to another recipe")
             state = self.adam.state[parameter]
             for moment in ("exp_avg", "exp_avg_sq"):
                 state[moment] = laid_out_like(parameter, tensors[f"{name}|{moment}"])

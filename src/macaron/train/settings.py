@@ -1,13 +1,35 @@
 """The ``[train]`` section of a recipe."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from macaron.errors import MacaronError
 
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
+#: What the values of some keys must be: a test, and the words for it.
+_RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (
+        ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"),
+        lambda value: value >= 1,
+        "at least 1",
+    ),
+    (LIMITS, lambda value: value is None or value > 0, "above 0"),
+    (("learning_rate", "epsilon"), lambda value: 0 < value < math.inf, "above 0"),
+    (
+        (
+            *("warmup", "warmup_rate", "weight_decay", "clip_norm", "average"),
+            *("validate_every", "checkpoint_every", "bleu_sentences", "patience"),
+        ),
+        lambda value: 0 <= value < math.inf,
+        "at least 0",
+    ),
+    (("label_smoothing", "ema", "final_rate"), lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    (("betas",), lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value), "two from 0 to 1"),
+    (("seed",), lambda value: 0 <= value < 1 << 31, "from 0 to 2147483647"),
+)
 
 
 @dataclass(frozen=True)
@@ -77,30 +99,16 @@ class TrainSettings:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"):
-            self._require(name, getattr(self, name) >= 1, "at least 1")
-        for name in LIMITS:
-            self._require(name, getattr(self, name) is None or getattr(self, name) > 0, "above 0")
-        for name in ("learning_rate", "epsilon"):
-            self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
-        for name in (
-            *("warmup", "warmup_rate", "weight_decay", "clip_norm", "average"),
-            *("validate_every", "checkpoint_every", "bleu_sentences", "patience"),
-        ):
-            self._require(name, 0 <= getattr(self, name) < math.inf, "at least 0")
-        for name in ("label_smoothing", "ema", "final_rate"):
-            self._require(name, 0 <= getattr(self, name) < 1, "at least 0 and below 1")
-        self._require("betas", len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas), "two from 0 to 1")
-        self._require("seed", 0 <= self.seed < 1 << 31, "from 0 to 2147483647")
+        for names, fine, what in _RANGES:
+            for name in names:
+                value = getattr(self, name)
+                if not fine(value):
+                    shown = list(value) if isinstance(value, tuple) else value
+                    raise MacaronError(f"train.{name} must be {what}, not {shown}")
         if all(getattr(self, name) is None for name in LIMITS):
             raise MacaronError("the run needs a limit: set train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
-
-    def _require(self, name: str, fine: bool, what: str) -> None:
-        if not fine:
-            value = getattr(self, name)
-            raise MacaronError(f"train.{name} must be {what}, not {list(value) if isinstance(value, tuple) else value}")
 
     def wants_gpu(self, available: bool) -> bool:
         """Whether to train on a GPU.

@@ -47,37 +47,30 @@ class RecordedStep(Step):
     def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         super().__init__(module, autocast)
         self.calls: dict[tuple[torch.Size, ...], int] = {}
-        self.recorded: dict[tuple[torch.Size, ...], _RecordedBatch] = {}
+        #: The recording of a shape, and the tensors of its own into which every batch and weight are copied.
+        self.recorded: dict[tuple[torch.Size, ...], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
         for parameter in module.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
     def __call__(self, batch: Any, weight: float) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
-        shape = tuple(each.shape for each in _tensors(batch).values())
+        given = _tensors(batch)
+        shape = tuple(each.shape for each in given.values())
         self.calls[shape] = self.calls.get(shape, 0) + 1
         if self.calls[shape] <= WARM_UP:
             return self.run(batch, weight)
         if shape not in self.recorded:
             # Replayed one after the other, all graphs can use the same memory.
-            pool = next((each.recording.graph.pool() for each in self.recorded.values()), None)
-            self.recorded[shape] = _RecordedBatch(self, batch, pool)
-        return self.recorded[shape].replay(batch, weight)
-
-
-class _RecordedBatch:
-    """A step on tensors of its own, into which every batch is copied."""
-
-    def __init__(self, step: Step, batch: Any, pool: Any) -> None:
-        own = replace(batch, **{name: each.clone() for name, each in _tensors(batch).items()})
-        self.tensors = list(_tensors(own).values())
-        self.weight = torch.zeros((), device=self.tensors[0].device)
-        self.recording = Recording(lambda: step.run(own, self.weight), pool, release_memory=True)
-
-    def replay(self, batch: Any, weight: float) -> Tensor:
-        torch._foreach_copy_(self.tensors, list(_tensors(batch).values()))
-        self.weight.fill_(weight)
-        return self.recording.replay()
+            pool = next((recording.graph.pool() for recording, _, _ in self.recorded.values()), None)
+            own = {name: each.clone() for name, each in given.items()}
+            factor = torch.zeros((), device=next(iter(own.values())).device)
+            recording = Recording(lambda: self.run(replace(batch, **own), factor), pool, release_memory=True)
+            self.recorded[shape] = recording, list(own.values()), factor
+        recording, tensors, factor = self.recorded[shape]
+        torch._foreach_copy_(tensors, list(given.values()))
+        factor.fill_(weight)
+        return recording.replay()
 
 
 def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:

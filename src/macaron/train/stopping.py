@@ -11,32 +11,23 @@ from macaron.train.settings import LIMITS, TrainSettings
 _ECHO = 1.0  # seconds: a signal that comes sooner is an echo of the first
 
 
-def share(settings: TrainSettings, state: RunState, seconds: float) -> float:
-    """The share of the run that is done, from 0 to 1, by the nearest limit."""
-    return min(max(_shares(settings, state, seconds)), 1.0)
+def shares(settings: TrainSettings, state: RunState, seconds: float) -> list[float]:
+    """The used share of each given limit, from 0 to 1, in the order of ``LIMITS``.
 
-
-def schedule_share(settings: TrainSettings, state: RunState, seconds: float) -> float:
-    """The share of the schedule that is done, from 0 to 1: by the first limit given, whatever the others are.
-
-    So a cap in minutes beside ``max_updates`` changes no learning rate: the run does not depend on the machine's
-    speed unless the cap stops it.
+    The largest is the share of the run that is done. The first is that of the schedule, whatever the others are: so a
+    cap in minutes beside ``max_updates`` changes no learning rate, and the run does not depend on the machine's speed
+    unless the cap stops it.
     """
-    return min(_shares(settings, state, seconds)[0], 1.0)
-
-
-def _shares(settings: TrainSettings, state: RunState, seconds: float) -> list[float]:
-    """The used share of each given limit, in the order of ``LIMITS``."""
     within = state.batch / state.batches if state.batches else 0.0
     done = {"max_updates": state.update, "max_epochs": state.epoch - 1 + within, "max_minutes": seconds / 60}
     given = ((getattr(settings, name), done[name]) for name in LIMITS)
-    return [value / limit for limit, value in given if limit is not None]
+    return [min(value / limit, 1.0) for limit, value in given if limit is not None]
 
 
 def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
     """Whether a limit is reached or patience is exhausted."""
     impatient = settings.patience > 0 and state.validations_without_gain >= settings.patience
-    return impatient or share(settings, state, seconds) >= 1.0
+    return impatient or max(shares(settings, state, seconds)) >= 1.0
 
 
 def time_left(done: float, seconds: float) -> str | None:

@@ -1,11 +1,11 @@
 """What the training loop trains: a model, its loss and its data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +16,23 @@ from macaron.models.load import save_model
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
 
-EpochPlan = TypeVar("EpochPlan")
-
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """A planned micro-batch: the number of targets its loss is summed over, and data of the task's own."""
+    """A planned micro-batch: the number of targets its loss is summed over, and what makes it on a device."""
 
     targets: int
-    data: Any
+    collate: Callable[[torch.device], Any]
 
 
-class Task(ABC, Generic[EpochPlan]):
-    """Translation or pre-training; ``EpochPlan`` is what the micro-batches of an epoch are cut from.
+class Task(ABC):
+    """Translation or pre-training.
 
-    model       the model that is saved, and ``tokenizer`` with it
-    module      what is trained: called with a batch it returns the sums of the losses, the one to minimise first
-    loss_names  names of these sums
-    layers      of the model: small graphs for the compiler, one for all layers of a stack
+    model           the model that is saved, and ``tokenizer`` with it
+    module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
+    loss_names      names of these sums
+    layers          of the model: small graphs for the compiler, one for all layers of a stack
+    compiled_parts  modules worth compiling, the layers among them
     """
 
     data: PreparedData | PreparedText
@@ -42,10 +41,11 @@ class Task(ABC, Generic[EpochPlan]):
     module: nn.Module
     loss_names: tuple[str, ...]
     layers: list[nn.Module]
+    compiled_parts: list[nn.Module]
 
     def __init__(self) -> None:
         self._planner = ThreadPoolExecutor(1, "plan")
-        self._plans: dict[int, Future[EpochPlan]] = {}
+        self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """What is trained on, as JSON-able values: a run is resumed with the same only.
@@ -56,31 +56,19 @@ class Task(ABC, Generic[EpochPlan]):
         return {"tokenizer": self.data.tokenizer_fingerprint, "training data": digest}
 
     @abstractmethod
-    def plan_epoch(self, epoch: int) -> EpochPlan:
-        """Plan an epoch; the same whenever it is called. Runs in a thread."""
+    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
+        """All micro-batches of an epoch (from 1); always the same for an epoch. Runs in a thread."""
 
-    def epoch_plan(self, epoch: int) -> EpochPlan:
+    def plan(self, epoch: int) -> Sequence[MicroBatch]:
         """The plan of an epoch. The next one is planned in the background: a GPU would have to wait for it."""
         self._plans = {
             each: self._plans.get(each) or self._planner.submit(self.plan_epoch, each) for each in (epoch, epoch + 1)
         }
         return self._plans[epoch].result()
 
-    @abstractmethod
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """All micro-batches of an epoch (from 1); always the same for an epoch."""
-
-    @abstractmethod
     def batch(self, planned: MicroBatch, device: torch.device) -> Any:
         """Collate a micro-batch on a device."""
-
-    @abstractmethod
-    def compiled_parts(self) -> list[nn.Module]:
-        """Modules worth compiling."""
-
-    def sharded_parts(self) -> list[nn.Module]:
-        """Modules that FSDP gathers one at a time: the layers, unless one layer is applied at every depth."""
-        return [] if self.model.config.tying == "depth" else self.layers
+        return planned.collate(device)
 
     @abstractmethod
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:

@@ -139,7 +139,7 @@ class FinishedRun(RunFolder):
     def ended_by(self) -> str:
         """What ended it: the limit of its schedule, or an earlier stop."""
         train, progress = self.recipe.train, self.progress
-        if stopping.schedule_share(train, progress, progress.seconds) >= 1:
+        if stopping.shares(train, progress, progress.seconds)[0] >= 1:
             return self.governing
         if train.patience and progress.validations_without_gain >= train.patience:
             return "patience"

@@ -46,12 +46,13 @@ class GlueResults:
             default=None,
         )
 
-    def add(self, record: Record, candidate: Path) -> None:
-        """Add a finished run; its model, if it has left one, is kept if it is the best of its task.
+    def add(self, record: Record) -> None:
+        """Add a finished run; its model, if it has left one in ``candidates``, is kept if it is the best of its task.
 
         The model first: if the process is killed in between, the run is only done again.
         """
         before = self.best(record["task"])
+        candidate = self.run / "candidates" / record["run"]
         self.records[record["run"]] = record
         if candidate.is_dir():
             if self.best(record["task"]) is record:
@@ -150,16 +151,15 @@ def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:
     return "–" if None in values else "/".join(f"{value:.1f}" for value in values)
 
 
-def score_line(record: Record, positive: str | None = None) -> str:
+def score_line(scores: dict[str, dict[str, float]], positive: str | None = None) -> str:
     """The scores of a run in one line.
 
     :param positive: the class of F1, where it is not obvious
     """
-    several = len(record["scores"]) > 1
-    parts = [
+    several = len(scores) > 1
+    return ", ".join(
         f"{_SHORT[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "
         f"{value:.1f}"
-        for name, metrics in record["scores"].items()
+        for name, metrics in scores.items()
         for metric, value in metrics.items()
-    ]
-    return ", ".join(parts) + (" (diverged)" if record["diverged"] else "")
+    )

@@ -20,18 +20,10 @@ from macaron.files import remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
-from macaron.tasks.classification_predict import Predictor
+from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
-from macaron.tasks.glue.jobs import (
-    Job,
-    TaskFacts,
-    WorkerSettings,
-    candidate,
-    inspect,
-    run_jobs,
-    write_predictions,
-)
+from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs, write_predictions
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
 
@@ -57,7 +49,7 @@ def run_glue(
     clip_norm = plan[0].settings.clip_norm
     identity = {"model": weights_fingerprint(folder), **asdict(tuner), "clip_norm": clip_norm}
     _check_same(out, results, identity, facts)
-    settings = WorkerSettings(folder, data, out, devices(device, workers), tuner)
+    glue_workers = [GlueWorker(folder, data, out, each, tuner) for each in devices(device, workers)]
     write_json(out / "run.json", {"identity": identity, "model": str(model), "data": str(data), **environment()})
     left = [job for job in plan if job.name not in results.records]
     progress.say(f"{len(plan)} runs: {', '.join(tasks)}; {len(plan) - len(left)} finished, {len(left)} to do")
@@ -67,13 +59,13 @@ def run_glue(
         for missing in fact.missing:
             progress.say(f"{TASKS[name].title}: no {missing}: its part of the submission is a placeholder")
     if left:
-        _train(left, settings, results, facts, progress, len(plan))
-    return _finish(settings, results, plan, progress, str(model))
+        _train(left, glue_workers, results, facts, progress, len(plan))
+    return _finish(glue_workers[0], results, plan, progress, str(model))
 
 
 def _train(
     left: list[Job],
-    settings: WorkerSettings,
+    workers: list[GlueWorker],
     results: GlueResults,
     facts: dict[str, TaskFacts],
     progress: Progress,
@@ -82,25 +74,19 @@ def _train(
     started, signals = time.monotonic(), StopSignals()
     updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
     done = 0
-
-    def best(task: str) -> float | None:
-        record = results.best(task)
-        return None if record is None or record["diverged"] else float(record["score"])
-
     try:
         with (
             signals,
             progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
-            closing(run_jobs(left, settings, best, signals.check, advance)) as runs,
+            closing(run_jobs(left, workers, results.best, signals.check, advance)) as runs,
         ):
             for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
                 known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
-                results.add({**record, **known}, candidate(settings.run, job.name))
+                results.add({**record, **known})
                 done += updates[job.name]
                 ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
-                progress.say(
-                    f"[{number}/{total}] {job.name}: {score_line(record)}; {record['seconds']:.0f} s, {ahead} left"
-                )
+                scores = score_line(record["scores"]) + (" (diverged)" if record["diverged"] else "")
+                progress.say(f"[{number}/{total}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left")
     except KeyboardInterrupt:
         raise Interrupted(
             f"stopped; {len(results.records)} finished runs are kept in {results.path}. Go on with the same command "
@@ -108,21 +94,21 @@ def _train(
         ) from None
 
 
-def _finish(settings: WorkerSettings, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
+def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
     """Write the table, the submission and all numbers."""
     planned = {job.name for job in plan}
     best = {name: record for name in TASKS if (record := results.best(name)) is not None}
     for name, record in best.items():
-        if not (settings.run / "models" / name / "config.json").is_file():
+        if not (worker.run / "models" / name / "config.json").is_file():
             raise MacaronError(
-                f"{settings.run / 'models' / name} is missing, the model of {record['run']}. Remove the lines of "
+                f"{worker.run / 'models' / name} is missing, the model of {record['run']}. Remove the lines of "
                 f"{name} from {results.path} and go on with --resume."
             )
-    remove(settings.run / "candidates")
-    submission = _submit(settings, best, progress.say)
+    remove(worker.run / "candidates")
+    submission = _submit(worker, best, progress.say)
     summary = results.summary()
     text = table(summary, title)
-    write_text(settings.run / "table.md", text)
+    write_text(worker.run / "table.md", text)
     everything = {
         "model": title,
         "tasks": summary,
@@ -131,7 +117,7 @@ def _finish(settings: WorkerSettings, results: GlueResults, plan: list[Job], pro
         "not_planned_now": sorted(set(results.records) - planned),
         "runs": list(results.records.values()),
     }
-    write_json(settings.run / "results.json", everything)
+    write_json(worker.run / "results.json", everything)
     if submission["placeholders"]:
         progress.say(f"submission.zip: placeholders, not predictions, in {', '.join(submission['placeholders'])}")
     for problem in submission["problems"]:
@@ -139,37 +125,39 @@ def _finish(settings: WorkerSettings, results: GlueResults, plan: list[Job], pro
     return text
 
 
-def _submit(settings: WorkerSettings, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
+def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
     """Predict the test sets with the best models and write the zip.
 
     Predictions that the same model made for the same texts before are reused.
 
     :param best: the best run of each task
     """
-    folder = settings.run / "predictions" / "test"
+    folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
     known: dict[str, Any] = json.loads(stamps.read_text()) if stamps.is_file() else {}
     found: dict[str, list[str]] = {}
     for name, record in best.items():
-        task, model, predictor = TASKS[name], settings.run / "models" / name, None
+        task, model, predictor = TASKS[name], worker.run / "models" / name, None
         maker = {"run": record["run"], "weights": weights_fingerprint(model)}
         for wanted in task.submission:
             path = folder / wanted.name
             before = known.get(wanted.name) if path.is_file() else None
-            examples = read_test(settings.data, task, wanted) if has_folder(settings.data, task) else None
+            examples = read_test(worker.data, task, wanted) if has_folder(worker.data, task) else None
             if examples is None:
                 # The test files of a resumed run may have been elsewhere.
                 if before is None or {**before, **maker} != before:
                     continue
             elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
-                tuner = settings.tuner
-                predictor = predictor or Predictor(model, settings.devices[0], tuner.precision, tuner.max_length)
-                write_predictions(path, as_predictions(task, list(predictor.glue_values(task, examples.texts))))
+                tuner = worker.settings
+                predictor = predictor or Predictor(model, worker.device, tuner.precision, tuner.max_length)
+                answers = predictor.predict(examples.texts)
+                rows = [each["score" if task.regression else "label"] for each in answers]
+                write_predictions(path, as_predictions(task, rows) if task.regression else rows)
                 known[wanted.name] = stamp
                 write_json(stamps, known)
             found[wanted.name] = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
-    path = settings.run / "submission.zip"
+    path = worker.run / "submission.zip"
     filled = write_submission(path, found)
     return {
         "file": path.name,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -18,9 +18,9 @@ from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
-from macaron.processes import Workers, stop_requested
+from macaron.processes import Workers, check_stop
 from macaron.tasks.classification import FineTuning, Objective, glue_objective
-from macaron.tasks.classification_data import Encoded
+from macaron.tasks.classifier import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
 from macaron.tasks.glue.glue_results import Record
 
@@ -112,46 +112,46 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
     )
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
-    """Everything that a process needs for its jobs."""
-
-    model: Path
-    data: Path
-    run: Path
-    devices: tuple[str, ...] = ("auto",)
-    tuner: TunerSettings = field(default_factory=TunerSettings)
-
-
+@dataclass
 class GlueWorker:
-    """Runs jobs, one after the other, on one device.
-
-    :param index: of the device
-    """
+    """Runs jobs, one after the other, on one device. It is small until its first job."""
 
     #: The worker of this process, in a process of `Workers`.
     own: ClassVar["GlueWorker | None"] = None
 
-    def __init__(self, settings: WorkerSettings, index: int = 0) -> None:
-        self.settings, self.device = settings, settings.devices[index]
-        self._held: tuple[tuple[str, Objective], Encoded, dict[str, Encoded]] | None = None
+    model: Path
+    data: Path
+    run: Path
+    device: str
+    settings: TunerSettings = field(default_factory=TunerSettings)
+    _held: tuple[tuple[str, Objective], Encoded, dict[str, Encoded]] | None = None
 
     @cached_property
     def tuner(self) -> FineTuner:
         """The model on its device, loaded with the first job."""
-        return FineTuner(self.settings.model, self.device, self.settings.tuner)
+        return FineTuner(self.model, self.device, self.settings)
 
-    def work(self, job: Job, best: float | None, before_update: Callable[[], None] = lambda: None) -> Record:
-        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far."""
+    def work(
+        self,
+        job: Job,
+        best: Record | None,
+        check: Callable[[], None] = check_stop,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> Record:
+        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
+
+        :param best: the record of the best run so far
+        :param check: see `FineTuner.fit`, like ``advance``
+        """
         task = TASKS[job.task]
         data, dev = self._data(job)
-        outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, before_update)
+        outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
         for name, values in outcome.predictions.items():
             rows = [str(float(value)) for value in values] if task.regression else as_predictions(task, list(values))
-            write_predictions(self.settings.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
-        if best is None or (outcome.score >= best and not outcome.diverged):
+            write_predictions(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
+        if best is None or best["diverged"] or (outcome.score >= best["score"] and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
-            self.tuner.save(candidate(self.settings.run, job.name), job.objective, takes)
+            self.tuner.save(self.run / "candidates" / job.name, job.objective, takes)
         return {
             "run": job.name,
             "task": job.task,
@@ -173,11 +173,11 @@ class GlueWorker:
         key = (job.task, job.objective)
         if self._held is None or self._held[0] != key:
             self._held = None
-            train = read_train(self.settings.data, TASKS[job.task])
+            train = read_train(self.data, TASKS[job.task])
             data = self.tuner.encode(train.texts, job.objective, train.labels)
             dev = {
                 name: self.tuner.encode(each.texts, job.objective, each.labels)
-                for name, each in read_dev(self.settings.data, TASKS[job.task]).items()
+                for name, each in read_dev(self.data, TASKS[job.task]).items()
             }
             self._held = (key, data, dev)
         return self._held[1:]
@@ -188,42 +188,33 @@ def write_predictions(path: Path, rows: list[str]) -> None:
     write_text(path, "index\tprediction\n" + "".join(f"{index}\t{row}\n" for index, row in enumerate(rows)))
 
 
-def candidate(run: Path, name: str) -> Path:
-    """The path of a run's model until it is known whether it is the best."""
-    return run / "candidates" / name
-
-
 def run_jobs(
     jobs: list[Job],
-    settings: WorkerSettings,
-    best: Callable[[str], float | None],
+    workers: list[GlueWorker],
+    best: Callable[[str], Record | None],
     check: Callable[[], None],
     advance: Callable[[int], None],
 ) -> Generator[tuple[Job, Record], None, None]:
     """Run all jobs and yield their records in the order in which they end.
 
-    :param best: the best score of a task so far
+    :param workers: one for each device
+    :param best: the record of a task's best run so far
     :param check: called often; may raise an exception, which ends all jobs
     :param advance: called with numbers of finished updates
     """
-    count = min(len(settings.devices), len(jobs))
-    if count < 2:
-        worker = GlueWorker(settings)
-
-        def before_update() -> None:
-            check()
-            advance(1)
-
+    workers = workers[: len(jobs)]
+    if len(workers) == 1:
+        worker = replace(workers[0])  # the model and the data that it loads are freed with it
         for job in jobs:
-            yield job, worker.work(job, best(job.task), before_update)
+            yield job, worker.work(job, best(job.task), check, advance)
         return
     waiting = list(reversed(jobs))
     running: dict[Future[Record], Job] = {}
-    with Workers(count, partial(_set_up, settings, count)) as workers:
+    with Workers(len(workers), partial(_set_up, workers)) as processes:
         while waiting or running:
-            while waiting and len(running) < count:
+            while waiting and len(running) < len(workers):
                 job = waiting.pop()
-                running[workers.submit(_work, job, best(job.task))] = job
+                running[processes.submit(_work, job, best(job.task))] = job
             check()
             for future in wait(running, _INTERVAL, FIRST_COMPLETED).done:
                 names = ", ".join(each.name for each in running.values())
@@ -232,7 +223,7 @@ def run_jobs(
                     record = future.result()
                 except BrokenProcessPool:
                     raise ProcessLost(
-                        f"a process has ended (exit code {workers.lost()}) during {names}; -9 usually means that "
+                        f"a process has ended (exit code {processes.lost()}) during {names}; -9 usually means that "
                         "memory ran out. The finished runs are kept: go on with --resume."
                     ) from None
                 except (MacaronError, OSError) as error:  # a full disk, a file removed
@@ -241,17 +232,12 @@ def run_jobs(
                 yield job, record
 
 
-def _set_up(settings: WorkerSettings, count: int, index: int) -> None:
-    """Set up a process: its device, and its share of the cores."""
-    torch.set_num_threads(max(1, torch.get_num_threads() // count))
-    GlueWorker.own = GlueWorker(settings, index)
+def _set_up(workers: list[GlueWorker], index: int) -> None:
+    """Set up a process: its worker, and its share of the cores."""
+    torch.set_num_threads(max(1, torch.get_num_threads() // len(workers)))
+    GlueWorker.own = workers[index]
 
 
-def _work(job: Job, best: float | None) -> Record:
+def _work(job: Job, best: Record | None) -> Record:
     assert GlueWorker.own is not None
-
-    def before_update() -> None:
-        if stop_requested():
-            raise KeyboardInterrupt
-
-    return GlueWorker.own.work(job, best, before_update)
+    return GlueWorker.own.work(job, best)

@@ -1,0 +1,243 @@
+"""A classifier on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``, and logits.
+
+`Predictor` takes texts; `macaron.tasks.finetune.FineTuner` trains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from macaron.data.batching import Indices
+from macaron.device import choose_device, to_device
+from macaron.errors import MacaronError
+from macaron.models.configuration import EncoderConfig
+from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model
+from macaron.processes import Workers
+from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
+from macaron.text.load_tokenizer import model_tokenizer
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import CLS, EOS, PAD
+from macaron.train import step
+from macaron.train.failures import memory_explained
+
+Precision = Literal["auto", "float32", "bfloat16"]
+Tokens = NDArray[np.int32]
+#: Longest example where neither the user nor the model says otherwise.
+MAX_LENGTH = 256
+#: Examples that are predicted at once.
+PREDICTED = 128
+#: Lengths that batches are padded to where there should be few shapes.
+LENGTHS = (32, 64, 128, 256, 512)
+#: With more texts, a tokenizer written in Python runs in several processes.
+MANY = 40_000
+_CHUNK = 5_000
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Examples as tokens, without special tokens.
+
+    :param texts: one or two lists, each with one array per example
+    :param targets: as the loss takes them, (N,); zeros where there are no labels
+    :param truncated: number of examples that were cut
+    :param labels: class indices or scores, as the metrics take them
+    """
+
+    texts: tuple[list[Tokens], ...]
+    targets: NDArray[Any]
+    truncated: int
+    labels: Sequence[float] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+    @cached_property
+    def lengths(self) -> Indices:
+        """Tokens of each example, including special tokens, (N,)."""
+        counts = np.array([[len(text) + 1 for text in texts] for texts in self.texts], dtype=np.int64)
+        return np.asarray(1 + counts.sum(axis=0))
+
+
+def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
+    return [np.asarray(ids, dtype=np.int32) for ids in tokenizer.encode_lines(texts, add_special_tokens=False)]
+
+
+class ClassifierOnDevice:
+    """A classifier on a device, its tokenizer, and how examples become batches.
+
+    :param path: the model's folder, or a run's
+    :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
+    :param max_length: tokens of an example; longer ones are cut; default: the model's
+    :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
+    :param dropout: everywhere; the model's own by default
+    """
+
+    module: ClassificationLoss
+
+    def __init__(
+        self,
+        path: Path,
+        device: str = "auto",
+        precision: Precision = "auto",
+        max_length: int | None = None,
+        new_head: bool = False,
+        dropout: float | None = None,
+    ) -> None:
+        self.folder = find_folder(path, EncoderConfig.model_type)
+        changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
+        if new_head:
+            changes |= {"id2label": None, "problem_type": None, "classification": None}
+        network = EncoderForSequenceClassification
+        model, missing = load_model(self.folder, network, torch.float32, ENCODER_HEADS, **changes)
+        if missing and not new_head:
+            raise MacaronError(
+                f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`."
+            )
+        self.tokenizer = model_tokenizer(self.folder, "encoder", model.config)
+        #: What config.json says of the input: number of texts, their columns, longest example.
+        self.takes: dict[str, Any] = model.config.classification or {}
+        self.max_length = int(max_length or self.takes.get("max_length", MAX_LENGTH))
+        self.device = choose_device(device)
+        self.on_gpu = self.device.type == "cuda"
+        half = precision == "bfloat16" or (precision == "auto" and self.on_gpu)
+        self.autocast = partial(step.precision, self.device, half)
+        self.model = model.to(self.device)
+        #: Few shapes of batches: filler rows complete a batch, lengths are those of ``LENGTHS``.
+        self.fixed_shapes = self.on_gpu
+
+    def encode(
+        self, texts: Sequence[Sequence[str]], objective: Objective | None = None, labels: Sequence[float] = ()
+    ) -> Encoded:
+        """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
+
+        :param texts: one or two lists
+        :param objective: of the labels
+        """
+        # Texts repeat (the premises of MNLI).
+        unique = list(dict.fromkeys(text for column in texts for text in column))
+        chunk = _CHUNK if self.tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
+        chunks = (unique[start : start + chunk] for start in range(0, len(unique), chunk))
+        with Workers() as workers:  # started only if there are several chunks
+            parts = list(workers.map(partial(_tokens, self.tokenizer), chunks))
+        tokens = dict(zip(unique, (each for part in parts for each in part), strict=True))
+        columns = tuple([tokens[text] for text in column] for column in texts)
+        room = self.max_length - 1 - len(columns)
+        truncated = 0
+        for i, each in enumerate(zip(*columns, strict=True)):
+            if sum(map(len, each)) > room:
+                truncated += 1
+                # Of two texts the longer one is cut first, then both equally.
+                second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
+                for column, keep in zip(columns, (room - second, second), strict=False):
+                    column[i] = column[i][:keep]
+        targets = np.zeros(len(columns[0]), dtype=np.float32) if objective is None else objective.targets(labels)
+        return Encoded(columns, targets, truncated, labels)
+
+    def batch(
+        self, data: Encoded, rows: Indices, size: int, swap: NDArray[np.bool_] | None = None
+    ) -> ClassificationBatch:
+        """The batch of some examples.
+
+        :param size: number of rows if shapes are fixed
+        :param swap: the examples whose second text comes first, (N,)
+        """
+        first = self.model.config.first_segment
+        count, width = len(rows), int(data.lengths[rows].max())
+        if self.fixed_shapes:
+            count = max(size, count)
+            width = min((length for length in (*LENGTHS, self.max_length) if length >= width), default=width)
+        tokens = np.full((count, width), PAD, dtype=np.int64)
+        segments = np.full((count, width), first, dtype=np.int64)  # padding has the first text's
+        weights = (np.arange(count) < len(rows)).astype(np.float32)
+        # A filler row repeats the first: a row without any real token would give NaN.
+        filled = np.append(rows, np.full(count - len(rows), rows[0]))
+        for i, index in enumerate(filled):
+            texts = [column[index] for column in data.texts]
+            if swap is not None and swap[index]:
+                texts.reverse()
+            tokens[i, 0], end = CLS, 1
+            for segment, text in zip((first, 1 - first), texts, strict=False):
+                start, end = end, end + len(text) + 1
+                tokens[i, start : end - 1] = text
+                tokens[i, end - 1] = EOS
+                segments[i, start:end] = segment
+        arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
+        return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
+
+    def all_logits(self, data: Encoded) -> Numbers:
+        """The logits of all examples in their order, (N, logits)."""
+        self.module.eval()
+        found = np.zeros((len(data), self.module.objective.logits), dtype=np.float64)
+        order = np.argsort(data.lengths, kind="stable")  # little padding
+        with torch.no_grad(), self.autocast():
+            for start in range(0, len(order), PREDICTED):
+                rows = order[start : start + PREDICTED]
+                batch = self.batch(data, rows, PREDICTED)
+                found[rows] = self.module.logits(batch)[: len(rows)].double().cpu().numpy()
+        return found
+
+    def memory_explained(self, examples: str) -> Any:
+        """A context in which running out of memory raises a message that says what to change."""
+        return memory_explained(
+            f"out of memory with {examples} of up to {self.max_length} tokens: take a smaller --batch-size or "
+            "--max-length"
+        )
+
+
+class Predictor(ClassifierOnDevice):
+    """A fine-tuned model that takes texts.
+
+    :param path: a model folder that ``macaron finetune`` or ``macaron glue`` wrote, or a converted classifier
+    """
+
+    def __init__(
+        self, path: Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None
+    ) -> None:
+        super().__init__(path, device, precision, max_length)
+        #: Texts of an example; None where the model does not say.
+        self.texts: int | None = self.takes.get("texts")
+        #: Names of their columns in the training file.
+        self.columns: list[str] = self.takes.get("columns", [])
+        config = self.model.config
+        if config.num_labels > 1:
+            self.objective = Objective("classes", config.label_names)
+        elif config.problem_type == "multi_label_classification":
+            # A converted classifier of two classes with one logit, whose names are unknown.
+            self.objective = Objective("one-logit", ("0", "1"))
+        else:
+            self.objective = Objective("score", config.label_names)
+        self.module = ClassificationLoss(self.model, self.objective)
+
+    def predict(self, texts: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``.
+
+        :param texts: one or two lists
+        """
+        if self.texts is not None and len(texts) != self.texts:
+            raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) an example, not {len(texts)}")
+        data = self.encode(texts)
+        with self.memory_explained("examples"):
+            logits = self.all_logits(data)
+        values = self.objective.predictions(logits)
+        labels = self.objective.labels
+        if self.objective.kind == "score":
+            return [{"score": float(value)} for value in values]
+        if self.objective.kind == "one-logit":
+            logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
+        return [
+            {
+                "label": labels[int(value)],
+                "probability": float(row.max()),
+                "probabilities": dict(zip(labels, row.tolist(), strict=True)),
+            }
+            for value, row in zip(values, probabilities, strict=True)
+        ]
