@@ -112,7 +112,7 @@ def decode(
         "sentences": len(lines),
         "tokens": tokens,
         "tokens_per_second": round(tokens / passes[0]),
-        "scores": {score.definition: round(score.score, 3) for score in scored.evaluation.scores},
+        "scores": {score.definition: round(score.score, 3) for score in scored.scores},
         "peak_memory_gib": common.peak_gib(device),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
     }

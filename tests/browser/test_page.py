@@ -19,7 +19,7 @@ def page_file(tmp_path: Path) -> Path:
     train = [(50.0 * i, 8 * math.exp(-i / 40) + 2) for i in range(1, 101)]
     valid = [(1000.0 * i, 8 * math.exp(-i / 2) + 2.1) for i in range(1, 6)]
     curves = [Series("training", train), Series("validation", valid)]
-    dots = [Dots("Transformer", 27.0, 26, 28), Dots("Macaron", 28.0, 27, 29, colour=1)]
+    dots = [Dots("Transformer", 27.0, (26, 28)), Dots("Macaron", 28.0, (27, 29), colour=1)]
     charts = [
         line_chart(curves, title="Loss", x_label="update", y_label="nll", log_y=True),
         dot_chart(dots, title="BLEU", x_label="BLEU"),

@@ -97,6 +97,8 @@ def test_compare(twins: Path, tmp_path: Path):
         (["compare", "{lie}", "{strang}", "--out", "{new}/p.html", "--vary", "train.rate"], 2, "no such setting"),
         (["twins", "{recipe}", "--schemes", "lie-fg,strangg", "--out", "{new}"], 1, "unknown scheme 'strangg'"),
         (["twins", "{recipe}", "--schemes", "lie-fg", "--out", "{new}"], 2, "at least two"),
+        (["twins", "{recipe}", "--seeds", "0", "--out", "{new}"], 2, "'--seeds'"),
+        (["twins", "{recipe}", "--budget", "0", "--out", "{new}"], 2, "'--budget'"),
         (["twins", "{new}/none.toml", "--out", "{new}"], 1, "no such recipe"),
     ],
 )

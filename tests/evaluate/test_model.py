@@ -57,7 +57,7 @@ class Parrot:
     """A translator that says the references, as its tokenizer writes them: perfect, but for their case."""
 
     def __init__(self, tokenizer: MacaronTokenizer, references: list[str]) -> None:
-        self.tokenizer, self.defaults = tokenizer, dict[str, Any]()
+        self.tokenizer, self.settings = tokenizer, SearchSettings()
         self.ids = tokenizer.encode_lines(references, side="target", add_special_tokens=False)
         # What a recipe without decode.lower leaves in the model.
         self.model = SimpleNamespace(config=SimpleNamespace(evaluation={"lower": False, "compound_split": False}))
@@ -82,7 +82,7 @@ def test_cased_means_that_case_counts(lower: bool, normalize: bool):
         normalize=normalize,
     )
     parrot: Any = Parrot(tokenizer, references)
-    paper = evaluate_lines(parrot, ["a", "b"], references, "en").evaluation.scores[-1]
+    paper = evaluate_lines(parrot, ["a", "b"], references, "en").scores[-1]
     assert paper.score == pytest.approx(100)
     assert ("(cased," in paper.definition) == (not lower)
     assert ("moses tokens of normalised text," in paper.definition) == normalize
@@ -91,4 +91,4 @@ def test_cased_means_that_case_counts(lower: bool, normalize: bool):
             evaluate_lines(parrot, ["a", "b"], references, "en", lower=False)
     else:
         parrot.ids = tokenizer.encode_lines([line.lower() for line in references], side="target")
-        assert evaluate_lines(parrot, ["a", "b"], references, "en").evaluation.scores[-1].score < 100
+        assert evaluate_lines(parrot, ["a", "b"], references, "en").scores[-1].score < 100

@@ -7,7 +7,9 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.evaluate import chrf, evaluate_text, moses_tokens, paper_bleu, sacre_bleu
+from macaron.decode.settings import SearchSettings
+from macaron.evaluate import bootstrap_interval, chrf, moses_tokens, paper_bleu, sacre_bleu
+from macaron.evaluate.model import Evaluation
 
 texts = st.lists(st.sampled_from(["Das", "ist", "Test,", "nicht", "wahr?", "1,000.5", "und-so"]), max_size=10).map(
     " ".join
@@ -62,7 +64,10 @@ def test_compound_split_counts_the_parts() -> None:
 
 
 def test_an_evaluation_is_json_with_definitions_and_intervals() -> None:
-    result = evaluate_text(HYPOTHESES, REFERENCES, "en", resamples=50)
+    paper = paper_bleu(HYPOTHESES, REFERENCES, "en", lower=True, compound_split=False)
+    scores = (sacre_bleu(HYPOTHESES, REFERENCES), chrf(HYPOTHESES, REFERENCES), paper)
+    intervals = tuple(bootstrap_interval(score.statistics, resamples=50) for score in scores)
+    result = Evaluation(HYPOTHESES, SearchSettings(), scores, intervals)
     data = json.loads(json.dumps(result.to_dict()))
     assert data["sentences"] == 3
     assert [entry["metric"] for entry in data["scores"]] == ["sacreBLEU", "chrF2", "tokenised BLEU"]

@@ -120,7 +120,11 @@ def test_text_from_outside_cannot_break_out():
 
 
 def test_dots_with_intervals():
-    rows = [Dots("Lie & co", 20.0, 18.0, 22.0), Dots("Strang", 40.0, colour=1), Dots("mean", 30.0, points=(29.0, 31.0))]
+    rows = [
+        Dots("Lie & co", 20.0, (18.0, 22.0)),
+        Dots("Strang", 40.0, colour=1),
+        Dots("mean", 30.0, points=(29.0, 31.0)),
+    ]
     text = dot_chart(rows, title="BLEU", x_label="BLEU", note="One seed.")
     xs = [float(x) for x in re.findall(r'<circle class="one whole" cx="([\d.]+)%"', text)]
     low, high = (float(x) for x in re.search(r'class="span" x1="([\d.]+)%" x2="([\d.]+)%"', text).groups())
@@ -135,7 +139,7 @@ def test_dots_with_intervals():
 
 
 def test_differences_have_signs_and_a_line_at_zero():
-    text = dot_chart([Dots("a", -0.5, -1.0, 0.25, sign=True)], title="D", x_label="d", zero=True)
+    text = dot_chart([Dots("a", -0.5, (-1.0, 0.25), sign=True)], title="D", x_label="d", zero=True)
     assert "−0.50 (−1.00 to +0.25)" in text
     assert text.count('class="zero"') == 1
     assert 'class="zero"' not in dot_chart([Dots("a", 1.0)], title="D", x_label="d")

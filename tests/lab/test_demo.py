@@ -158,7 +158,7 @@ def test_an_unfair_comparison_reports_no_difference(finished: tuple[Path, Path, 
     page = tmp_path / "page.html"
     twins = demo_twins(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]), runs, said.append, 0.0)
     result = twins.compare(page, tmp_path / "page.json")
-    report = score_twins(twins, runs / "demo-corpus", result, said.append)
+    report = score_twins(result, runs / "demo-corpus", said.append)
     reason = "Macaron was stopped after 3 of 4 updates"
     assert report["fair"] is False
     assert report["unfair"][0].startswith(reason)

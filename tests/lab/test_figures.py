@@ -14,7 +14,7 @@ from macaron.lab.figures import (
     write_order_figure,
     write_trajectory_figure,
 )
-from macaron.ode.measure import methods, parse_selection
+from macaron.ode.measure import METHODS, parse_selection
 from macaron.ode.trajectories import compare
 
 
@@ -52,7 +52,7 @@ def test_the_default_selection_compares_like_with_like():
 
 
 def test_a_scheme_has_one_colour_and_each_way_to_follow_it_a_line_of_its_own(tmp_path):
-    assert set(LINES) <= set(methods())
+    assert set(LINES) <= set(METHODS)
     assert len(set(LINES.values())) == len(LINES)
     write_order_figure(tmp_path / "a.svg", error_curves(["lie-fg:euler", "lie-fg", "macaron:euler"]))
     text = (tmp_path / "a.svg").read_text()

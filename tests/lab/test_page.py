@@ -79,9 +79,9 @@ def test_text_is_escaped_and_our_own_html_is_not():
     )
     assert escape(Raw("<b>x</b>")) == "<b>x</b>"
     assert escape(1.5) == "1.5"
-    page = render_page(Raw("A <em>word</em> &amp; more"), "")
-    assert "<title>A word &amp; more</title>" in page
-    assert "<h1>A <em>word</em> &amp; more</h1>" in page
+    page = render_page("A & B", "", lead=Raw("A <em>word</em> &amp; more"))
+    assert "<title>A &amp; B</title>" in page
+    assert '<p class="lead">A <em>word</em> &amp; more</p>' in page
 
 
 def test_tables():

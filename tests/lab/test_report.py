@@ -107,7 +107,7 @@ def test_a_translation_run(translation: Path):
     assert "Not finished" not in text
     recipe = (translation / "recipe.toml").read_text()
     assert html.escape(recipe.strip()) in text
-    update, loss = RunFolder.open(translation).values("valid_nll")[-1]
+    update, loss = RunFolder(translation).values("valid_nll")[-1]
     assert update == 12
     assert f"<b>{loss:.4g}</b>" in text  # what the legend of the first chart ends with
     metrics = [json.loads(line) for line in (translation / "metrics.jsonl").read_text().splitlines()]

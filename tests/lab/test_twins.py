@@ -15,13 +15,14 @@ import pytest
 from safetensors.torch import load_file
 
 from macaron.data.prepare import prepare
+from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.twins import NUMBERS, PAGE, control_changes, make_twins, resolve, with_budget
 from macaron.models import EncoderForPreTraining, TranslationConfig, TranslationModel, preset
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
-from macaron.recipe import Recipe, data_recipe, load_recipe
+from macaron.recipe import Recipe, configuration, data_recipe, load_recipe
 from macaron.train.stopping import StopSignals
 
 RECIPE = """
@@ -190,11 +191,12 @@ def test_in_several_processes(recipe: Path, tmp_path: Path):
 def test_every_scheme_of_the_catalogue_has_its_size_checked(recipe: Path, tmp_path: Path):
     """Those that are too large or too small for these layers are refused, the others agree within 0.5 %."""
     loaded = load_recipe(recipe, ["model.hidden_size=256", "model.intermediate_size=1024"])
+    vocabulary = read_manifest(loaded.data)["vocab_size"]
     sizes: dict[str, int] = {}
     for name in (*two_operator_names(), "strang-gfg/strang3-gfhfg", "control"):
         if name != "lie-fg":
             twins = make_twins(loaded, ["lie-fg", name], 1, tmp_path, say=lambda _: None)
-            sizes |= {twin.name: twin.parameters for twin in twins.kinds}
+            sizes |= {kind: count(configuration(own, vocabulary)) for kind, own, _ in twins.plan}
     assert len(sizes) > 20
     assert all(abs(size / sizes["lie-fg"] - 1) <= TOLERANCE for size in sizes.values())
 
@@ -205,7 +207,7 @@ def test_unequal_networks_are_refused_before_anything_is_trained(recipe: Path, t
     with pytest.raises(MacaronError, match=r"control and lie-fg differ in size by \+\d\.\d\d %.*--allow-unequal"):
         make_twins(small, ["lie-fg", "control"], 1, out, say=lambda _: None)
     assert not out.exists()
-    assert len(make_twins(small, ["lie-fg", "control"], 1, out, allow_unequal=True, say=lambda _: None).kinds) == 2
+    assert len(make_twins(small, ["lie-fg", "control"], 1, out, allow_unequal=True, say=lambda _: None).plan) == 2
 
 
 @pytest.mark.parametrize("name", ["macaron-tiny", "macaron-base", "macaron-bert-base"])
@@ -252,12 +254,12 @@ def test_names():
 
 
 def test_refusals(recipe: Path, tmp_path: Path):
-    def refused(words: str, schemes: str, *settings: str, seeds: int = 1, **options: Any) -> None:
+    def refused(words: str, schemes: str, *settings: str, **options: Any) -> None:
         with pytest.raises(MacaronError, match=words):
             make_twins(
                 load_recipe(recipe, list(settings)),
                 schemes.split(","),
-                seeds,
+                1,
                 options.pop("out", tmp_path / "set"),
                 say=lambda _: None,
                 **options,
@@ -266,7 +268,6 @@ def test_refusals(recipe: Path, tmp_path: Path):
 
     refused("at least two", "lie-fg")
     refused("names 'lie-fg' twice", "lie-fg,transformer")
-    refused("--seeds must be at least 1", "lie-fg,sws", seeds=0)
     refused("the recipe sets model.decoder_scheme", "lie-fg,sws", "model.decoder_scheme=strang-gfhg")
     refused(
         "control needs at least 2 layers, and model.encoder_layers is 1", "lie-fg,control", "model.encoder_layers=1"

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
 from macaron.ode.flows import Field, Flow, Time
-from macaron.ode.systems import _stacked
+from macaron.ode.systems import _draw
 from macaron.ode.word_series import Array
 
 
@@ -43,7 +44,7 @@ def linear_system() -> Callable[[int], LinearSystem]:
     """A linear system by seed: F and H mix particles and coordinates, G coordinates alone."""
 
     def make(seed: int, n: int = 3, d: int = 3) -> LinearSystem:
-        draw = _stacked(seed)
+        draw = partial(_draw, seed)
 
         def mixing(name: str) -> Array:
             # X -> A X B. Without B, mixing particles would commute with anything position-wise.

@@ -100,7 +100,7 @@ def test_what_cannot_be_lifted():
         ((("F", "F"),), "different names"),
         (((1, 2),), "different names"),
         ((5,), "different names, such as F and G, not 5"),
-        ((("F", "G"), ["a"]), "free coefficient must be a finite number, not 'a'"),
+        ((("F", "G"), ["a"]), "free coefficient must be a finite number of at most 1e.06, not 'a'"),
         ((("F", "G"), 0.2), "free coefficients must be a list"),
     ],
 )

@@ -19,7 +19,7 @@ from macaron.ode import (
     split_step,
     two_operator_names,
 )
-from macaron.ode.measure import methods, slope
+from macaron.ode.measure import METHODS, slope
 
 TOLERANCE = 0.15
 
@@ -45,7 +45,7 @@ def test_every_scheme_with_every_integrator(meter):
 def test_the_orders_do_not_depend_on_the_seeds():
     other = OrderMeter(particle_system(range(100, 109)))
     for name in names():
-        for method in methods():
+        for method in METHODS:
             expected = expected_local_order(scheme(name), method)
             assert other.local_order(scheme(name), method) == pytest.approx(expected, abs=TOLERANCE), (name, method)
 

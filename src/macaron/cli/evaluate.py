@@ -44,26 +44,27 @@ def evaluate(
     from macaron.evaluate.model import evaluate_files, evaluate_split
 
     translator = Translator(model, device=device, dtype=dtype, int8=int8)
-    given: dict[str, Any] = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    options |= {"lower": lower, "compound_split": compound_split}
-    if data is not None:
-        prepared = PreparedData.open(data)
-        what = f"{data} ({split})"
-        scored = evaluate_split(translator, prepared, split, **options)  # type: ignore[arg-type]
-    else:
-        assert source is not None
-        assert reference is not None
+    options: dict[str, Any] = {
+        "beam": beam,
+        "length_penalty": length_penalty,
+        "batch_tokens": batch_tokens,
+        "lower": lower,
+        "compound_split": compound_split,
+    }
+    if source is not None and reference is not None:
         what = f"{source}, {reference}"
         language = translator.tokenizer.target_lang or "en"
         scored = evaluate_files(translator, source, reference, language, **options)
+    elif data is not None:
+        what = f"{data} ({split})"
+        scored = evaluate_split(translator, PreparedData.open(data), split, **options)  # type: ignore[arg-type]
     if as_json:
         typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
     else:
         search = scored.settings
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
         typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
-        typer.echo(str(scored.evaluation))
+        typer.echo(str(scored))
     # Last: what fails to be written then takes no score with it.
     if output is not None:
         with output_file(output) as file:

@@ -25,10 +25,9 @@ def models(
     from rich.table import Table
 
     table = Table(title="Presets (parameters counted on the model)", title_justify="left")
-    for name in ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary"):
+    columns = ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary")
+    for name in (*columns, "parameters", "against its twin"):
         table.add_column(name, justify="left" if name in ("model", "scheme", "norm") else "right", no_wrap=True)
-    for name in ("parameters", "against its twin"):
-        table.add_column(name, justify="right", no_wrap=True)
     for summary in summaries:
         table.add_row(
             summary.name,

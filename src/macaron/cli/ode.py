@@ -5,14 +5,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from macaron.cli.guard import guarded
-
-if TYPE_CHECKING:
-    from macaron.ode import Scheme
 
 app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
@@ -65,14 +62,14 @@ def orders(
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
     from macaron.ode import order_table, scheme
-    from macaron.ode.measure import methods
+    from macaron.ode.measure import METHODS
 
     data = order_table([scheme(name) for name in names] if names else None, progress=_progress)
     if as_json:
         _print_json(data)
         return
     _print_table(
-        ("scheme", "order", *methods()),
+        ("scheme", "order", *METHODS),
         [
             (row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values()))
             for row in data["schemes"]
@@ -128,7 +125,7 @@ def trajectories(
     typer.echo(f"wrote {out}", err=True)
 
 
-def _progress(schemes: "Sequence[Scheme]") -> "Iterable[Scheme]":
+def _progress(schemes: Sequence[Any]) -> Iterable[Any]:
     from rich.console import Console
     from rich.progress import track
 

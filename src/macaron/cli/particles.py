@@ -1,14 +1,11 @@
 """``macaron particles``: the words of a sentence as particles that a model moves."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from macaron.errors import UsageError
-
-if TYPE_CHECKING:
-    from macaron.lab.particles.traced_model import PartName
 
 
 def particles(
@@ -47,7 +44,7 @@ def particles(
         raise UsageError("--target is empty: give a translation, or leave it out")
     if target is not None and part == "encoder":
         raise UsageError("--target is for the decoder: leave it out, or --part encoder")
-    parts: tuple[PartName, ...] = ("encoder", "decoder") if part == "both" else (part,)
+    parts: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder") if part == "both" else (part,)
 
     from macaron.lab.particles.build_data import build_data
 

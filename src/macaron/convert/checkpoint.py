@@ -201,12 +201,11 @@ def _checked(path: Path, content: Any) -> Checkpoint:
             f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
         )
     args, model = content["args"], content["model"]
-    if not isinstance(args, argparse.Namespace):
-        raise MacaronError(f"{path}: 'args' should hold the settings (argparse.Namespace), not {type(args).__name__}")
-    if not isinstance(model, dict):
-        raise MacaronError(f"{path}: 'model' should hold the weights by name, not {type(model).__name__}")
-    if not model:
-        raise MacaronError(f"{path}: 'model' is empty: the checkpoint holds no weights")
+    if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
+        raise MacaronError(
+            f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
+            f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
+        )
     for name, tensor in model.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")

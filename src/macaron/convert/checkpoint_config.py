@@ -36,10 +36,9 @@ _UNSUPPORTED = (
 def checkpoint_kind(checkpoint: Checkpoint) -> CheckpointKind:
     """The kind of model, recognised by its weights."""
     names = list(checkpoint.tensors)
-    if any(name.startswith("encoder.layers.") for name in names):
-        for kind, start in _PREFIXES.items():
-            if any(name.startswith(start) for name in names):
-                return kind
+    for kind, start in _PREFIXES.items():
+        if any(name.startswith(start) for name in names):
+            return kind
     raise checkpoint.error(
         "not a translation model, BERT or classifier of the authors' code: it has weights such as "
         f"{', '.join(map(repr, names[:3]))}"

@@ -16,7 +16,7 @@ from macaron.convert.checkpoint_config import (
 )
 from macaron.convert.weight_names import rename, upgrade, weight_names
 from macaron.errors import MacaronError
-from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+from macaron.models.configuration import GenerationSettings
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.load import save_model
 from macaron.models.network import Network
@@ -25,16 +25,20 @@ from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import SPECIALS, Kind, read_dictionary
 
 _TITLES = {"translation": "translation", "bert": "encoder with pre-training heads", "classifier": "classifier"}
+_NETWORKS: dict[CheckpointKind, Any] = {
+    "translation": TranslationModel,
+    "bert": EncoderForPreTraining,
+    "classifier": EncoderForSequenceClassification,
+}
 _LONGEST = 200  # tokens of a translation without its end, as in the authors' code
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """A summary of a conversion: the folder, a description in lines, and warnings."""
+    """A summary of a conversion: a description in lines, and warnings."""
 
-    folder: Path
     lines: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def convert_fairseq(
@@ -65,39 +69,28 @@ def convert_fairseq(
     check_replaceable(out, force)  # again: the conversion may have taken long
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
-    return Conversion(out, _description(kind, model, out), _notes(tokenizer))
+    return Conversion(_description(kind, model, out), _notes(tokenizer))
 
 
 def check_replaceable(path: Path, force: bool) -> None:
     """Refuse an output path that is taken. With ``force`` an existing model folder may be replaced."""
-    if path.is_dir():
-        if not any(path.iterdir()):
-            return
+    if path.is_dir() and any(path.iterdir()):
         if not force:
             raise MacaronError(f"{path}: the folder is not empty; choose another path, or replace it with --force")
         if not (path / "config.json").is_file():
             raise MacaronError(f"{path}: not a model folder (it has no config.json), so --force does not replace it")
-    elif path.exists() or path.is_symlink():
-        raise MacaronError(f"{path}: not a folder; choose another path")
 
 
 def build_model(checkpoint: Checkpoint, kind: CheckpointKind) -> Network:
     """The model of a checkpoint, in evaluation mode."""
-    model: TranslationModel | EncoderForPreTraining | EncoderForSequenceClassification
-    config: TranslationConfig | EncoderConfig
-    if kind == "translation":
-        config = translation_config(checkpoint)
-        with torch.device("meta"):
-            model = TranslationModel(config)
+    config: Any = translation_config(checkpoint) if kind == "translation" else encoder_config(checkpoint, kind)
+    with torch.device("meta"):
+        model: Network = _NETWORKS[kind](config)
+    if isinstance(model, TranslationModel):
         # As the authors' search: no padding, at least one token, the same limit (ours counts start and end).
-        assert config.pad_token_id is not None
         model.generation_config = GenerationSettings(
             max_length=_LONGEST + 2, min_new_tokens=1, suppress_tokens=[config.pad_token_id]
         )
-    else:
-        config = encoder_config(checkpoint, kind)
-        with torch.device("meta"):
-            model = (EncoderForPreTraining if kind == "bert" else EncoderForSequenceClassification)(config)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     model.load_state_dict(rename(checkpoint, weight_names(config, kind), shapes), strict=True, assign=True)
     model.train(False)

@@ -61,23 +61,28 @@ def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cros
     macaron = config.scheme == "strang-gfg"
     last = "G2" if macaron else "G1"
     # For each module of a layer the prefix of fairseq's parameters, and our module or modules.
-    modules: Names = {"self_attn.in_proj_": ("F1.operator.qkv",), "self_attn.out_proj.": ("F1.operator.out",)}
+    modules: Names = {
+        "self_attn.in_proj_": ("F1.operator.qkv",),
+        "self_attn.out_proj.": ("F1.operator.out",),
+        "fc1.": (f"{last}.operator.fc1",),
+        "fc2.": (f"{last}.operator.fc2",),
+    }
     norms = {"layer_norms.0.": "F1", "layer_norms.1.": last, "layer_norms.2.": "G1"}
     if cross:
-        modules["encoder_attn.in_proj_"] = ("H1.operator.q", "H1.operator.kv")
-        modules["encoder_attn.out_proj."] = ("H1.operator.out",)
+        modules |= {
+            "encoder_attn.in_proj_": ("H1.operator.q", "H1.operator.kv"),
+            "encoder_attn.out_proj.": ("H1.operator.out",),
+        }
         norms = {
             "self_attn_layer_norm.": "F1",
             "encoder_attn_layer_norm.": "H1",
             "final_layer_norm.": last,
             "macaron_layer_norm.": "G1",
         }
-    if not macaron:
+    if macaron:
+        modules |= {"macaron_fc1.": ("G1.operator.fc1",), "macaron_fc2.": ("G1.operator.fc2",)}
+    else:
         norms.popitem()  # of the half-step
-    for linear in ("fc1", "fc2"):
-        modules[f"{linear}."] = (f"{last}.operator.{linear}",)
-        if macaron:
-            modules[f"macaron_{linear}."] = (f"G1.operator.{linear}",)
     if config.norm_affine:
         modules |= {theirs: (f"{ours}.norm",) for theirs, ours in norms.items()}
     names: Names = {}

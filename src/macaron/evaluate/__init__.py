@@ -2,10 +2,8 @@
 
 from macaron.evaluate.scores import (
     Bleu,
-    Evaluation,
     chrf,
     corpus_bleu,
-    evaluate_text,
     moses_tokens,
     paper_bleu,
     sacre_bleu,
@@ -24,7 +22,6 @@ from macaron.evaluate.statistics import Score, SentenceStatistics
 __all__ = [
     "Bleu",
     "Comparison",
-    "Evaluation",
     "Interval",
     "Score",
     "SentenceStatistics",
@@ -32,7 +29,6 @@ __all__ = [
     "bootstrap_interval",
     "chrf",
     "corpus_bleu",
-    "evaluate_text",
     "moses_tokens",
     "paired_bootstrap",
     "paper_bleu",

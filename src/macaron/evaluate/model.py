@@ -1,6 +1,6 @@
 """Translate a test set with a model, and score it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator, batches
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import Evaluation, chrf, evaluation_of, paper_bleu, sacre_bleu, tokenised_bleu
+from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
+from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score
 from macaron.files import read_lines
 from macaron.models.translation import TranslationModel
@@ -18,20 +19,33 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 
 @dataclass(frozen=True)
-class ScoredTranslations:
-    """Translations of a test set and what they score."""
+class Evaluation:
+    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval."""
 
     translations: list[str]
-    evaluation: Evaluation
     settings: SearchSettings
+    scores: tuple[Score, ...]
+    intervals: tuple[Interval, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: how it was searched, what it scored."""
-        search = {"beam": self.settings.beam, "length_penalty": self.settings.length_penalty}
-        return {"search": {**search, "max_length": self.settings.max_length}, **self.evaluation.to_dict()}
+        """For JSON: the search; the number of sentences; per metric the score, its definition, its interval."""
+        scored = zip(self.scores, self.intervals, strict=True)
+        return {
+            "search": {name: getattr(self.settings, name) for name in ("beam", "length_penalty", "max_length")},
+            "sentences": len(self.translations),
+            "scores": [{**score.to_dict(), "interval": asdict(interval)} for score, interval in scored],
+        }
+
+    def __str__(self) -> str:
+        lines = (
+            f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
+            for score, interval in zip(self.scores, self.intervals, strict=True)
+        )
+        first = self.intervals[0]
+        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
 
 
-def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> ScoredTranslations:
+def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> Evaluation:
     """Score a model on a split of a prepared folder; the options are those of `evaluate_lines`."""
     state = data.text_state(split)
     if state == "moses" and translator.tokenizer.text_pipeline.name != "moses":
@@ -43,9 +57,7 @@ def evaluate_split(translator: Translator, data: PreparedData, split: Split, **o
     return evaluate_lines(translator, lines, references, data.target_lang, state=state, **options)
 
 
-def evaluate_files(
-    translator: Translator, source: Path, reference: Path, language: str, **options: Any
-) -> ScoredTranslations:
+def evaluate_files(translator: Translator, source: Path, reference: Path, language: str, **options: Any) -> Evaluation:
     """Score a model on two plain-text files; the options are those of `evaluate_lines`."""
     lines, references = list(read_lines(source)), list(read_lines(reference))
     if len(lines) != len(references):
@@ -65,7 +77,7 @@ def evaluate_lines(
     lower: bool | None = None,
     compound_split: bool | None = None,
     **search: Any,
-) -> ScoredTranslations:
+) -> Evaluation:
     """Translate lines as `macaron translate` does, and score them.
 
     sacreBLEU and chrF are scores of plain text. The paper's BLEU is one of Moses tokens: a model that works on Moses
@@ -95,12 +107,12 @@ def evaluate_lines(
         paper = tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
     else:
         paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
-    scores: tuple[Score, ...] = (paper,)
-    if state == "raw":
-        scores = (sacre_bleu(translations, references), chrf(translations, references), paper)
-    known = {field.name for field in fields(SearchSettings)}
-    settings = {**translator.defaults, **{key: value for key, value in search.items() if key in known}}
-    return ScoredTranslations(translations, evaluation_of(len(lines), scores), SearchSettings(**settings))
+    plain = (sacre_bleu(translations, references), chrf(translations, references)) if state == "raw" else ()
+    scores: tuple[Score, ...] = (*plain, paper)
+    given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
+    settings = replace(translator.settings, **given)
+    intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
+    return Evaluation(translations, settings, scores, intervals)
 
 
 def lower_cases(pipeline: Pipeline) -> bool:

@@ -7,12 +7,10 @@ score always carries how they were made. For plain text use `paper_bleu`, which 
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import sacrebleu
 
-from macaron.evaluate.significance import RESAMPLES, SEED, Interval, bootstrap_interval
 from macaron.evaluate.statistics import (
     Score,
     Smoothing,
@@ -25,7 +23,6 @@ from macaron.evaluate.statistics import (
 from macaron.text.pipeline import Pipeline
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
-_END_OF_SENTENCE = object()
 
 
 @dataclass(frozen=True)
@@ -79,23 +76,11 @@ def corpus_bleu(
     hypotheses: Sequence[Sequence[Hashable]],
     references: Sequence[Sequence[Hashable]],
     *,
-    unknown: Hashable | None = None,
-    count_empty_lines: bool = False,
     smoothing: Smoothing = "none",
     metric: str = "tokenised BLEU",
     definition: str = "tokenised BLEU (tokens as given)",
 ) -> Bleu:
-    """BLEU-4 of sequences of tokens, words or numbers.
-
-    Two habits of the authors' scorer are options: an `unknown` token (their ``<unk>``) in a reference never matches,
-    and with `count_empty_lines` an empty line counts as one token.
-    """
-    if unknown is not None:
-        references = [[object() if token == unknown else token for token in line] for line in references]
-    if count_empty_lines:
-        # Their scorer strips the end of sentence from a line, but never its last token.
-        hypotheses = [line or [_END_OF_SENTENCE] for line in hypotheses]
-        references = [line or [_END_OF_SENTENCE] for line in references]
+    """BLEU-4 of sequences of tokens, words or numbers."""
     statistics = bleu_statistics(hypotheses, references, smoothing)
     sums = statistics.rows.sum(axis=0, dtype=np.float64)
     return Bleu(
@@ -124,7 +109,6 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
     require_parallel(hypotheses, references)
     metric = sacrebleu.BLEU(lowercase=lower)
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
-    signature = f"sacreBLEU {metric.get_signature()}"
 
     def split(line: str) -> list[str]:
         line = line.rstrip()
@@ -135,7 +119,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
         [split(line) for line in references],
         smoothing="exp",
         metric="sacreBLEU",
-        definition=signature,
+        definition=f"sacreBLEU {metric.get_signature()}",
     )
     # The statistics are ours, for intervals; the reported number is sacreBLEU's.
     return replace(ours, score=float(score))
@@ -143,11 +127,10 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """chrF2 of plain text (characters 1-6, no word n-grams) with sacreBLEU's signature."""
-    require_parallel(hypotheses, references)
+    statistics = chrf_statistics(hypotheses, references)
     metric = sacrebleu.CHRF()
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
-    definition = f"chrF2 {metric.get_signature()}"
-    return Score("chrF2", float(score), definition, chrf_statistics(hypotheses, references))
+    return Score("chrF2", float(score), f"chrF2 {metric.get_signature()}", statistics)
 
 
 def paper_bleu(
@@ -176,57 +159,3 @@ def paper_bleu(
 def moses_tokens(line: str, language: str) -> str:
     """Normalised punctuation, Moses tokens separated by spaces, special characters escaped (its default)."""
     return Pipeline("moses", language, language, lower=False).encode(line)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Several scores of one set of translations, each with a 95 % confidence interval."""
-
-    sentences: int
-    scores: tuple[Score, ...]
-    intervals: tuple[Interval, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values: the number of sentences; per metric the score, its definition, its interval."""
-        return {
-            "sentences": self.sentences,
-            "scores": [
-                {**score.to_dict(), "interval": interval.to_dict()}
-                for score, interval in zip(self.scores, self.intervals, strict=True)
-            ],
-        }
-
-    def __str__(self) -> str:
-        lines = (
-            f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
-            for score, interval in zip(self.scores, self.intervals, strict=True)
-        )
-        first = self.intervals[0]
-        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
-
-
-def evaluate_text(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    *,
-    lower: bool = True,
-    compound_split: bool = False,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> Evaluation:
-    """All scores of translations into `language`; `lower` and `compound_split` concern the paper's BLEU."""
-    scores = (
-        sacre_bleu(hypotheses, references),
-        chrf(hypotheses, references),
-        paper_bleu(hypotheses, references, language, lower=lower, compound_split=compound_split),
-    )
-    return evaluation_of(len(hypotheses), scores, resamples=resamples, seed=seed)
-
-
-def evaluation_of(
-    sentences: int, scores: tuple[Score, ...], *, resamples: int = RESAMPLES, seed: int = SEED
-) -> Evaluation:
-    """Scores with their confidence intervals."""
-    intervals = tuple(bootstrap_interval(score.statistics, resamples=resamples, seed=seed) for score in scores)
-    return Evaluation(sentences, scores, intervals)

@@ -3,8 +3,7 @@
 Sentences are sorted before anything is drawn: a result depends on the sentences and the seed, not on their order.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +29,6 @@ class Interval:
     resamples: int
     seed: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return f"[{self.low:.2f}, {self.high:.2f}]"
 
@@ -50,10 +45,6 @@ class Comparison:
     interval: Interval | None
     trials: int
     seed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values."""
-        return asdict(self)
 
     def __str__(self) -> str:
         interval = f" {self.interval}" if self.interval else ""
@@ -95,21 +86,20 @@ def approximate_randomisation(
 
     The p-value is the share of exchanges with at least the observed difference.
     """
-    _check(trials)
     columns, rows = _paired(first, second)
     ours, theirs = rows[:, :columns], rows[:, columns:]
     change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
-    generator = np.random.default_rng(seed)
-    moved = np.empty((trials, columns))
-    for trial in range(trials):
-        moved[trial] = generator.integers(0, 2, len(rows), dtype=np.int8).astype(np.float64) @ change
+    generator = _generator(trials, seed)
+    exchanged = (generator.integers(0, 2, len(rows), dtype=np.int8) for _ in range(trials))
+    moved = np.stack([drawn.astype(np.float64) @ change for drawn in exchanged])
     differences = second.formula(total_theirs - moved) - first.formula(total + moved)
     return _comparison("approximate randomisation", first, second, differences, None, seed)
 
 
-def _check(trials: int) -> None:
+def _generator(trials: int, seed: int) -> np.random.Generator:
     if trials < 1:
         raise MacaronError(f"{trials} resamples: give at least 1, usually 1000")
+    return np.random.default_rng(seed)
 
 
 def _canonical(rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -127,8 +117,7 @@ def _paired(first: SentenceStatistics, second: SentenceStatistics) -> tuple[int,
 
 def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
     """The sums of rows (S, C) that are drawn with replacement, once for every resample: (resamples, C)."""
-    _check(resamples)
-    generator = np.random.default_rng(seed)
+    generator = _generator(resamples, seed)
     count = len(rows)
     block = max(_DRAWS // count, 1)
     sums = []

@@ -30,9 +30,6 @@ class SentenceStatistics:
     rows: NDArray[np.int64]
     formula: Formula
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def score(self) -> float:
         """Score of the whole corpus."""
         return float(self.formula(self.rows.sum(axis=0, dtype=np.float64)))
@@ -49,8 +46,7 @@ class Score:
 
     def to_dict(self) -> dict[str, Any]:
         """The score as JSON-able values, without the per-sentence statistics."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
 
     def __str__(self) -> str:
         return f"{self.metric} = {self.score:.2f} [{self.definition}]"

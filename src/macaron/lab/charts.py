@@ -4,17 +4,14 @@ The drawing stretches with the page while its texts keep their size: positions a
 cent, or thousandths inside the nested SVG that holds the lines), and the texts of the axes are in the plot's padding.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-from macaron.lab.page import escape, html_table
+from macaron.lab.page import escape, html_table, script_json
 from macaron.lab.scales import Scale, number, thin, tick_texts
 
-Points: TypeAlias = Sequence[tuple[float, float]]
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
 #: The maximum number of points drawn for a series; more cannot be seen.
@@ -32,7 +29,7 @@ class Series:
     """One line: points by ascending x, a colour by number (default: its index), a band of (x, low, high) around it."""
 
     name: str
-    points: Points
+    points: Sequence[tuple[float, float]]
     colour: int | None = None
     band: Sequence[tuple[float, float, float]] = ()
     dashed: bool = False
@@ -44,8 +41,7 @@ class Dots:
 
     name: str
     value: float
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
     points: tuple[float, ...] = ()
     colour: int = 0
     digits: int = 2
@@ -55,7 +51,7 @@ class Dots:
     def text(self) -> str:
         """The value and its interval."""
         form = f"{'+' if self.sign else ''}.{self.digits}f"
-        interval = "" if self.low is None or self.high is None else f" ({self.low:{form}} to {self.high:{form}})"
+        interval = f" ({self.interval[0]:{form}} to {self.interval[1]:{form}})" if self.interval else ""
         return f"{self.value:{form}}{interval}".replace("-", "−")
 
 
@@ -107,11 +103,10 @@ def line_chart(
 def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
     ticks = up.ticks(5)
     texts, unit = tick_texts(ticks, up.log)
-    places = zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     left = "".join(
         f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>'
         f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>'
-        for y, text in places
+        for y, text in zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     )
     left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>'
     ticks = across.ticks(5)
@@ -120,11 +115,10 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs:
     elif all(x == int(x) for x in xs):
         ticks = [tick for tick in ticks if tick == int(tick)]  # nothing lies between two epochs
     texts, unit = tick_texts(ticks, across.log)
-    places = zip(map(across.percent, ticks), texts, strict=True)
     below = "".join(
         f'<line class="axis" x1="{x}%" x2="{x}%" y1="{height}" y2="{height + 4}"/>'
         f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>'
-        for x, text in places
+        for x, text in zip(map(across.percent, ticks), texts, strict=True)
     )
     below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit)}</text>'
     return f'{left}<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>{below}'
@@ -137,9 +131,10 @@ def _axis_name(label: str, unit: str) -> str:
 def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
-    def path(points: Points) -> str:
-        places = ((across.percent(x, whole=1000), up.percent(y, down=True, whole=1000)) for x, y in points)
-        return "M" + "L".join(f"{x} {y}" for x, y in places)
+    def path(points: Sequence[tuple[float, float]]) -> str:
+        return "M" + "L".join(
+            f"{across.percent(x, whole=1000)} {up.percent(y, down=True, whole=1000)}" for x, y in points
+        )
 
     strokes, dots = [], []
     for line in lines:
@@ -161,10 +156,9 @@ def _legend(lines: Sequence[Series]) -> str:
     """Names with their last values; base.js replaces these by the values at the pointer."""
     entries = []
     for line in lines:
-        kind = "swatch dashed" if line.dashed else "swatch"
-        swatch = f'<span class="{kind}" style="--colour:var(--series-{line.colour})"></span>'
+        style = f'class="swatch{" dashed" if line.dashed else ""}" style="--colour:var(--series-{line.colour})"'
         value = number(line.points[-1][1]) if line.points else "–"
-        entries.append(f"<li>{swatch}{escape(line.name)} <b>{value}</b></li>")
+        entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{value}</b></li>")
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
@@ -175,13 +169,9 @@ def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, 
         if not line.points:
             parts.append(f"{line.name}: no values.")
             continue
-        (first_x, first), (last_x, last) = line.points[0], line.points[-1]
-        low_x, low = min(line.points, key=lambda point: point[1])
-        high_x, high = max(line.points, key=lambda point: point[1])
-        parts.append(
-            f"{line.name}: {number(first)} at {number(first_x)}, {number(last)} at {number(last_x)}, "
-            f"lowest {number(low)} at {number(low_x)}, highest {number(high)} at {number(high_x)}."
-        )
+        lowest, highest = (extreme(line.points, key=lambda point: point[1]) for extreme in (min, max))
+        marks = (("", line.points[0]), ("", line.points[-1]), ("lowest ", lowest), ("highest ", highest))
+        parts.append(f"{line.name}: {', '.join(f'{said}{number(y)} at {number(x)}' for said, (x, y) in marks)}.")
     return " ".join(parts)
 
 
@@ -192,19 +182,13 @@ def _readings(lines: Sequence[Series], across: Scale, up: Scale, x_label: str) -
         short = float(f"{value:.6g}") if abs(value) < 1e6 else round(value)
         return int(short) if short == int(short) else short
 
-    read: dict[str, object] = {
-        "x": [across.low, across.high],
-        "y": [up.low, up.high],
-        "log_x": across.log,
-        "log_y": up.log,
-        "x_label": x_label,
-    }
-    drawn = [sorted(thin(line.points, DRAWN)) for line in lines]
-    read["series"] = [
+    drawn = [(line, sorted(thin(line.points, DRAWN))) for line in lines]
+    series = [
         {"name": line.name, "colour": line.colour, "x": [six(x) for x, _ in points], "y": [six(y) for _, y in points]}
-        for line, points in zip(lines, drawn, strict=True)
+        for line, points in drawn
     ]
-    return json.dumps(read, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": across.log, "log_y": up.log}
+    return script_json({**axes, "x_label": x_label, "series": series})
 
 
 def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
@@ -230,7 +214,7 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
     :param zero: include 0 and mark it, for differences
     """
-    ends = [end for row in rows for end in (row.value, row.low, row.high, *row.points) if end is not None]
+    ends = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*ends, 0.0] if zero else ends)
     ticks = along.ticks(5)
     lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
@@ -257,10 +241,9 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
 
 def _marks(row: Dots, along: Scale) -> str:
-    style = f'style="--colour:var(--series-{row.colour % COLOURS})"'
     parts = []
-    if row.low is not None and row.high is not None:
-        low, high = along.percent(row.low), along.percent(row.high)
+    if row.interval:
+        low, high = map(along.percent, row.interval)
         parts.append(f'<line class="span" x1="{low}%" x2="{high}%" y1="13" y2="13"/>')
         parts += [f'<line class="span" x1="{x}%" x2="{x}%" y1="9" y2="17"/>' for x in (low, high)]
     x = along.percent(row.value)
@@ -269,4 +252,4 @@ def _marks(row: Dots, along: Scale) -> str:
         parts.append(f'<line class="mean" x1="{x}%" x2="{x}%" y1="4" y2="22"/>')
     else:
         parts.append(f'<circle class="one whole" cx="{x}%" cy="13" r="5"/>')
-    return f"<g {style}>{''.join(parts)}</g>"
+    return f'<g style="--colour:var(--series-{row.colour % COLOURS})">{"".join(parts)}</g>'

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.page import write as write_particles
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
-from macaron.recipe import Recipe, load_data_recipe, load_recipe, recipe_from
-from macaron.settings import read_toml
+from macaron.recipe import Recipe, load_data_recipe, load_recipe
 from macaron.tasks.run import run as train_run
 
 Say = Callable[[str], None]
@@ -58,9 +57,9 @@ def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -
     say("5. Scores (sacreBLEU with 95 % confidence interval)")
     pages = {name: str(runs / f"demo-{name}.html") for name in ("comparison", "particles")}
     result = twins.compare(Path(pages["comparison"]))
-    report = score_twins(twins, corpus, result, say)
+    report = score_twins(result, corpus, say)
     say(f"\n6. Pages\n   {result.sentence}")
-    folders = [folder for _, _, folder in twins.plan()]
+    folders = [folder for *_, folder in twins.plan]
     write_particles(Path(pages["particles"]), build_data(folders, EXAMPLE))
     report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
     write_json(numbers, report)
@@ -79,36 +78,34 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
 
     Folders of a demo with another recipe are refused before anything is trained.
     """
-    twins = make_twins(recipe, TWINS, 1, runs, say=lambda text: say(f"   {text}"))
-    twins = replace(twins, pattern="demo-{name}")
-    folders = [folder for _, _, folder in twins.plan()]
-    files = [folder / "recipe.toml" for folder in folders if (folder / "recipe.toml").is_file()]
-    stored = {file.parent: recipe_from(read_toml(file), str(file)) for file in files}
-    most = recipe.train.max_updates
-    assert most is not None
-    updates = next((each.train.max_updates for each in stored.values()), None)
-    if updates is not None:
+    twins = make_twins(recipe, TWINS, 1, runs, say=lambda text: say(f"   {text}"), pattern="demo-{name}")
+    folders = [folder for *_, folder in twins.plan]
+    made = [folder for folder in folders if (folder / "recipe.toml").is_file()]
+    stored = {folder: load_recipe(folder / "recipe.toml", [f"data.out={recipe.data}"]) for folder in made}
+    most = recipe.train.max_updates or 0  # twins have it
+    if stored:
+        updates = stored[made[0]].train.max_updates or most
         say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
     else:
         started = time.monotonic()
-        paces = [measure(kind.recipe) for kind in twins.kinds]
+        paces = [measure(own) for _, own, _ in twins.plan]
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
-        each = " and ".join(f"{pace:.3f}" for pace, _ in paces)
-        say(f"3. Pace: {each} s an update, so {updates:,} of {most:,} updates of each twin")
-    twins = replace(twins, kinds=tuple(replace(kind, recipe=shortened(kind.recipe, updates)) for kind in twins.kinds))
-    for kind, seed, folder in twins.plan():
-        if folder in stored and replace(stored[folder], data=recipe.data) != kind.seeded(seed):
+        said = " and ".join(f"{pace:.3f}" for pace, _ in paces)
+        say(f"3. Pace: {said} s an update, so {updates:,} of {most:,} updates of each twin")
+    twins = replace(twins, plan=[(name, shortened(own, updates), folder) for name, own, folder in twins.plan])
+    for _, own, folder in twins.plan:
+        if stored.get(folder, own) != own:
             both = " and ".join(map(str, folders))
             raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")
     return twins
 
 
-def score_twins(twins: Twins, corpus: Path, result: Result, say: Say) -> dict[str, Any]:
+def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
     baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
     report: dict[str, Any] = {
         "parameters": {kind.label: kind.parameters for kind in result.kinds},
-        "updates": {kind.label: kind.runs[0].updates for kind in result.kinds},
+        "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
         "fair": not reasons,
         "sets": {},
     }
@@ -120,10 +117,10 @@ def score_twins(twins: Twins, corpus: Path, result: Result, say: Say) -> dict[st
     for part, what in SETS.items():
         source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
         outputs = {"word by word": [baseline.translate(line) for line in source]}
-        for kind, _, folder in twins.plan():
+        for kind in result.kinds:
             # The comparison has translated the test sentences.
-            made = result.translated[kind.name].translations if part == "test" else None
-            outputs[kind.name] = made or Translator(folder).translate(source)
+            made = result.translated[kind.label].translations if part == "test" else None
+            outputs[kind.label] = made or Translator(kind.runs[0].path).translate(source)
         say(f"\n   {len(source):,} {what}")
         scores = {name: sacre_bleu(lines, reference) for name, lines in outputs.items()}
         found: dict[str, Any] = {"scores": {}}
@@ -131,10 +128,10 @@ def score_twins(twins: Twins, corpus: Path, result: Result, say: Say) -> dict[st
         for name, score in scores.items():
             interval = bootstrap_interval(score.statistics)
             say(f"   {name:14s} {score.score:6.2f}  {interval}")
-            found["scores"][name] = {**score.to_dict(), "interval": interval.to_dict()}
+            found["scores"][name] = {**score.to_dict(), "interval": asdict(interval)}
         if not reasons:
             difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
-            found["macaron_minus_transformer"] = difference.to_dict()
+            found["macaron_minus_transformer"] = asdict(difference)
             say(f"   Macaron - Transformer: {difference}")
         for i in range(2):
             say(f"     {source[i]}")
@@ -155,7 +152,7 @@ def measure(recipe: Recipe) -> tuple[float, float]:
         except (Interrupted, KeyboardInterrupt):
             raise Interrupted("stopped while the pace was measured; the same command starts again") from None
         # The last update shares its number with the final validation.
-        seconds = [x for _, x in RunFolder.open(Path(folder) / "run").values("seconds")][WARM_UP:-1]
+        seconds = [x for _, x in RunFolder(Path(folder) / "run").values("seconds")][WARM_UP:-1]
     pace = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
     return pace, max(time.monotonic() - started - TRIAL * pace, 0.0)
 

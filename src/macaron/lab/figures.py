@@ -4,6 +4,7 @@ The same data give the same file. Pages draw their charts as SVG (`macaron.lab.c
 """
 
 import io
+import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -83,8 +84,7 @@ def rendered(figure: "Figure", kind: str, dpi: int = 160) -> bytes:
 
 
 def write_figure(path: Path, figure: "Figure") -> None:
-    """Write a figure as SVG or PNG, by the name of the file."""
-    check_figure_path(path)
+    """Write a figure as SVG or PNG, by the name of the file, which is checked before anything is computed."""
     with atomic_file(path) as file:
         file.write(rendered(figure, path.suffix[1:].lower()))
 
@@ -171,40 +171,29 @@ def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int)
     with drawing():
         figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         paths, errors = figure.subplots(1, 2, width_ratios=(1, 1.05))
-        colours = [TRAJECTORY_COLOURS[i % len(TRAJECTORY_COLOURS)] for i in range(len(found.schemes))]
-        _draw_paths(paths, found, colours, steps)
-        _draw_errors(errors, found, colours)
-        write_figure(path, figure)
-
-
-def _draw_paths(axes: Any, found: TrajectoryComparison, colours: Sequence[str], steps: int) -> None:
-    particles = found.exact.shape[1]
-    for i in range(particles):
-        name = "exact flow" if i == 0 else None
-        axes.plot(*found.exact[:, i].T, color="#C9CDD1", linewidth=6, solid_capstyle="round", label=name, zorder=1)
-    for each, colour in zip(found.schemes, colours, strict=True):
-        nodes = each.of(steps).nodes
+        exact = {"color": "#C9CDD1", "linewidth": 6, "solid_capstyle": "round", "zorder": 1}
+        line = {"linewidth": 1.3, "marker": "o", "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+        particles = found.exact.shape[1]
         for i in range(particles):
-            name = trajectory_label(each) if i == 0 else None
-            line = {"color": colour, "linewidth": 1.3, "marker": "o", "markersize": 4.5, "zorder": 2}
-            axes.plot(*nodes[:, i].T, label=name, markeredgecolor="white", markeredgewidth=0.6, **line)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    count = f"{steps} steps" if steps > 1 else "one step"
-    axes.set_title(f"{particles} particles after {count}", loc="left")
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)
-
-
-def _draw_errors(axes: Any, found: TrajectoryComparison, colours: Sequence[str]) -> None:
-    for each, colour in zip(found.schemes, colours, strict=True):
-        errors = [(one.steps, one.error) for one in each.trajectories]
-        axes.loglog(*zip(*errors, strict=True), color=colour, marker="o", markersize=5, linewidth=1.8)
-        text = f"{trajectory_label(each)}\nhalf the step: error / {each.trajectories[-1].ratio:.2f}"
-        # On the lower left of the last point but one: the lines fall, so there is room.
-        axes.annotate(text, errors[-2], (-8, -2), textcoords="offset points", ha="right", va="top")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([one.steps for one in found.schemes[0].trajectories])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set_xlabel(f"steps for a time of {DURATION:g}")
-    axes.set_title("Error at the end", loc="left")
-    clean_axes(axes)
+            paths.plot(*found.exact[:, i].T, label=None if i else "exact flow", **exact)
+        for each, colour in zip(found.schemes, itertools.cycle(TRAJECTORY_COLOURS), strict=False):
+            name = trajectory_label(each)
+            for i in range(particles):
+                nodes = each.of(steps).nodes[:, i]
+                paths.plot(*nodes.T, label=None if i else name, color=colour, zorder=2, **line)
+            shown = [(one.steps, one.error) for one in each.trajectories]
+            errors.loglog(*zip(*shown, strict=True), color=colour, marker="o", markersize=5, linewidth=1.8)
+            text = f"{name}\nhalf the step: error / {each.trajectories[-1].ratio:.2f}"
+            # On the lower left of the last point but one: the lines fall, so there is room.
+            errors.annotate(text, shown[-2], (-8, -2), textcoords="offset points", ha="right", va="top")
+        paths.set_aspect("equal")
+        paths.set_axis_off()
+        paths.set_title(f"{particles} particles after {f'{steps} steps' if steps > 1 else 'one step'}", loc="left")
+        paths.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)
+        errors.set_xscale("log", base=2)
+        errors.set_xticks([one.steps for one in found.schemes[0].trajectories])
+        errors.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        errors.set_xlabel(f"steps for a time of {DURATION:g}")
+        errors.set_title("Error at the end", loc="left")
+        clean_axes(errors)
+        write_figure(path, figure)

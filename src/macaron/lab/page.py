@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -19,8 +18,6 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 class Raw(str):
     """HTML that is safe already: `escape` leaves it unchanged."""
 
-    __slots__ = ()
-
 
 def escape(text: object) -> str:
     """Text escaped for HTML, between tags or inside quotes."""
@@ -36,19 +33,20 @@ def render_page(
     scripts: Sequence[str] = (),
     data: Mapping[str, object] | None = None,
 ) -> str:
-    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (or `Raw`).
+    """A whole document around ``body``, which is HTML; ``title`` and ``lead`` are text (``lead`` may be `Raw`).
 
     ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
     as JSON; a script reads it with ``macaron.data("NAME")``.
     """
-    style = "\n".join(_asset(name, "style") for name in ("base.css", *styles))
+    assets = files("macaron.lab") / "assets"
+    style = "\n".join((assets / name).read_text(encoding="utf-8") for name in ("base.css", *styles))
     # base.js is in the head: it sets the theme before the first paint.
-    base, *others = (_asset(name, "script") for name in ("base.js", *scripts))
-    entries = (data or {}).items()
-    run = [f'<script type="application/json" id="data-{escape(k)}">{_json(v)}</script>' for k, v in entries]
-    run += [f"<script>\n{script}</script>" for script in others]
+    base, *others = ((assets / name).read_text(encoding="utf-8") for name in ("base.js", *scripts))
     above = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
-    below = "".join(f"{script}\n" for script in run)
+    below = ""
+    for name, value in (data or {}).items():
+        below += f'<script type="application/json" id="data-{escape(name)}">{script_json(value)}</script>\n'
+    below += "".join(f"<script>\n{script}</script>\n" for script in others)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -56,7 +54,7 @@ def render_page(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="color-scheme" content="light dark">
-<title>{escape(_plain(title))}</title>
+<title>{escape(title)}</title>
 <style>
 {style}</style>
 <script>
@@ -78,7 +76,7 @@ def render_page(
 
 def section(heading: str, *parts: str, id: str | None = None) -> str:
     """A section with an h2 heading that labels it; ``parts`` are HTML."""
-    name = id or re.sub(r"[^a-z0-9]+", "-", _plain(heading).lower()).strip("-") or "section"
+    name = id or re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"
     label = f"{escape(name)}-heading"
     head = f'<section id="{escape(name)}" aria-labelledby="{label}">\n<h2 id="{label}">{escape(heading)}</h2>'
     return "\n".join([head, *parts, "</section>"])
@@ -122,30 +120,7 @@ def write_page(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def _asset(name: str, tag: str) -> str:
-    text = (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
-    if f"</{tag}" in text.lower():
-        raise ValueError(f"assets/{name} would end the page's <{tag}>")
-    return text
-
-
-def _json(value: object) -> str:
-    # "<" is escaped so that no text can end the script; JSON has no NaN, a page reads null.
-    return json.dumps(_finite(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
-        "<", "\\u003c"
-    )
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
-
-
-def _plain(text: str) -> str:
-    """The text of a heading without tags: a document's title has none."""
-    return html.unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Raw) else text
+def script_json(value: object) -> str:
+    """JSON inside a script: no text can end the script ("<" is escaped), and null stands for NaN, which JSON lacks."""
+    finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    return json.dumps(finite, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")

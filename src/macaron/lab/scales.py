@@ -1,7 +1,7 @@
 """Axes: ranges, ticks, readable numbers, and long lines thinned for the screen."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,10 +18,9 @@ class Scale:
 
     @classmethod
     def around(
-        cls, values: Iterable[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
+        cls, values: Sequence[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
     ) -> Self:
         """A scale that contains the values: with a margin, or (``tight``) from the smallest to the largest."""
-        values = list(values)
         low, high = min(values), max(values)
         if log:
             if low == high:
@@ -45,41 +44,40 @@ class Scale:
 
     def percent(self, value: float, *, down: bool = False, whole: int = 100) -> str:
         """`share` of ``whole``; ``down`` counts from the other end, as the y of an SVG does."""
-        share = self.share(value)
-        text = f"{whole * (1 - share if down else share):.2f}".rstrip("0").rstrip(".")
-        return "0" if text == "-0" else text
+        share = 1 - self.share(value) if down else self.share(value)
+        return f"{round(whole * share, 2) + 0:g}"  # never -0
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values to mark, about ``most`` of them."""
         if self.log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             for digits in ((1, 2, 5), (1, 3), (1,)):
-                found = self._decades(digits)
+                # Parsed from text: 10.0 ** -5 is not the float 1e-05.
+                marks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+                found = [mark for mark in marks if self.low * (1 - 1e-9) <= mark <= self.high * (1 + 1e-9)]
                 if 3 <= len(found) <= most + 1:
                     return found
-            whole = self._decades((1,))
-            if len(whole) > most:
-                return whole[:: math.ceil(len(whole) / most)]
-        return _round_ticks(self.low, self.high, most)
-
-    def _decades(self, digits: Sequence[int]) -> list[float]:
-        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        # Parsed from text: 10.0 ** -5 is not the float 1e-05.
-        marks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
-        return [mark for mark in marks if self.low * (1 - 1e-9) <= mark <= self.high * (1 + 1e-9)]
+            if len(found) > most:
+                return found[:: math.ceil(len(found) / most)]
+        raw = (self.high - self.low) / most
+        power = math.floor(math.log10(raw))
+        step, digits_shown = next(
+            (digit * 10.0**p, -p + (digit == 2.5))
+            for p in (power, power + 1)
+            for digit in (1, 2, 2.5, 5)
+            if digit * 10.0**p >= raw * (1 - 1e-9)
+        )
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(k * step, max(digits_shown, 0)) for k in range(first, last + 1)]
 
 
 def number(value: float) -> str:
     """A value to four significant digits, for reading."""
     if not math.isfinite(value):
         return "–"
-    if value == 0:
-        return "0"
-    size = abs(value)
-    if size >= 1000:
+    if abs(value) >= 1000:
         return f"{value:,.0f}"
-    if size < 1e-3:
-        return _power(value, 2)
-    return f"{value:.4g}"
+    return _power(value, 2) if 0 < abs(value) < 1e-3 else f"{value or 0:.4g}"
 
 
 def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], str]:
@@ -107,20 +105,6 @@ def thin(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, 
         part = range(1 + i * inside // stretches, 1 + (i + 1) * inside // stretches)
         kept += sorted({min(part, key=lambda k: points[k][1]), max(part, key=lambda k: points[k][1])})
     return [points[k] for k in (*kept, len(points) - 1)]
-
-
-def _round_ticks(low: float, high: float, most: int) -> list[float]:
-    raw = (high - low) / most
-    power = math.floor(math.log10(raw))
-    step, digits = next(
-        (digit * 10.0**p, -p + (digit == 2.5))
-        for p in (power, power + 1)
-        for digit in (1, 2, 2.5, 5)
-        if digit * 10.0**p >= raw * (1 - 1e-9)
-    )
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(k * step, max(digits, 0)) for k in range(first, last + 1)]
 
 
 def _power(value: float, digits: int) -> str:

@@ -61,15 +61,14 @@ class _Drawing:
 
     def __init__(self, groups: Sequence[Group]) -> None:
         # Trajectories with fewer than four steps may go far and leave the frame.
-        shown = [groups[0][1].exact.reshape(-1, 2)]
-        shown += [
+        many = [
             one.nodes.reshape(-1, 2)
             for _, found in groups
             for each in found.schemes
             for one in each.trajectories
             if one.steps >= 4
         ]
-        points = np.concatenate(shown)
+        points = np.concatenate([groups[0][1].exact.reshape(-1, 2), *many])
         self.low, self.high = points.min(0), points.max(0)
         self.scale = float((_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0]))
         self.height = round(float(self.high[1] - self.low[1]) * self.scale + 2 * _MARGIN)

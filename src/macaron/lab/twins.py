@@ -3,6 +3,7 @@
 Under torchrun all processes train one run after the other, in one process group.
 """
 
+import itertools
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from macaron import ode
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
 from macaron.lab.compare.comparison import write_comparison
@@ -19,8 +21,6 @@ from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
-from macaron.ode import scheme as find_scheme
-from macaron.ode.catalogue import ALIASES
 from macaron.recipe import ModelSettings, Recipe, configuration
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
@@ -31,39 +31,17 @@ _DECIDED = ("decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decod
 
 
 @dataclass(frozen=True)
-class Twin:
-    """One kind of network of a set: its name, its recipe with the first seed, its size."""
-
-    name: str
-    recipe: Recipe
-    parameters: int
-
-    def seeded(self, seed: int) -> Recipe:
-        """The recipe of one of its runs."""
-        return replace(self.recipe, train=replace(self.recipe.train, seed=seed))
-
-
-@dataclass(frozen=True)
 class Twins:
-    """A set of runs in a folder: every kind with every seed.
+    """A set of runs: every kind with every seed.
 
+    :param plan: kind, recipe and folder of all runs, in order of training: seed by seed, so a stopped set is balanced
+    :param out: the folder of the comparison
     :param say: is told the progress
-    :param pattern: the name of a run's folder
     """
 
-    kinds: tuple[Twin, ...]
-    seeds: int
+    plan: list[tuple[str, Recipe, Path]]
     out: Path
     say: Callable[[str], None]
-    pattern: str = "{name}-seed{seed}"
-
-    def plan(self) -> list[tuple[Twin, int, Path]]:
-        """All runs in order of training: seed by seed, so that an interrupted set is balanced."""
-        return [
-            (kind, seed, self.out / self.pattern.format(name=kind.name.lower().replace("/", "+"), seed=seed))
-            for seed in range(1, self.seeds + 1)
-            for kind in self.kinds
-        ]
 
     def run(self) -> Result | None:
         """Train what is not yet trained, then write the comparison; only the first process of several returns one."""
@@ -72,28 +50,28 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        plan = self.plan()
-        with join(self.kinds[0].recipe.train):
-            for number, (kind, seed, folder) in enumerate(plan, start=1):
-                self.say(f"run {number} of {len(plan)}: {kind.name}, seed {seed} ({folder})")
+        with join(self.plan[0][1].train):
+            for number, (name, recipe, folder) in enumerate(self.plan, start=1):
+                self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 try:
-                    train_run(kind.seeded(seed), folder, resume=True, started=time.monotonic())
+                    train_run(recipe, folder, resume=True, started=time.monotonic())
                 except (Interrupted, KeyboardInterrupt) as stop:
                     where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
                     raise Interrupted(
-                        f"stopped in run {number} of {len(plan)}{where}; the same command continues from there, and "
-                        "keeps finished runs"
+                        f"stopped in run {number} of {len(self.plan)}{where}; the same command continues from there, "
+                        "and keeps finished runs"
                     ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
-        data, plan, split = self.kinds[0].recipe.data, self.plan(), "test"
+        data, split = self.plan[0][1].data, "test"
         manifest = read_manifest(data)
         if manifest.get("kind", "pairs") == "pairs" and "test" not in manifest["splits"]:
             self.say(f"{data} has no test sentences: the validation sentences are used")
             split = "valid"
         # A single seed needs no name: the kinds are the runs.
-        runs = {kind.name: path for kind, _, path in plan} if self.seeds == 1 else [path for _, _, path in plan]
+        named = {name: folder for name, _, folder in self.plan}
+        runs = named if len(named) == len(self.plan) else [folder for *_, folder in self.plan]
         try:
             return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
         except KeyboardInterrupt:
@@ -111,6 +89,7 @@ def make_twins(
     budget: int | None = None,
     allow_unequal: bool = False,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    pattern: str = "{name}-seed{seed}",
 ) -> Twins:
     """A set of twins, checked before anything is trained.
 
@@ -119,6 +98,7 @@ def make_twins(
     :param seeds: seeds 1 to this are trained
     :param budget: updates of every run; by default the recipe's ``train.max_updates``
     :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
+    :param pattern: the name of a run's folder
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: give a folder for the runs")
@@ -130,26 +110,28 @@ def make_twins(
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
     if len(resolved) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
-    if seeds < 1:
-        raise UsageError(f"--seeds must be at least 1, not {seeds}")
     recipe = with_budget(recipe, budget)
     said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
     if said:
         raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
     vocabulary = int(read_manifest(recipe.data, recipe.kind)["vocab_size"])
-    recipes = [twin_recipe(recipe, name, vocabulary) for name in resolved]
     names = schemes if isinstance(schemes, Mapping) else resolved
-    kinds = [Twin(name, own, count(configuration(own, vocabulary))) for name, own in zip(names, recipes, strict=True)]
-    first = kinds[0]
-    for kind in kinds:
-        share = kind.parameters / first.parameters - 1
-        say(f"{kind.name}: {kind.parameters:,} parameters" + ("" if kind is first else f" ({100 * share:+.2f} %)"))
+    recipes = {name: twin_recipe(recipe, own, vocabulary) for name, own in zip(names, resolved, strict=True)}
+    sizes = {name: count(configuration(own, vocabulary)) for name, own in recipes.items()}
+    first = next(iter(sizes))
+    for name, size in sizes.items():
+        share = size / sizes[first] - 1
+        say(f"{name}: {size:,} parameters" + ("" if name == first else f" ({100 * share:+.2f} %)"))
         if abs(share) > TOLERANCE and not allow_unequal:
             raise MacaronError(
-                f"{kind.name} and {first.name} differ in size by {100 * share:+.2f} %, and twins by at most "
+                f"{name} and {first} differ in size by {100 * share:+.2f} %, and twins by at most "
                 f"{100 * TOLERANCE:g} %: choose other schemes, a larger model.hidden_size, or --allow-unequal"
             )
-    return Twins(tuple(kinds), seeds, out, say)
+    plan = []
+    for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
+        folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
+        plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
+    return Twins(plan, out, say)
 
 
 def resolve(name: str) -> str:
@@ -157,14 +139,14 @@ def resolve(name: str) -> str:
     if name == CONTROL:
         return name
     encoder, slash, decoder = name.partition("/")
-    if "H" in find_scheme(encoder).operators:
+    if "H" in ode.scheme(encoder).operators:
         raise UsageError(
             f"{encoder!r} is a decoder's scheme (it has cross-attention H): write ENCODER/{encoder}, such as "
             f"strang-gfg/{encoder}; alone, an encoder's scheme is lifted for the decoder by replacing F by F H"
         )
-    if slash and "H" not in find_scheme(decoder).operators:
+    if slash and "H" not in ode.scheme(decoder).operators:
         raise UsageError(f"{decoder!r} has no cross-attention (H), which a decoder needs: {name}")
-    return ALIASES.get(encoder, encoder) + slash + decoder
+    return ode.ALIASES.get(encoder, encoder) + slash + decoder
 
 
 def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
@@ -202,10 +184,7 @@ def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]
 def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
     """A recipe with a budget of updates, the only budget that does not depend on the machine."""
     if updates is not None:
-        if updates < 1:
-            raise UsageError(f"--budget must be at least 1 update, not {updates}")
-        train = replace(recipe.train, max_updates=updates, max_epochs=None, max_minutes=None)
-        return replace(recipe, train=train)
+        return replace(recipe, train=replace(recipe.train, max_updates=updates, max_epochs=None, max_minutes=None))
     if recipe.train.max_updates is None:
         raise MacaronError(
             "twins get the same number of updates, but the recipe has no train.max_updates: give --budget UPDATES"

@@ -32,8 +32,11 @@ _CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
 )
 
 
-def find_folder(path: str | Path, model_type: str) -> Path:
-    """The model folder of that type at a path: the folder itself, or that of a run. Its files exist, if unread."""
+def find_folder(path: str | Path, model_type: str | None = None) -> Path:
+    """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+
+    :param model_type: by default any of ours
+    """
     folder = Path(path)
     if not (folder / _CONFIG).is_file() and (folder / "model" / _CONFIG).is_file():
         folder /= "model"
@@ -42,8 +45,9 @@ def find_folder(path: str | Path, model_type: str) -> Path:
     if not folder.is_dir():
         raise MacaronError(f"{folder}: a file. Give the model folder that it lies in.")
     kind = stored_type(folder)
-    if kind != model_type:
-        raise MacaronError(f"{folder}: a model of type {kind!r}, {_NEEDED[model_type]} {model_type!r}")
+    if kind not in (_NEEDED if model_type is None else [model_type]):
+        needed = f"{_NEEDED[model_type]} {model_type!r}" if model_type else "which has no splitting scheme"
+        raise MacaronError(f"{folder}: a model of type {kind!r}, {needed}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
     if not (folder / "tokenizer.json").is_file():

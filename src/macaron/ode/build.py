@@ -80,7 +80,7 @@ def _raise(name: str, base: Scheme, order: int, side: int) -> Scheme:
     for p in range(base.order, order, 2):
         outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
         scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
-    return scheme.renamed(name)
+    return Scheme(name, scheme.branches)
 
 
 def _operators(name: str, operators: Any) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-from macaron.ode.measure import expected_local_order, methods
+from macaron.ode.measure import METHODS, expected_local_order
 from macaron.ode.scheme import Branch, Scheme
 
 # Names of branches. x is the input and t the time.
@@ -23,7 +23,7 @@ def summary(scheme: Scheme) -> dict[str, Any]:
         "symmetric": scheme.is_symmetric,
         "positive": scheme.is_positive,
         "applications": {operator: scheme.applications(operator) for operator in scheme.operators},
-        "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
+        "expected_local_order": {method: expected_local_order(scheme, method) for method in METHODS},
         "equations": equations(scheme),
     }
 
@@ -36,7 +36,7 @@ def report(scheme: Scheme) -> str:
     kinds = {"symmetric": scheme.is_symmetric, "no negative step": scheme.is_positive}
     kind = ", ".join(word for word, holds in kinds.items() if holds)
     euler = _sum((c, pair) for pair, c in scheme.euler_error.items() if abs(c) > 1e-12)
-    local = ", ".join(f"{method} {expected_local_order(scheme, method)}" for method in methods())
+    local = ", ".join(f"{method} {expected_local_order(scheme, method)}" for method in METHODS)
     return "\n".join(
         [
             f"{scheme.name}: {steps_text(scheme)}",

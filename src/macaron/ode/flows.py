@@ -15,10 +15,10 @@ from macaron.ode.tableau import ButcherTableau, integrator
 from macaron.ode.word_series import Array
 
 Time: TypeAlias = float | Array
+#: The velocity of a state at a time.
 Field: TypeAlias = Callable[[Time, Array], Array]
-"""The velocity of a state at a time."""
+#: ``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h.
 Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
-"""``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h."""
 
 
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:
@@ -45,8 +45,7 @@ def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
     solution = solve_ivp(velocity, (0.0, 1.0), start, "DOP853", first_step=1.0, rtol=3e-14, atol=1e-15)
     if not solution.success:
         raise MacaronError(f"the exact flow could not be followed: {solution.message}")
-    end: Array = x + h * solution.y[:, -1].reshape(shape)
-    return end
+    return x + h * solution.y[:, -1].reshape(shape)
 
 
 def integrated_flow(fields: Mapping[str, Field], method: str | ButcherTableau) -> Flow:
@@ -72,8 +71,7 @@ def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
             clocks[operator] = clocks[operator] + coefficient * h
         # Summing displacements, not states, keeps the digits of a small step.
         moved = moved + weight * (y - x)
-    result: Array = x + moved
-    return result
+    return x + moved
 
 
 def _combined(weights: tuple[float, ...], stages: list[Array]) -> Array | float:

@@ -24,6 +24,8 @@ WINDOW = (1e-13, 1e-11)
 # Four steps per halving, from 1/8 down to where even Euler's error is below the window.
 STEPS: Array = 2.0 ** -(np.arange(3 * 4, 46 * 4 + 1) / 4)
 SEEDS = tuple(range(7))
+# How sub-flows can be followed: exactly, or by each named integrator.
+METHODS = ("exact", *integrator_names())
 
 
 class OrderMeter:
@@ -90,11 +92,6 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
     return min(scheme.order, integrator(method).order) + 1
 
 
-def methods() -> tuple[str, ...]:
-    """How sub-flows can be followed: exactly, or by each named integrator."""
-    return ("exact", *integrator_names())
-
-
 def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
     """Read ``NAME`` (exact sub-flows) and ``NAME:INTEGRATOR``."""
     chosen = []
@@ -102,8 +99,8 @@ def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
         name, method = entry, "exact"
         if ":" in entry and not entry.lstrip().startswith("{"):
             name, _, method = entry.rpartition(":")
-        if method not in methods():
-            raise unknown("integrator", method, methods())
+        if method not in METHODS:
+            raise unknown("integrator", method, METHODS)
         chosen.append((find_scheme(name), method))
     return chosen
 
@@ -121,9 +118,9 @@ def order_table(
             "name": scheme.name,
             "order": scheme.order,
             "leading_error": scheme.leading_error,
-            "expected_local_order": {method: expected_local_order(scheme, method) for method in methods()},
+            "expected_local_order": {method: expected_local_order(scheme, method) for method in METHODS},
             # Further digits are rounding and differ between machines.
-            "local_order": {method: round(meter.local_order(scheme, method), 2) for method in methods()},
+            "local_order": {method: round(meter.local_order(scheme, method), 2) for method in METHODS},
         }
         for scheme in progress(chosen)
     ]

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import fsum, isfinite
+from math import fsum
 from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
@@ -54,7 +55,9 @@ class Scheme:
     branches: tuple[Branch, ...]
 
     def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
-        object.__setattr__(self, "name", _checked_name(name))
+        if not isinstance(name, str) or not name.strip():
+            raise SchemeError(f"a scheme needs a name, not {shown(name)}")
+        object.__setattr__(self, "name", name)
         object.__setattr__(self, "branches", tuple(_branches(name, branches)))
         self._check_sums()
 
@@ -133,18 +136,13 @@ class Scheme:
 
     def swap(self, a: str = "F", b: str = "G") -> "Scheme":
         """The same scheme with the roles of two operators exchanged."""
-        for operator in (a, b):
-            if operator not in self.operators:
-                raise SchemeError(f"{self.name} has no operator {operator!r}, only {', '.join(self.operators)}")
+        if missing := {a, b} - set(self.operators):
+            raise SchemeError(f"{self.name} has no operator {min(missing)!r}, only {', '.join(self.operators)}")
         role = {a: b, b: a}
         return Scheme(
             _toggled(self.name, "-swapped"),
             [(w, [(role.get(op, op), c) for op, c in steps]) for w, steps in self.branches],
         )
-
-    def renamed(self, name: str) -> "Scheme":
-        """The same data under another name."""
-        return Scheme(name, self.branches)
 
     def to_dict(self) -> dict[str, Any]:
         """The scheme as plain data, ready for JSON."""
@@ -154,17 +152,18 @@ class Scheme:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Scheme":
         """Read what ``to_dict`` writes."""
-        if not isinstance(data, Mapping):
-            raise SchemeError(f"a scheme was expected as a dictionary or JSON object, not {shown(data)}")
-        if set(data) != {"name", "branches"}:
-            raise SchemeError(f"a scheme has the keys 'name' and 'branches', not {shown(list(data))}")
-        name, branches = _checked_name(data["name"]), data["branches"]
+        if not isinstance(data, Mapping) or set(data) != {"name", "branches"}:
+            raise SchemeError(
+                "a scheme was expected as a dictionary or JSON object with the keys 'name' and 'branches', "
+                f"not {shown(data)}"
+            )
+        name, branches = data["name"], data["branches"]
         if not isinstance(branches, Iterable):
-            raise SchemeError(f"{name}: 'branches' must be a list, not {shown(branches)}")
+            raise SchemeError(f"{shown(name)}: 'branches' must be a list, not {shown(branches)}")
         pairs = []
         for branch in branches:
             if not isinstance(branch, Mapping) or set(branch) != {"weight", "steps"}:
-                raise SchemeError(f"{name}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
+                raise SchemeError(f"{shown(name)}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
             pairs.append((branch["weight"], branch["steps"]))
         return cls(name, pairs)
 
@@ -177,9 +176,8 @@ class Scheme:
         """Read what ``to_json`` writes."""
         try:
             data = json.loads(text)
-        except RecursionError:
-            raise SchemeError("a scheme was expected as JSON, but this is nested far too deeply") from None
-        except (TypeError, ValueError) as error:  # not JSON, not UTF-8, or an integer of thousands of digits
+        # Nested too deeply, not JSON, not UTF-8, or an integer of thousands of digits.
+        except (RecursionError, TypeError, ValueError) as error:
             raise SchemeError(f"a scheme was expected as JSON, but {shown(text)} cannot be read: {error}") from error
         return cls.from_dict(data)
 
@@ -196,12 +194,6 @@ class Scheme:
                     f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
                     + (" over all branches, weighted" if not self.is_sequential else "")
                 )
-
-
-def _checked_name(name: Any) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise SchemeError(f"a scheme needs a name, not {shown(name)}")
-    return name
 
 
 def _branches(scheme: str, branches: Any) -> Iterator[Branch]:
@@ -241,15 +233,11 @@ def _merged(steps: list[Step]) -> tuple[Step, ...]:
 
 def finite(scheme: str, value: Any, what: str) -> float:
     """A finite number of a scheme's data."""
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         number = float("nan" if isinstance(value, bool | str) else value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not isfinite(number):
-        raise SchemeError(f"{scheme}: the {what} must be a finite number, not {shown(value)}")
-    if abs(number) > LARGEST:
-        raise SchemeError(f"{scheme}: the {what} is {number:g}; the largest allowed is {LARGEST:g}")
-    return number
+        if abs(number) <= LARGEST:
+            return number
+    raise SchemeError(f"{scheme}: the {what} must be a finite number of at most {LARGEST:g}, not {shown(value)}")
 
 
 def shown(value: Any) -> str:

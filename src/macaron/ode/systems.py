@@ -7,9 +7,9 @@ constant in time: on simpler systems faulty schemes pass.
 Shapes: S systems in a batch (absent for one), n particles, d coordinates, m hidden units of the FFN.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import sqrt
 
 import numpy as np
@@ -50,7 +50,7 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     One seed gives one system, several seeds a batch of systems with states of shape (S, n, d).
     """
     n, d, m = particles, width, hidden
-    draw = _stacked(seeds)
+    draw = partial(_draw, seeds)
     query, key, value = (draw(name, (d, d), d) for name in ("query", "key", "value"))
     cross_query, cross_key, cross_value = (draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value"))
     # G is the stronger field. In Yoshida's schemes the leading error of Runge-Kutta sub-steps of F cancels (powers of
@@ -71,26 +71,19 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
 
     def feed_forward(t: Time, x: Array) -> Array:
         # tanh, not ReLU: the theory needs derivatives.
-        moved: Array = np.tanh(x @ inner + bias + drift * t) @ outer
-        return moved
+        return np.tanh(x @ inner + bias + drift * t) @ outer
 
     fields = {"F": self_attention, "G": feed_forward, "H": cross_attention}
     return System(fields, draw("start", (n, d), 1), time=0.4)
 
 
-def _stacked(seeds: int | Sequence[int]) -> Callable[[str, tuple[int, ...], int], Array]:
-    """A source of normal arrays divided by the root of their fan-in; each depends on its seed and name alone."""
-
-    def draw(name: str, shape: tuple[int, ...], fan_in: int) -> Array:
-        several = [seeds] if isinstance(seeds, int) else seeds
-        normals = [np.random.default_rng([seed, *name.encode()]).normal(size=shape) for seed in several]
-        stacked: Array = np.stack(normals) / sqrt(fan_in)
-        return stacked[0] if isinstance(seeds, int) else stacked
-
-    return draw
+def _draw(seeds: int | Sequence[int], name: str, shape: tuple[int, ...], fan_in: int) -> Array:
+    """A normal array divided by the root of its fan-in. It depends on its seed and name alone."""
+    if isinstance(seeds, int):
+        return np.random.default_rng([seeds, *name.encode()]).normal(size=shape) / sqrt(fan_in)
+    return np.stack([_draw(seed, name, shape, fan_in) for seed in seeds])
 
 
 def _softmax(scores: Array) -> Array:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    share: Array = weights / weights.sum(axis=-1, keepdims=True)
-    return share
+    return weights / weights.sum(axis=-1, keepdims=True)

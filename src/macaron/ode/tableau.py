@@ -1,19 +1,18 @@
 """Integrators of a sub-flow: explicit Runge-Kutta methods as Butcher tableaus, their order computed."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import fsum, isfinite, prod
-from typing import TypeAlias
+from itertools import product
+from math import fsum, isfinite
+
+import numpy as np
 
 from macaron.errors import MacaronError, unknown
+from macaron.ode.word_series import Array
 
 SUM_TOLERANCE = 1e-12
 # No tableau of up to seven stages has a higher order. The number of rooted trees grows fast: 1, 1, 2, 4, 9, 20.
 ORDER_LIMIT = 6
-
-# A rooted tree is the tuple of the trees that hang from its root; () is the single node.
-Tree: TypeAlias = tuple["Tree", ...]
 
 
 @dataclass(frozen=True)
@@ -57,15 +56,12 @@ class ButcherTableau:
     @cached_property
     def order(self) -> int:
         """The order, at most 6, computed from the order conditions of all rooted trees."""
+        a = np.zeros((self.stages, self.stages))
+        a[np.tril_indices(self.stages, -1)] = [entry for row in self.a for entry in row]
         for order in range(1, ORDER_LIMIT + 1):
-            if any(abs(self._weight(tree) - 1 / _density(tree)) > SUM_TOLERANCE for tree in _trees(order)):
+            if any(abs(np.dot(self.b, stages) - 1 / density) > SUM_TOLERANCE for stages, density in _trees(a, order)):
                 return order - 1
         return ORDER_LIMIT
-
-    def _weight(self, tree: Tree, row: tuple[float, ...] | None = None) -> float:
-        """The elementary weight of a tree, for the weights b or a row of a."""
-        stages = zip(self.b if row is None else row, self.a, strict=False)
-        return fsum(weight * prod(self._weight(child, below) for child in tree) for weight, below in stages)
 
 
 def integrator(name: str | ButcherTableau) -> ButcherTableau:
@@ -82,25 +78,18 @@ def integrator_names() -> tuple[str, ...]:
     return tuple(INTEGRATORS)
 
 
-def _size(tree: Tree) -> int:
-    return 1 + sum(map(_size, tree))
+def _trees(a: Array, size: int) -> list[tuple[Array, float]]:
+    """All rooted trees with ``size`` nodes, some repeatedly, each as its weight at every stage and its density.
 
-
-def _density(tree: Tree) -> int:
-    return _size(tree) * prod(map(_density, tree))
-
-
-def _trees(size: int) -> set[Tree]:
-    """All rooted trees with ``size`` nodes: a leaf added anywhere to the trees with one node less."""
-    return {()} if size == 1 else {grown for tree in _trees(size - 1) for grown in _with_leaf(tree)}
-
-
-def _with_leaf(tree: Tree) -> Iterator[Tree]:
-    # Children are sorted, so that equal trees are equal tuples.
-    yield tuple(sorted((*tree, ())))
-    for i, child in enumerate(tree):
-        for grown in _with_leaf(child):
-            yield tuple(sorted((*tree[:i], grown, *tree[i + 1 :])))
+    A tree is a smaller one, of k nodes, with one more tree hanging from its root.
+    """
+    if size == 1:
+        return [(np.ones(len(a)), 1.0)]
+    return [
+        (trunk * (a @ branch), trunk_density * branch_density * size / k)
+        for k in range(1, size)
+        for (trunk, trunk_density), (branch, branch_density) in product(_trees(a, k), _trees(a, size - k))
+    ]
 
 
 INTEGRATORS = {

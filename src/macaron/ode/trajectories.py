@@ -102,8 +102,7 @@ def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Ar
     def recorded(operator: str, t: Time, x: Array, h: Time) -> Array:
         curve = flow(operator, t, x, shares * h)
         moves.append((operator, np.concatenate([x[np.newaxis], curve])))
-        end: Array = curve[-1]
-        return end
+        return curve[-1]
 
     step = DURATION / steps
     nodes = [system.start]

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.model import evaluate_split
 from macaron.lab.compare import comparison as module
-from macaron.lab.compare.breakdowns import Words
+from macaron.lab.compare.kind_statistics import Words
 from macaron.lab.compare.translations import Search
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
@@ -49,11 +50,11 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
     assert "for these two trained models" in found["verdict"]
     # The scores are those of `macaron evaluate`, and of nobody else.
     for path, kind in zip(twins, found["kinds"], strict=True):
-        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").evaluation
+        expected = evaluate_split(Translator(path), PreparedData.open(data), "test")
         for score, interval in zip(expected.scores, expected.intervals, strict=True):
             ours = kind["scores"][score.metric]
             assert ours["scores"] == [score.score]
-            assert ours["interval_over_sentences"] == interval.to_dict()
+            assert ours["interval_over_sentences"] == asdict(interval)
     assert sum(part["size"] for part in found["by_length"]) == 60
     text = out.read_text()
     for words in ("Verdict", "Is it fair?", "Scores", "Curves", "By length", "By frequency", "Sentences"):
@@ -204,7 +205,7 @@ def test_models_without_case(state: str, tmp_path: Path, prepared: Callable[...,
         ["tokenised BLEU"] if state == "moses" else ["sacreBLEU", "chrF2", "tokenised BLEU"]
     )
     for path, kind in zip(runs, result.kinds, strict=True):
-        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").evaluation.scores[-1]
+        expected = evaluate_split(Translator(path), PreparedData.open(data), "test").scores[-1]
         assert result.scores["tokenised BLEU"][result.kinds.index(kind)].scores == (expected.score,)
     # Words are the tokens that the training data has.
     words = Words(PreparedData.open(data), "test")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from copy import copy as shallow_copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,13 @@ def write_comparison(*arguments: Any, **options: Any) -> dict[str, Any]:
 
 def copy(source: Path, place: Path) -> Path:
     return Path(shutil.copytree(source, place))
+
+
+def changed(run_: FinishedRun, **values: Any) -> FinishedRun:
+    """A run with other records."""
+    other = shallow_copy(run_)
+    vars(other).update(values)
+    return other
 
 
 def recorded_as_before(source: Path, place: Path) -> Path:
@@ -174,10 +182,10 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
         progress.validations_without_gain = 3
         summary = {**run_.summary, "update": updates}
         recipe = replace(run_.recipe, train=settings)
-        return replace(run_, recipe=recipe, progress=progress, summary=summary)
+        return changed(run_, recipe=recipe, progress=progress, summary=summary)
 
     def judged(one: FinishedRun, other: FinishedRun) -> Fairness:
-        return fairness(Kind("one", (one,)), Kind("other", (other,)), Question())
+        return fairness(Kind("one", (one,), 1), Kind("other", (other,), 1), Question())
 
     # Both came to the end of their schedule.
     found = judged(ended(first, 80, max_updates=80), ended(second, 80, max_updates=80))
@@ -207,11 +215,11 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
     found = judged(*timed)
     assert not found.unfair
     assert "the budget is time, not updates" in found.cautions[0]
-    elsewhere = replace(timed[1], starts=[{**each, "machine": "abacus"} for each in timed[1].starts])
+    elsewhere = changed(timed[1], starts=[{**each, "machine": "abacus"} for each in timed[1].starts])
     assert "the runs had different machines" in judged(timed[0], elsewhere).unfair[0]
     # What else a reader should know.
     packages = {**second.starts[0]["packages"], "torch": "1.0"}
-    other = replace(second, starts=[{**second.starts[0], "packages": packages}])
+    other = changed(second, starts=[{**second.starts[0], "packages": packages}])
     assert "different versions: torch 1.0 / " in judged(first, other).cautions[0]
-    other = replace(second, summary={**second.summary, "final_model": "best"})
+    other = changed(second, summary={**second.summary, "final_model": "best"})
     assert "final models were chosen differently" in judged(first, other).cautions[0]

@@ -11,17 +11,20 @@ from scipy import stats
 
 from macaron.evaluate import paired_bootstrap, sacre_bleu
 from macaron.evaluate.statistics import SentenceStatistics, bleu_statistics
-from macaron.lab.compare.breakdowns import (
+from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
+from macaron.lab.compare.kind_statistics import (
     CLASSES,
     LEAST,
     by_frequency,
     by_length,
     f1_formula,
     length_classes,
+    paired,
+    pooled,
+    seed_test,
+    sentence_tests,
     word_matches,
 )
-from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
-from macaron.lab.compare.kind_tests import paired, pooled, seed_test, sentence_tests
 
 WORDS = ["the", "cat", "sat", "on", "mat", "a", "dog", "ran", "in", "house"]
 

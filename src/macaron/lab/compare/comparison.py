@@ -3,16 +3,15 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.errors import MacaronError, UsageError
 from macaron.files import write_json
-from macaron.lab.compare.breakdowns import Words, by_frequency, by_length
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
-from macaron.lab.compare.kind_tests import TRIALS, seed_test, sentence_tests
+from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.translations import Search, caseless, shared_definition, translate_run
 from macaron.lab.compare.verdict import Evidence, corrected
@@ -70,14 +69,13 @@ def compare(
         raise UsageError(f"--split is valid or test, not {split!r}")
     search = search or Search()
     opened = open_runs(runs)
-    searched = {f"decode.{name}" for name in ("beam", "length_penalty") if getattr(search, name) is not None}
-    question = Question(frozenset(vary), frozenset(searched))
+    given = {"decode.beam": search.beam, "decode.length_penalty": search.length_penalty}
+    question = Question(frozenset(vary), frozenset(key for key, value in given.items() if value is not None))
     kinds = label_kinds(group(opened, question), named=isinstance(runs, Mapping))
     fair = [fairness(kinds[0], kind, question) for kind in kinds[1:]]
     if opened[0].recipe.kind == "text":
         return _compare_losses(kinds, fair, data)
-    part: Split = "valid" if split == "valid" else "test"
-    return _compare_translations(kinds, fair, data or opened[0].recipe.data, part, search, trials, say)
+    return _compare_translations(kinds, fair, data or opened[0].recipe.data, cast(Split, split), search, trials, say)
 
 
 def _compare_translations(
@@ -108,6 +106,9 @@ def _compare_translations(
     primary = "tokenised BLEU" if folded else next(iter(metrics))
     allowed = [not each.unfair for each in fair]
     tested = _pairs(kinds, fair, primary, scores, trials)
+    lengths = by_length(
+        [len(line.split()) for line in sources], [each.statistics for each in scores[primary]], allowed, trials
+    )
     words = Words(data, split)
     say("counting the words of the training data")
     frequencies = by_frequency(
@@ -125,7 +126,6 @@ def _compare_translations(
         first, second = (made[run.name].translations for run in shown)
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
         pairs.append(replace(pair, reading=reading, read_runs=(shown[0].name, shown[1].name)))
-    lengths = [len(line.split()) for line in sources]
     return Result(
         task="pairs",
         kinds=tuple(kinds),
@@ -138,7 +138,7 @@ def _compare_translations(
         count=len(sources),
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
-        lengths=tuple(by_length(lengths, [each.statistics for each in scores[primary]], allowed, trials)),
+        lengths=tuple(lengths),
         frequencies=tuple(frequencies),
     )
 
@@ -152,8 +152,8 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
     scores = {LOSS: tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds)}
     pairs = _pairs(kinds, fair, LOSS, scores, trials=0, lower_is_better=True, digits=4)
     definition = "of the final model on the validation data, as measured by the run; lower is better"
-    where = None if folder is None else str(folder)
-    return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data=where)
+    data = None if folder is None else str(folder)
+    return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data)
 
 
 def _pairs(
@@ -167,13 +167,14 @@ def _pairs(
     """Each kind against the first; p-values are corrected for all comparisons."""
     first, pairs = kinds[0], []
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
-        sentences, seeds = {}, {}
-        for metric, of in scores.items():
-            if of[0].statistics and not each.unfair:
-                sentences[metric] = sentence_tests(of[0].statistics, of[i].statistics, trials)
-            test = None if each.unfair else seed_test(of[0].scores, of[i].scores)
-            if test is not None:
-                seeds[metric] = test
+        tested = {} if each.unfair else {metric: (of[0], of[i]) for metric, of in scores.items()}
+        sentences = {
+            metric: sentence_tests(one.statistics, other.statistics, trials)
+            for metric, (one, other) in tested.items()
+            if one.statistics
+        }
+        over_seeds = {metric: seed_test(one.scores, other.scores) for metric, (one, other) in tested.items()}
+        seeds = {metric: test for metric, test in over_seeds.items() if test is not None}
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
         evidence = Evidence(

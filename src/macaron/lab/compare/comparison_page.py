@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from macaron.lab.compare.examples import LEGEND, show_examples
-from macaron.lab.compare.fairness import UNKNOWN, Difference, Effect, only_lengths_known
+from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
-from macaron.lab.compare.score_sections import curves_section, frequencies_section, lengths_section, scores_section
+from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, Outcome, signed
 from macaron.lab.page import Raw, escape, html_table, render_page, section
 from macaron.nn.budget import TOLERANCE
@@ -33,7 +33,7 @@ def comparison_page(result: Result) -> str:
     if result.task == "pairs":
         split = "validation" if result.split == "valid" else "test"
         lead += f" on the {result.count:,} {split} sentences of {result.data}."
-        parts += [lengths_section(result), frequencies_section(result), _examples(result)]
+        parts += [breakdown_sections(result), _examples(result)]
     else:
         lead += ", pre-trained on plain text."
     parts.append(_method(result))
@@ -78,14 +78,14 @@ def _fairness(result: Result) -> str:
     for pair in result.pairs:
         if pair.fairness.unfair:
             of = f" ({escape(pair.second.label)} and {escape(pair.first.label)})" if len(result.pairs) > 1 else ""
-            remedy = "To compare such a setting on purpose, give <code>--vary section.key</code>."
-            reasons = _list(pair.fairness.unfair)
-            parts.append(f'<div class="no"><p><strong>No{of}.</strong></p>{reasons}<p>{remedy}</p></div>')
+            parts.append(
+                f'<div class="no"><p><strong>No{of}.</strong></p>{_list(pair.fairness.unfair)}'
+                "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p></div>"
+            )
     if fair:
         yes = "Yes, as far as could be verified"
         said = "Same recipe and same budget; whether the training data are the same is not known for all of them."
-        both = [[*pair.first.runs, *pair.second.runs] for pair in fair]
-        if all(run.identity is not None for runs in both for run in runs) and not any(map(only_lengths_known, both)):
+        if all(pair.fairness.same_data for pair in fair):
             yes, said = "Yes", "Same training data, same recipe, same budget: they differ only in what is compared."
         if len(fair) < len(result.pairs):
             yes += f" ({', '.join(pair.second.label for pair in fair)} and {result.kinds[0].label})"
@@ -97,16 +97,15 @@ def _fairness(result: Result) -> str:
 
 
 def _runs_table(result: Result) -> str:
-    first = result.kinds[0].parameters
     rows = []
     for kind in result.kinds:
-        share = kind.parameters / first - 1
+        share = kind.parameters / result.kinds[0].parameters - 1
         size = "–" if kind is result.kinds[0] else f"{signed(100 * share)} %{' (!)' if abs(share) > TOLERANCE else ''}"
         for run in kind.runs:
             seconds = run.summary["seconds"]
             time = f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-            made = [f"{run.updates:,}", time, run.summary["final_model"]]
-            rows.append([kind.label, run.name, run.seed, f"{kind.parameters:,}", size, *made, f"{run.final_loss:.4f}"])
+            row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}", time]
+            rows.append([*row, run.summary["final_model"], f"{run.final_loss:.4f}"])
     headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes are called equal within {100 * TOLERANCE:g} % of the first kind's."
     return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8))
@@ -114,19 +113,16 @@ def _runs_table(result: Result) -> str:
 
 def _differences_table(result: Result) -> str:
     """All settings that differ, those that matter first."""
-    found: dict[str, list[Difference | None]] = {}
-    for number, pair in enumerate(result.pairs):
-        for each in pair.fairness.differences:
-            found.setdefault(each.key, [None] * len(result.pairs))[number] = each
-    if not found:
-        return ""
+    by_pair = [{each.key: each for each in pair.fairness.differences} for pair in result.pairs]
     rows, order = [], list(_EFFECTS)
-    for key, of_pairs in found.items():
-        known = [each for each in of_pairs if each is not None]
+    for key in dict.fromkeys(key for of in by_pair for key in of):
+        known = [of[key] for of in by_pair if key in of]
         effect = min((each.effect for each in known), key=order.index)
-        texts = [known[0].first, *(known[0].first if each is None else each.second for each in of_pairs)]
+        texts = [known[0].first, *(of[key].second if key in of else known[0].first for of in by_pair)]
         values = [Raw(f'<span class="wrap">{escape(text)}</span>') if len(text) > 40 else text for text in texts]
         rows.append((order.index(effect), [key, *values, _EFFECTS[effect]]))
+    if not rows:
+        return ""
     headers = ["setting", *(kind.label for kind in result.kinds), "this difference"]
     shown = [row for _, row in sorted(rows, key=lambda each: each[0])]
     return html_table(headers, shown, caption="Every setting in which they differ")

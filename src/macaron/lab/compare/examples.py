@@ -134,9 +134,8 @@ def show_examples(reading: Reading, names: tuple[str, str]) -> str:
         f"{escape(labels[sort])}</button>"
         for sort in sorts
     )
-    orders = {"difference": "largest difference", "line": "line number", "length": "length"}
-    if reading.counts is None:
-        del orders["difference"]
+    ranked = {} if reading.counts is None else {"difference": "largest difference"}
+    orders = {**ranked, "line": "line number", "length": "length"}
     options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
     controls = (
         f'<div class="choose" hidden><div role="group" aria-label="Which sentences">{buttons}</div>'

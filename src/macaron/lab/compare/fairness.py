@@ -3,35 +3,31 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
-from macaron.lab.compare.finished_run import TOKEN_DIGITS, FinishedRun, Kind, scheme_text
+from macaron.lab.compare.finished_run import LENGTH_DIGITS, TOKEN_DIGITS, FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
 
-#: The shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
-_SHAPE = (
-    *("scheme", "decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decoder_epilogue", "integrator"),
-    *("tying", "inner_sizes", "intermediate_size", "encoder_layers", "decoder_layers", "num_hidden_layers"),
+#: The seed, and the shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
+COMPARED = (
+    *("train.seed", "model.scheme", "model.decoder_scheme", "model.prologue", "model.epilogue"),
+    *("model.decoder_prologue", "model.decoder_epilogue", "model.integrator", "model.tying", "model.inner_sizes"),
+    *("model.intermediate_size", "model.encoder_layers", "model.decoder_layers", "model.num_hidden_layers"),
 )
-COMPARED = frozenset({"train.seed", *(f"model.{name}" for name in _SHAPE)})
 #: Fields that transformers adds, and those that are compared with the data and the search.
 _NO_SETTINGS = (
     *("architectures", "dtype", "transformers_version", "tokenizer_fingerprint", "evaluation", "model_type"),
     *("use_cache", "_name_or_path", "return_dict"),
 )
 #: They change the logs and the machine, at most the rounding; or define a score, and all runs are scored alike.
-_WATCHING = ("log_every", "keep", "tensorboard", "bleu_sentences", "device", "compile", "distributed")
-_HARMLESS = frozenset(
-    {"pretrain.attention", "decode.lower", "decode.compound_split", *(f"train.{name}" for name in _WATCHING)}
+_HARMLESS = (
+    *("pretrain.attention", "decode.lower", "decode.compound_split", "train.log_every", "train.keep"),
+    *("train.tensorboard", "train.bleu_sentences", "train.device", "train.compile", "train.distributed"),
 )
-#: Final models that do not depend on when the run was validated.
-_OF_THE_END = ("last", "running mean")
 _TRAINING_DATA = "data.training data"
 UNKNOWN = "not known: its checkpoints are gone"
 
@@ -52,11 +48,13 @@ class Fairness:
 
     :param unfair: why not
     :param cautions: what a reader should know though the comparison is fair
+    :param same_data: whether the training data are known to be the same, if they do not make it unfair
     """
 
     differences: tuple[Difference, ...] = ()
     unfair: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()
+    same_data: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,12 @@ class Question:
         """What a difference in this setting means for these runs."""
         if key in COMPARED or key in self.vary:
             return "compared"
-        if key in _HARMLESS or key in self.searched:
-            return "harmless"
-        return "harmless" if all(_without_influence(run, key) for run in runs) else "unfair"
+        harmless = key in _HARMLESS or key in self.searched or all(_without_influence(run, key) for run in runs)
+        return "harmless" if harmless else "unfair"
 
 
 def settings_of(run: FinishedRun) -> dict[str, Any]:
-    """All settings of a run as ``section.key``, defaults and presets resolved."""
+    """All settings of a run as ``section.key``, defaults and presets resolved; the training data are compared apart."""
     recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity or {}
     found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _NO_SETTINGS}
     found["model.scheme"] = scheme_text(config.scheme)
@@ -85,13 +82,11 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
         found["model.decoder_scheme"] = scheme_text(config.decoder_scheme_value(), short=config.decoder_scheme is None)
     for section in ("train", "decode", "pretrain"):
         found |= {f"{section}.{key}": value for key, value in recipe.get(section, {}).items()}
+    on_gpu = run.recipe.train.device != "cpu" and any(start.get("gpu") for start in run.starts)
     if found["train.precision"] == "auto":
-        found["train.precision"] = "bfloat16" if run.on_gpu else "float32"
-    if found["train.batching"] == "auto":
-        found["train.batching"] = "pack" if run.recipe.train.packs(run.on_gpu) else "bucket"
-    found["train.batching"] = identity.get("batching", found["train.batching"])
+        found["train.precision"] = "bfloat16" if on_gpu else "float32"
+    found["train.batching"] = identity.get("batching", "pack" if run.recipe.train.packs(on_gpu) else "bucket")
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
-    found[_TRAINING_DATA] = identity.get("training data", UNKNOWN)
     return found
 
 
@@ -99,7 +94,7 @@ def differences(first: FinishedRun, second: FinishedRun, question: Question) -> 
     """Every setting in which two runs differ."""
     ours, theirs = settings_of(first), settings_of(second)
     found = []
-    for key in sorted((set(ours) | set(theirs)) - {_TRAINING_DATA}):
+    for key in sorted(set(ours) | set(theirs)):
         one, other = ours.get(key), theirs.get(key)
         if one != other and UNKNOWN not in (one, other):
             found.append(Difference(key, _shown(one), _shown(other), question.effect(key, (first, second))))
@@ -111,26 +106,19 @@ def differences(first: FinishedRun, second: FinishedRun, question: Question) -> 
 def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] | None:
     """Digests of the training data of two runs, where they are known and differ."""
     ours, theirs = ((run.identity or {}).get("training data") for run in (first, second))
-    if ours is None or theirs is None:
+    same = ours == theirs and (len(ours or "") == TOKEN_DIGITS or first.data == second.data)
+    if ours is None or theirs is None or same:
         return None
-    if ours == theirs and (len(ours) == TOKEN_DIGITS or first.data == second.data):
-        return None
-    one, other = first.token_digest, second.token_digest
-    if one is not None and other is not None:
-        return None if one == other else (one, other)
-    return None if first.data_digests & second.data_digests else (ours, theirs)
-
-
-def only_lengths_known(runs: Sequence[FinishedRun]) -> list[FinishedRun]:
-    """Runs of which only the lengths of the training sentences are known, where others used another folder."""
-    if len({run.data for run in runs}) == 1:
-        return []
-    return [run for run in runs if run.identity is not None and run.token_digest is None]
+    for digits in (TOKEN_DIGITS, LENGTH_DIGITS):  # the tokens if both are known, else the lengths
+        one, other = first.data_digests.get(digits), second.data_digests.get(digits)
+        if one is not None and other is not None:
+            return None if one == other else (one, other)
+    return ours, theirs
 
 
 def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
     """Group runs into kinds: those that differ in nothing that matters but the seed."""
-    known = sorted({key for run in runs for key in settings_of(run)})
+    known = sorted({_TRAINING_DATA, *(key for run in runs for key in settings_of(run))})
     for key in sorted(question.vary.difference(known)):
         raise UsageError(f"--vary {key}: no such setting{nearest(key, known)}")
     kinds: list[list[FinishedRun]] = []
@@ -167,21 +155,27 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         cautions.append(
             f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
         )
-    if hidden := [run.name for run in only_lengths_known(runs)]:
+    folders = {run.data for run in runs}
+    hidden = [
+        run.name
+        for run in runs
+        if len(folders) > 1 and run.identity is not None and TOKEN_DIGITS not in run.data_digests
+    ]
+    if hidden:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
             f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
         )
     starts = [start for run in runs for start in run.starts]
     packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
-    versions = {name: " / ".join(version for _, version in each) for name, each in groupby(packages, itemgetter(0))}
-    differing = [f"{name} {several}" for name, several in versions.items() if " / " in several]
+    versions = {name: [version for other, version in packages if other == name] for name, _ in packages}
+    differing = [f"{name} {' / '.join(several)}" for name, several in versions.items() if len(several) > 1]
     if differing:
         cautions.append(f"the runs were made with different versions: {', '.join(differing)}")
     if len({run.summary.get("final_model") for run in runs}) > 1:
         chosen = ", ".join([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
         cautions.append(f"the final models were chosen differently, each by its validation loss ({chosen})")
-    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions))
+    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions), not unverified and not hidden)
 
 
 def _without_influence(run: FinishedRun, key: str) -> bool:
@@ -192,7 +186,8 @@ def _without_influence(run: FinishedRun, key: str) -> bool:
         case "train.checkpoint_every":
             return run.recipe.train.average == 0
         case "train.validate_every":
-            return run.summary.get("final_model") in _OF_THE_END and run.ended_by != "patience"
+            # These final models do not depend on when the run was validated.
+            return run.summary.get("final_model") in ("last", "running mean") and run.ended_by != "patience"
         case "train.row_tokens":
             return run.recipe.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
     return False
@@ -202,16 +197,18 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
     """How the runs ended: what makes a comparison unfair, and what is only a caution."""
     unfair: list[str] = []
     cautions: list[str] = []
-    same = len({run.updates for run in runs}) == 1
+    same = len({run.progress.update for run in runs}) == 1
     for run in runs:
         train, reason = run.recipe.train, run.ended_by
         if reason == run.governing:
             continue
         whole = f" of {train.max_updates:,}" if train.max_updates else ""
-        said = f"{run.name} was stopped after {run.updates:,}{whole} updates, before its schedule ended ({reason})"
+        said = (
+            f"{run.name} was stopped after {run.progress.update:,}{whole} updates, before its schedule ended ({reason})"
+        )
         (cautions if same or reason == "patience" else unfair).append(said)
     if not same and any(run.governing == "max_minutes" for run in runs):
-        made = ", ".join([f"{run.name} {run.updates:,}" for run in runs])
+        made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
         machines = {
             (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
         }

@@ -12,123 +12,85 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from macaron import ode
 from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.run_folder import RunFolder, is_number
+from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import load_config
 from macaron.models.summary import count
-from macaron.ode import scheme as find_scheme
-from macaron.recipe import Recipe, recipe_from
+from macaron.recipe import recipe_from
 from macaron.train import stopping
-from macaron.train.checkpoint import RunState, checkpoints, run_state
+from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of tokens.
-TOKEN_DIGITS = 32
-_COUNTS = ("update", "epoch", "seconds")
-_CONFIGS = {each.model_type: each for each in (TranslationConfig, EncoderConfig)}
-Ends = tuple[list[list[Any]], list[list[Any]]]
+#: Hexadecimal digits of a digest of tokens, and of one of the lengths of sentences.
+TOKEN_DIGITS, LENGTH_DIGITS = 32, 16
 #: The control that theory asks for: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
-CONTROL_ENDS: Ends = ([["G", 0.5]], [["F", 1.0], ["G", 0.5]])
-CONTROL_DECODER_ENDS: Ends = ([["G", 0.5]], [["F", 1.0], ["H", 1.0], ["G", 0.5]])
+CONTROL_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["G", 0.5]])
+CONTROL_DECODER_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["H", 1.0], ["G", 0.5]])
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
 class FinishedRun(RunFolder):
     """A run that has ended, with a model and a recipe.
 
-    :param progress: where training ended
-    :param identity: what its checkpoints record of the training data; None if they are gone
+    :ivar final_loss: the validation loss of the model that the run chose
+    :ivar progress: where training ended
+    :ivar identity: what its checkpoints record of the training data; None if they are gone
+    :ivar data: the folder of the training data
     """
 
-    recipe: Recipe
-    model_config: TranslationConfig | EncoderConfig
-    progress: RunState
-    identity: dict[str, str] | None
-
-    @classmethod
-    def open(cls, path: Path, name: str | None = None) -> "FinishedRun":
+    def __init__(self, path: Path, name: str | None = None) -> None:
         """Read a run's folder, or explain why it cannot be compared."""
-        found = RunFolder.open(path, name)
+        super().__init__(path, name)
         if not (path / "recipe.toml").is_file():
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
-        if not found.has_model or not (path / "summary.json").is_file():
+        if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
-        if not all(is_number(found.summary.get(key)) for key in _COUNTS):
+        losses = self.summary.get("candidates")
+        chosen = self.summary.get("final_model")
+        self.final_loss: float = losses.get(chosen, math.nan) if isinstance(losses, dict) else math.nan
+        if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
-        if found.damaged_lines:
-            line = f"{path / 'metrics.jsonl'}:{found.damaged_lines[0]}"
-            raise MacaronError(f"{line}: damaged: remove the line, or copy the run again")
-        done, kept = RunState(**{key: found.summary[key] for key in _COUNTS}), checkpoints(path / "checkpoints")
-        progress = run_state(kept[-1]) if kept else done
-        if progress.update != done.update:
+        if self.damaged_lines:
             raise MacaronError(
-                f"{path}: its model is of update {done.update:,}, but the run has gone on to {progress.update:,}: "
-                "finish it with macaron train ... --resume"
+                f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}: damaged: remove the line, or copy the run again"
             )
-        model_type = found.config.get("model_type")
-        if model_type not in _CONFIGS:
-            raise MacaronError(f"{path / 'model'}: a model of type {model_type!r}, which this version does not know")
-        identity = json.loads((kept[-1] / "state.json").read_text(encoding="utf-8")).get("identity") if kept else None
-        return cls(
-            **vars(found),
-            recipe=recipe_from(found.settings, str(path / "recipe.toml")),
-            model_config=load_config(path / "model", _CONFIGS[model_type]),
-            progress=progress,
-            identity=None if identity is None else {str(key): str(value) for key, value in identity.items()},
-        )
-
-    @property
-    def data(self) -> Path:
-        """The folder of its training data."""
-        return self.recipe.data.resolve()
-
-    @property
-    def seed(self) -> int:
-        """The seed of its recipe."""
-        return self.recipe.train.seed
-
-    @property
-    def updates(self) -> int:
-        """The number of updates."""
-        return int(self.summary["update"])
+        self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
+        self.identity: dict[str, str] | None = None
+        if kept := checkpoints(path / "checkpoints"):
+            last = load(kept[-1], weights=False, moments=False)
+            self.progress, self.identity = last.state, {key: str(value) for key, value in last.identity.items()}
+        if self.progress.update != self.summary["update"]:
+            raise MacaronError(
+                f"{path}: its model is of update {self.summary['update']:,}, but the run has gone on to "
+                f"{self.progress.update:,}: finish it with macaron train ... --resume"
+            )
+        self.recipe = recipe_from(self.settings, str(path / "recipe.toml"))
+        self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
+        config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
+        self.model_config: TranslationConfig | EncoderConfig = load_config(path / "model", config_class)
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
-        digest = hashlib.sha256()
-        for file in sorted(path for path in (self.path / "model").iterdir() if path.is_file()):
-            with file.open("rb") as content:
-                digest.update(f"{file.name}\n{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
-        return digest.hexdigest()
+        files = sorted(path for path in (self.path / "model").iterdir() if path.is_file())
+        text = "".join(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def data_digests(self) -> frozenset[str]:
-        """Digests of its training data: the one in its checkpoints, and all of the data folder if it is one of those.
+    def data_digests(self) -> dict[int, str]:
+        """Digests of its training data by length: that in its checkpoints, and all of the data folder if it has that.
 
         One of 32 digits is of the tokens; one of 16, which version 0.1.0 recorded, of the lengths of sentences alone.
         """
         recorded = (self.identity or {}).get("training data")
         if recorded is None:
-            return frozenset()
+            return {}
         found = folder_digests(self.data)
-        return found if recorded in found else frozenset([recorded])
-
-    @property
-    def token_digest(self) -> str | None:
-        """The digest of the tokens it was trained on, if it is known."""
-        return next((digest for digest in self.data_digests if len(digest) == TOKEN_DIGITS), None)
-
-    @property
-    def final_loss(self) -> float:
-        """The validation loss of the model that the run chose."""
-        try:
-            return float(self.summary["candidates"][self.summary["final_model"]])
-        except (KeyError, TypeError, ValueError):
-            raise MacaronError(f"{self.path / 'summary.json'}: damaged; train the run again") from None
+        return {len(digest): digest for digest in (found if recorded in found else [recorded])}
 
     @property
     def governing(self) -> str:
@@ -147,11 +109,6 @@ class FinishedRun(RunFolder):
         passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
         return next(passed, "another end")
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether any part of it was trained on a GPU."""
-        return self.recipe.train.device != "cpu" and any(start.get("gpu") for start in self.starts)
-
 
 @cache
 def folder_digests(folder: Path) -> frozenset[str]:
@@ -165,15 +122,14 @@ def folder_digests(folder: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ in nothing but the seed.
+
+    :param parameters: of each of its models
+    """
 
     label: str
     runs: tuple[FinishedRun, ...]
-
-    @cached_property
-    def parameters(self) -> int:
-        """Parameters of each of its models."""
-        return count(self.runs[0].model_config)
+    parameters: int
 
 
 def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
@@ -188,7 +144,7 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
     # Names of folders have as many parents as it takes to distinguish them.
     depth = next(n for n in itertools.count(1) if len({parts[-n:] for parts in places}) == len(places))
     names = runs if isinstance(runs, Mapping) else ["/".join(parts[-depth:]) for parts in places]
-    found = [FinishedRun.open(path, name) for name, path in zip(names, paths, strict=True)]
+    found = [FinishedRun(path, name) for name, path in zip(names, paths, strict=True)]
     if len({run.kind for run in found}) > 1:
         kinds = ", ".join(f"{run.path} ({run.kind})" for run in found)
         raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")
@@ -208,7 +164,8 @@ def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Ki
         for scheme, name, runs in zip(schemes, names, groups, strict=True)
     ]
     labels = next((each for each in choices if len(set(each)) == len(each) and all(each)), both)
-    return [Kind(label, tuple(runs)) for label, runs in zip(labels, groups, strict=True)]
+    sizes = [count(runs[0].model_config) for runs in groups]
+    return [Kind(label, tuple(runs), size) for label, runs, size in zip(labels, groups, sizes, strict=True)]
 
 
 def _common_name(runs: Sequence[FinishedRun]) -> str:
@@ -232,9 +189,6 @@ def scheme_label(config: TranslationConfig | EncoderConfig) -> str:
 
 def scheme_text(data: Any, short: bool = False) -> str:
     """A scheme by its name; unless ``short``, one that is not in the catalogue is given with its sub-steps."""
-    scheme = find_scheme(data)
-    try:
-        known = short or find_scheme(scheme.name) == scheme
-    except MacaronError:
-        known = False
+    scheme = ode.scheme(data)
+    known = short or (scheme.name in ode.names() and ode.scheme(scheme.name) == scheme)
     return scheme.name if known else json.dumps(scheme.to_dict(), sort_keys=True)

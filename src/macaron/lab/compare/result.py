@@ -6,13 +6,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from macaron.data.prepared import DataKind
-from macaron.evaluate.significance import Interval, bootstrap_interval
-from macaron.evaluate.statistics import Score, SentenceStatistics
-from macaron.lab.compare.breakdowns import Part
+from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind
-from macaron.lab.compare.kind_tests import SeedTest, SentenceTests, pooled
+from macaron.lab.compare.kind_statistics import Part, SeedTest, SentenceTests, pooled
 from macaron.lab.compare.translations import Translated
 from macaron.lab.compare.verdict import Evidence, Verdict, overall, verdict
 
@@ -170,13 +168,12 @@ class Result:
     def _run(self, run: FinishedRun) -> dict[str, Any]:
         made, translations = self.translated.get(run.name), {}
         if made is not None:
-            kept = None if made.kept is None else str(made.kept)
-            translations = {"search": made.search, "translations": kept, "reused": made.reused}
+            translations = {"search": made.search, "translations": made.kept and str(made.kept), "reused": made.reused}
         return {
             "name": run.name,
             "folder": str(run.path),
             "seed": run.seed,
-            "updates": run.updates,
+            "updates": run.progress.update,
             "seconds": run.summary["seconds"],
             "final_model": run.summary["final_model"],
             "validation_loss": run.final_loss,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from macaron.data.prepared import DataKind
 from macaron.evaluate.significance import Interval
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
-from macaron.lab.compare.breakdowns import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.finished_run import Kind
+from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, escape, html_table, section
@@ -16,22 +16,30 @@ _LOSSES: dict[DataKind, tuple[str, str, str]] = {
     "pairs": ("nll", "valid_nll", "nll per token (nats)"),
     "text": ("loss", "valid_loss", "loss (nats)"),
 }
-_BLEU = ("valid_sacrebleu", "valid_tokenised_bleu")
 
 
 def scores_section(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
-    dots = []
-    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
-        low, high = (score.interval.low, score.interval.high) if score.interval else (None, None)
-        dots.append(Dots(kind.label, score.mean, low, high, score.scores, colour, result.digits))
+    dots = [
+        Dots(
+            kind.label,
+            score.mean,
+            (score.interval.low, score.interval.high) if score.interval else None,
+            score.scores,
+            colour,
+            result.digits,
+        )
+        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
+    ]
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
     differences = [
-        Dots(f"{_minus(pair)}, over {over}", found.difference, test.low, test.high, (), colour, found.digits, sign=True)
+        Dots(
+            f"{_minus(pair)}, over {over}", found.difference, (test.low, test.high), (), colour, found.digits, sign=True
+        )
         for colour, pair in enumerate(result.pairs, start=1)
         if not (found := pair.evidence).unfair
         for over, test in found.tests.items()
@@ -58,8 +66,9 @@ def _minus(pair: Pair) -> str:
     return f"{pair.second.label} − {pair.first.label}"
 
 
-def _with_interval(text: str, interval: Interval | None, digits: int) -> Raw:
+def _score_cell(score: float, interval: Interval | None, digits: int, deviation: float | None = None) -> Raw:
     """A score with its interval below it."""
+    text = f"{score:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
     if interval is None:
         return Raw(text)
     ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
@@ -68,12 +77,10 @@ def _with_interval(text: str, interval: Interval | None, digits: int) -> Raw:
 
 def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
-    rows: list[list[str]] = []
-    for metric, scores in result.scores.items():
-        rows.append([metric])
-        for score in scores:
-            spread = "" if score.deviation is None else f" ± {score.deviation:.{result.digits}f}"
-            rows[-1].append(_with_interval(f"{score.mean:.{result.digits}f}{spread}", score.interval, 2))
+    rows = [
+        [metric, *(_score_cell(each.mean, each.interval, result.digits, each.deviation) for each in scores)]
+        for metric, scores in result.scores.items()
+    ]
     said = "mean ± standard deviation over seeds" if several else "score"
     said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
@@ -95,8 +102,10 @@ def _sentence_table(result: Result) -> str:
         for metric, tests in pair.sentences.items()
     ]
     trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
-    headers = ["difference", "metric", "value", "95 % interval", "p, paired bootstrap", "p, randomisation"]
-    headers.append("p that decides")
+    headers = [
+        *("difference", "metric", "value", "95 % interval"),
+        *("p, paired bootstrap", "p, randomisation", "p that decides"),
+    ]
     tested = sum(bool(pair.sentences) for pair in result.pairs)
     corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
     caption = (
@@ -151,7 +160,7 @@ def curves_section(result: Result) -> str:
             for metric, what in ((valid, "validation"), (train, "training"))
         ]
         charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
-    for metric in _BLEU:
+    for metric in ("valid_sacrebleu", "valid_tokenised_bleu"):
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
@@ -161,10 +170,11 @@ def curves_section(result: Result) -> str:
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
     key = "update" if against == "updates" else against
-    runs = []
-    for run in kind.runs:
-        records = [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
-        runs.append({each["update"]: (each[key], float(each[metric])) for each in records})
+    records = [
+        [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
+        for run in kind.runs
+    ]
+    runs = [{each["update"]: (each[key], float(each[metric])) for each in own} for own in records]
     means, band = [], []
     for update in sorted(set.intersection(*map(set, runs))):
         xs, values = zip(*(points[update] for points in runs), strict=True)
@@ -175,37 +185,31 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     return Series(f"{kind.label}, {what}", means, colour, band if len(runs) > 1 and not dashed else (), dashed)
 
 
-_EXPLORATORY = (
-    "This is exploratory: no class was singled out beforehand. The intervals of the differences hold for all classes "
-    "together (Bonferroni)."
-)
-
-
-def lengths_section(result: Result) -> str:
-    """Scores by the length of the source."""
-    note = f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. {_EXPLORATORY}"
-    return section("By length of the sentence", *_parts(result, result.lengths, result.metric, "sentences", note))
-
-
-def frequencies_section(result: Result) -> str:
-    """F1 of words by frequency."""
-    classes = ", ".join(f"{first:,}" for first in CLASSES)
-    note = (
-        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
-        f"from {classes} occurrences. Exploratory, too."
+def breakdown_sections(result: Result) -> str:
+    """Scores by the length of the source, and F1 of words by frequency."""
+    length_note = (
+        f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
+        "class was singled out beforehand. The intervals of the differences hold for all classes together (Bonferroni)."
     )
-    return section("By frequency of the word", *_parts(result, result.frequencies, "F1", "words", note))
+    frequency_note = (
+        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
+        f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
+    )
+    lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
+    frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
+    return "\n".join(
+        [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
+    )
 
 
-def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
+def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
         rows = [
             Dots(
                 name=part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never"),
                 value=part.scores[number] - part.scores[0],
-                low=interval.low,
-                high=interval.high,
+                interval=(interval.low, interval.high),
                 colour=number,
                 sign=True,
             )
@@ -219,7 +223,7 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, note: 
         [
             part.name,
             f"{part.size:,}",
-            *(_with_interval(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
+            *(_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
         ]
         for part in parts
     ]

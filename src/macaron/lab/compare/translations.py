@@ -22,7 +22,6 @@ from macaron.files import write_text
 from macaron.lab.compare.finished_run import FinishedRun
 
 FORMAT = 1
-FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
     "sacreBLEU": partial(bleu_formula, smoothing="exp"),
@@ -60,14 +59,15 @@ class Translated:
 def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
     """The tokenised BLEU of all runs: as `macaron evaluate` defines that of the first; caseless if any run is."""
     said = getattr(runs[0].model_config, "evaluation", None) or {}
-    lower = caseless(runs) or bool(said.get("lower", True))
-    return {"lower": lower, "compound_split": bool(said.get("compound_split", False))}
+    lower = caseless(runs) or said.get("lower", True)
+    return {"lower": bool(lower), "compound_split": bool(said.get("compound_split", False))}
 
 
 def caseless(runs: Sequence[FinishedRun]) -> bool:
     """Whether any of the models works on lower-cased tokens."""
-    settings = [run.tokenizer_settings for run in runs]
-    return any(each.get("pipeline") == "moses" and bool(each.get("lower", True)) for each in settings)
+    return any(
+        run.tokenizer_settings.get("pipeline") == "moses" and run.tokenizer_settings.get("lower", True) for run in runs
+    )
 
 
 def translate_run(
@@ -88,7 +88,7 @@ def translate_run(
         "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
     }
-    path = run.path / FOLDER / f"{split}-{_digest(key)[:16]}.json"
+    path = run.path / "translations" / f"{split}-{_digest(key)[:16]}.json"
     found = _load(path, key, len(text[0]))
     if found is not None:
         say(f"{run.name}: translations of an earlier comparison ({path})")
@@ -98,7 +98,7 @@ def translate_run(
     given = {name: getattr(search, name) for name in ("beam", "length_penalty", "batch_tokens")}
     options = {name: value for name, value in given.items() if value is not None}
     scored = evaluate_split(translator, data, split, **definition, **options)
-    made = Translated(scored.translations, scored.evaluation.scores, scored.to_dict()["search"], path, False)
+    made = Translated(scored.translations, scored.scores, scored.to_dict()["search"], path, False)
     content = {
         "translations": made.translations,
         "search": made.search,
@@ -142,6 +142,6 @@ def _load(path: Path, key: dict[str, Any], sentences: int) -> Translated | None:
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if {len(content["translations"]), *(len(score.statistics) for score in scores)} != {sentences}:
+    if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
         return None
     return Translated(content["translations"], tuple(scores), content["search"], path, True)

@@ -5,7 +5,6 @@ between these trained models; a test over seeds says whether other trainings wou
 model is called better than another only if all tests agree.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -67,8 +66,7 @@ class Evidence:
     @property
     def tests(self) -> dict[str, Evidenced]:
         """The tests by what they are over. One over seeds counts only with enough of them."""
-        seeds = self.seeds if min(self.runs) >= LEAST_SEEDS else None
-        found = {"sentences": self.sentences, "seeds": seeds}
+        found = {"sentences": self.sentences, "seeds": self.seeds if min(self.runs) >= LEAST_SEEDS else None}
         return {over: test for over, test in found.items() if test is not None}
 
     @property
@@ -105,8 +103,8 @@ def verdict(evidence: Evidence) -> Verdict:
     size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
     p_value = evidence.p_value
     if p_value is None:
-        reason = f"a test over seeds needs {LEAST_SEEDS} of each" if min(evidence.runs) < LEAST_SEEDS else "no spread"
-        reason = "one seed each" if max(evidence.runs) == 1 else reason
+        few = "one seed each" if max(evidence.runs) == 1 else f"a test over seeds needs {LEAST_SEEDS} of each"
+        reason = few if min(evidence.runs) < LEAST_SEEDS else "no spread"
         said = f"{second} − {first} is {size}; nothing could be tested ({reason})"
         return _said("untested", "models", said, said, evidence)
     intervals = " and ".join(
@@ -118,21 +116,19 @@ def verdict(evidence: Evidence) -> Verdict:
     numbers = f"{size}, 95 % interval {intervals}, p {equals}{p_text(p_value)}"
     several = f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
     whole = f"{second} − {first} is {numbers}{several}"
-    shown = p_value < ALPHA and all(test.shows(evidence.difference) for test in evidence.tests.values())
-    if not shown:
+    if p_value >= ALPHA or not all(test.shows(evidence.difference) for test in evidence.tests.values()):
         said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
         return _said("none", reach, said, f"no difference to {second} could be shown ({numbers})", evidence)
     second_wins = (evidence.difference > 0) != evidence.lower_is_better
     better, worse = (second, first) if second_wins else (first, second)
     verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
     said = f"{better} {verb} than {worse}: {whole}" + (f"; {_OTHER_SEEDS}" if reach == "models" else "")
-    outcome: Outcome = "second" if second_wins else "first"
-    return _said(outcome, reach, said, f"{better} {verb} than {worse} ({numbers})", evidence)
+    clause = f"{better} {verb} than {worse} ({numbers})"
+    return _said("second" if second_wins else "first", reach, said, clause, evidence)
 
 
 _MISSED = "any difference inside the interval could have been missed"
 _OTHER_SEEDS = "other seeds may give another result"
-_ANY_MODELS = re.compile(r"for these \w+ trained models")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
@@ -140,16 +136,14 @@ def overall(verdicts: Sequence[Verdict], first: str) -> str:
     if len(verdicts) == 1:
         return verdicts[0].sentence
     ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
-    # "These two trained models" are different ones in each comparison.
-    ordered = [replace(each, where=_ANY_MODELS.sub("for these trained models", each.where)) for each in ordered]
     places = {each.where for each in ordered if each.where}
     where = places.pop() if len(places) == 1 else ""
     clauses = [f"{each.where}, {each.clause}" if each.where and not where else each.clause for each in ordered]
     tested = sum(each.outcome not in ("unfair", "untested") for each in ordered)
     holds = f", with Holm's correction for {tested} comparisons" if tested > 1 else ""
     clauses += [_MISSED] if any(each.outcome == "none" for each in ordered) else []
-    ranked = [each for each in ordered if each.outcome in ("first", "second")]
-    clauses += [_OTHER_SEEDS] if any(each.reach == "models" for each in ranked) else []
+    better = any(each.outcome in ("first", "second") and each.reach == "models" for each in ordered)
+    clauses += [_OTHER_SEEDS] if better else []
     text = f"{f'{where}, ' if where else ''}compared with {first}{holds}: {'; '.join(clauses)}."
     return text[0].upper() + text[1:]
 
@@ -197,7 +191,8 @@ def _said(outcome: Outcome, reach: Reach, said: str, clause: str, evidence: Evid
         where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
         where += " and on these sentences" if evidence.sentences else ""
     else:
-        where = "on these sentences, " if evidence.sentences else ""
-        where += f"for these {'two' if one + other == 2 else one + other} trained models"
-    text = "; ".join([f"{where}, {said}", *evidence.remarks])
+        where = "on these sentences, for these trained models" if evidence.sentences else "for these trained models"
+    # Their number is left out of ``where``, which several comparisons may share.
+    counted = where.replace("trained models", f"{'two' if one + other == 2 else one + other} trained models")
+    text = "; ".join([f"{counted}, {said}", *evidence.remarks])
     return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", where, "; ".join([clause, *evidence.remarks]))

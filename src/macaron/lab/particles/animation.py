@@ -4,6 +4,7 @@ They show sub-steps only: the final norm contracts the raw states so much that n
 """
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -22,6 +23,8 @@ INK, PALE = "#222222", "#8A8A8A"
 SHAPE, MARGIN = 0.75, 0.09
 #: Characters in a line of a panel's title.
 TITLE = 66
+#: Offsets of a word from its dot in points, the best first.
+LABEL_OFFSETS = [(4, 3), (4, -9), (-4, 3), (-4, -9), (0, 8), (0, -14), (9, 10), (-9, 10), (9, -17), (-9, -17)]
 
 #: The animation: images per sub-step and in all at most, milliseconds per image.
 IMAGES_PER_STEP, MAX_IMAGES, DURATION = 6, 96, 70
@@ -71,9 +74,8 @@ def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
     with drawing(9, 10):
         figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
         for axes, track in panels:
-            for i in range(1, len(track.points)):
-                ends = np.stack([track.points[i - 1], track.points[i]], axis=1)
-                axes.add_collection(_lines(ends, track.frames[i]["operator"], 0.35 + 0.55 * track.times[i]))
+            alpha = np.repeat(0.35 + 0.55 * track.times[1:], len(track.tokens))
+            axes.add_collection(_trails(track, track.points, alpha))
             axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
             _label_ends(axes, track)
         return rendered(figure, "png", 150)
@@ -106,12 +108,11 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
 
 def _palette() -> list[int]:
     """Red, green and blue of white, and of every colour in shades towards white."""
-    found = [255, 255, 255]
-    for colour in (*COLOURS.values(), INK, PALE):
-        ink = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)])
-        for share in np.linspace(0, 0.95, SHADES):
-            found += [int(part) for part in np.rint(ink + share * (255 - ink))]
-    return found
+    from matplotlib.colors import to_rgb
+
+    inks = np.array([to_rgb(colour) for colour in (*COLOURS.values(), INK, PALE)])[:, np.newaxis]
+    shades = inks + np.linspace(0, 0.95, SHADES)[:, np.newaxis] * (1 - inks)
+    return [255, 255, 255, *np.rint(255 * shades).astype(int).ravel().tolist()]
 
 
 class _MovingPanel:
@@ -119,7 +120,8 @@ class _MovingPanel:
 
     def __init__(self, axes: Any, track: Track) -> None:
         self.track = track
-        self.trails = [axes.add_collection(_lines(np.empty((0, 2, 2)), op, 0.55)) for op in COLOURS]
+        self.axes = axes
+        self.trails = axes.add_collection(_trails(track, track.points[:1], 0.55))
         self.dots = axes.scatter(*track.points[0].T, s=16, color=INK, linewidths=0, zorder=4)
         self.names = [
             axes.annotate(token, point, xytext=(4, 3), textcoords="offset points", **_TEXT)
@@ -130,21 +132,14 @@ class _MovingPanel:
     def move_to(self, time: float) -> None:
         """Draw the particles between two frames, and their trails."""
         track = self.track
-        last = len(track.points) - 1
-        index = min(int(np.searchsorted(track.times, time - 1e-9, side="right")), last) if time > 0 else 0
-        now = track.points[0]
-        if index:
-            since, until = track.times[index - 1], track.times[index]
-            share = min(1.0, (time - since) / (until - since)) if until > since else 1.0
-            share = share * share * (3 - 2 * share)  # slow at both ends
-            now = (1 - share) * track.points[index - 1] + share * track.points[index]
-        for operator, trail in zip(COLOURS, self.trails, strict=True):
-            ends = [
-                np.stack([track.points[i - 1], track.points[i] if i < index else now], axis=1)
-                for i in range(1, index + 1)
-                if track.frames[i]["operator"] == operator
-            ]
-            trail.set_segments(np.concatenate(ends) if ends else [])
+        position = float(np.interp(time, track.times, np.arange(len(track.times))))
+        index = math.ceil(position - 1e-9)
+        share = position - (index - 1)
+        share = share * share * (3 - 2 * share)  # slow at both ends
+        now = (1 - share) * track.points[index - 1] + share * track.points[index]
+        passed = np.concatenate([track.points[:index], now[np.newaxis]])
+        self.trails.remove()
+        self.trails = self.axes.add_collection(_trails(track, passed, 0.55))
         self.dots.set_offsets(now)
         for name, point in zip(self.names, now, strict=True):
             name.xy = point
@@ -152,10 +147,13 @@ class _MovingPanel:
         self.note.set_color(COLOURS.get(track.frames[index]["operator"], INK))
 
 
-def _lines(ends: Array, operator: str, alpha: float) -> Any:
+def _trails(track: Track, points: Array, alpha: float | Array) -> Any:
+    """The lines between consecutive states (frames, T, 2), in the colours of the operators."""
     from matplotlib.collections import LineCollection
 
-    return LineCollection(list(ends), colors=COLOURS[operator], linewidths=1.1, alpha=alpha, zorder=2)
+    ends = np.stack([points[:-1], points[1:]], axis=2).reshape(-1, 2, 2)
+    colours = [COLOURS[frame["operator"]] for frame in track.frames[1 : len(points)] for _ in track.tokens]
+    return LineCollection(list(ends), colors=colours, linewidths=1.1, alpha=alpha, zorder=2)
 
 
 def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
@@ -186,10 +184,12 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
     title = wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")
     figure.suptitle("\n".join(title), fontsize=11, parse_math=False)
     used = {frame["operator"] for _, track in panels for frame in track.frames}
-    handles: list[Any] = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used]
     dot: Any = {"linestyle": "", "marker": "o", "markersize": 4}
-    handles.append(Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"))
-    handles.append(Line2D([], [], **dot, color=INK, label=dots))
+    handles = [
+        *(Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used),
+        Line2D([], [], **dot, markerfacecolor="white", markeredgecolor=PALE, label="embedding"),
+        Line2D([], [], **dot, color=INK, label=dots),
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8.5)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # the layout is fixed from here on
@@ -208,19 +208,16 @@ def _limit(axes: Any, points: Array) -> None:
 
 def _label_ends(axes: Any, track: Track) -> None:
     """Write each word at the first offset from its dot where it covers no other word, or the fewest."""
-    offsets = [(4, 3), (4, -9), (-4, 3), (-4, -9), (0, 8), (0, -14), (9, 10), (-9, 10), (9, -17), (-9, -17)]
     taken: list[Any] = []
     for token, point in zip(track.tokens, track.points[-1], strict=True):
-        candidates = []
-        for offset in offsets:
-            side = {1: "left", 0: "center", -1: "right"}[int(np.sign(offset[0]))]
-            text = axes.annotate(token, point, xytext=offset, textcoords="offset points", ha=side, **_TEXT)
-            box = text.get_window_extent()
-            candidates.append((sum(bool(box.overlaps(other)) for other in taken), text, box))
-            if not candidates[-1][0]:
-                break
-        best = min(candidates, key=lambda candidate: candidate[0])
-        for candidate in candidates:
-            if candidate is not best:
-                candidate[1].remove()
-        taken.append(best[2])
+        text = axes.annotate(token, point, xytext=(0, 0), textcoords="offset points", **_TEXT)
+        boxes = [_moved(text, offset) for offset in LABEL_OFFSETS]
+        covered = [sum(bool(box.overlaps(other)) for other in taken) for box in boxes]
+        taken.append(_moved(text, LABEL_OFFSETS[covered.index(min(covered))]))
+
+
+def _moved(text: Any, offset: tuple[int, int]) -> Any:
+    """Move an annotation to an offset from its point; return the box that it covers."""
+    side = {1: "left", 0: "center", -1: "right"}[int(np.sign(offset[0]))]
+    text.set(position=offset, horizontalalignment=side)
+    return text.get_window_extent()

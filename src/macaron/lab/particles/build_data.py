@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.depth import cosines, depth
 from macaron.lab.particles.projection import VIEWS, align, bounds
-from macaron.lab.particles.traced_model import PartName, TracedModel, TracedPart, TracedSentence, check_parts
+from macaron.lab.particles.traced_model import PartName, TracedModel, TracedPart, TracedSentence
 from macaron.ode.describe import equations
 
 FORMAT = "macaron-particles-1"
@@ -43,7 +43,11 @@ def build_data(
         if any(0xD800 <= ord(character) < 0xE000 for character in text):
             raise MacaronError(f"{what} is not valid Unicode: {text[:80]!r}. Encode it in UTF-8.")
     loaded = [TracedModel(path) for path in models]
-    check_parts(loaded, parts, target)
+    if target is not None and ("decoder" not in parts or all(model.kind == "encoder" for model in loaded)):
+        raise UsageError("--target is for the decoder of a translation model: leave it out")
+    for model in loaded:
+        if model.kind == "encoder" and "encoder" not in parts:
+            raise UsageError(f"{model.path} has only an encoder: leave out --part decoder")
     if len({model.name for model in loaded}) < len(loaded):
         # Same names are replaced by paths; the same model twice gets a number.
         paths = [str(model.path) for model in loaded]
@@ -149,18 +153,13 @@ def _part(
 
 def frame_times(frames: Sequence[Mapping[str, Any]], layers: int, deepest: int) -> list[float]:
     """When each frame is reached, in layers of the deepest model: a layer takes the same time in every scheme."""
+    # Layer i lasts from edge i to edge i + 1.
+    edges = [-END_TIME, *np.linspace(0, deepest, layers + 1).tolist(), deepest + END_TIME]
     counts = Counter(frame["layer"] for frame in frames[1:])
-    times = [-END_TIME if 0 in counts else 0.0]
+    times = [edges[0] if 0 in counts else 0.0]
     for frame in frames[1:]:
-        layer = frame["layer"]
-        share = frame["step"] / counts[layer]
-        if layer == 0:
-            time = END_TIME * (share - 1)
-        elif layer > layers:
-            time = deepest + END_TIME * share
-        else:
-            time = deepest / layers * (layer - 1 + share)
-        times.append(round(time, 6))
+        start, end = edges[frame["layer"]], edges[frame["layer"] + 1]
+        times.append(round(start + (end - start) * frame["step"] / counts[frame["layer"]], 6))
     return times
 
 

@@ -1,10 +1,10 @@
 """Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread."""
 
-import math
 from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.lab.particles.fields import commutators, truncation_error
@@ -19,9 +19,14 @@ def depth(traced: Trace) -> dict[str, Any]:
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
         if frame.operator != END:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
-            relative = float((length / size.clamp(min=1e-30)).mean())
-            entry = {"layer": frame.layer, "operator": frame.operator}
-            sizes.append({**entry, "size": float(length.mean()), "relative": relative})
+            sizes.append(
+                {
+                    "layer": frame.layer,
+                    "operator": frame.operator,
+                    "size": float(length.mean()),
+                    "relative": float((length / size.clamp(min=1e-30)).mean()),
+                }
+            )
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
         "moves": sizes,
@@ -49,7 +54,7 @@ def mean_angle(before: Tensor, after: Tensor) -> float | None:
 
 def cosines(state: Tensor) -> Tensor:
     """The cosines of all pairs of particles (T, D): (T, T)."""
-    unit = state / state.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+    unit = F.normalize(state, dim=-1, eps=1e-30)
     return unit @ unit.T
 
 
@@ -58,14 +63,11 @@ def mean_cosine(state: Tensor) -> float | None:
     count = len(state)
     if count < 2:
         return None
-    table = cosines(state)
-    return float((table.sum() - table.diagonal().sum()) / (count * (count - 1)))
+    return float(cosines(state).fill_diagonal_(0).sum() / (count * (count - 1)))
 
 
 def participation(state: Tensor) -> float:
     """The participation ratio (Σ λ)² / Σ λ² of the covariance: the effective number of dimensions."""
     squares = torch.linalg.svdvals(state - state.mean(0)) ** 2
-    total = float(squares.sum())
-    if total <= 0 or not math.isfinite(total):
-        return 0.0
-    return total**2 / float((squares**2).sum())
+    ratio = squares.sum() ** 2 / (squares**2).sum()
+    return float(ratio.nan_to_num(0.0, posinf=0.0))  # all particles at one point, or out of range

@@ -16,6 +16,8 @@ OPERATORS = {
     "H": ("Cross-attention", "source words attract", None, 2),
 }
 
+#: Measures of whole layers; the others are of sub-steps.
+PER_LAYER = ("commutator", "truncation")
 #: The name of a line (default: its model's), its colour (default: its model's) and its points.
 Line = tuple[str, int | None, list[tuple[float, float]]]
 
@@ -34,7 +36,7 @@ def depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
                     own = f"{model['name']}: {what}" if what and len(models) > 1 else what or model["name"]
                     shade = colour if colour is not None else 5 if len(models) == 1 else 3 + m
                     series.append(Series(own, line, colour=shade, dashed=m > 0))
-        per_layer = measure in ("commutator", "truncation")
+        per_layer = measure in PER_LAYER
         axis = "layer" if per_layer else "layers passed"
         chart = line_chart(series, title=title, x_label=axis, y_label=label, height=190, from_zero=True)
         # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
@@ -53,13 +55,11 @@ def _lines(part: Data, measure: str) -> Iterator[Line]:
             line = [(time, move[measure]) for time, move in moves if move["operator"] == operator]
             if line:
                 yield f"{name.lower()} ({operator})", colour, line
-    elif measure == "commutator":
-        pairs = list(dict.fromkeys(row["pair"] for row in values))
+    elif measure in PER_LAYER:
+        pairs = list(dict.fromkeys(row.get("pair", "") for row in values))
         for i, pair in enumerate(pairs):
-            line = [(row["layer"], row["relative"]) for row in values if row["pair"] == pair]
+            line = [(row["layer"], row["relative"]) for row in values if row.get("pair", "") == pair]
             yield " and ".join(pair), (None if len(pairs) == 1 else (5, 3, 4)[i % 3]), line
-    elif measure == "truncation":
-        yield "", None, [(row["layer"], row["relative"]) for row in values]
     else:
         yield "", None, [(t, value) for t, value in zip(part["times"], values, strict=True) if value is not None]
 

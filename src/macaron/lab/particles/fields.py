@@ -7,6 +7,7 @@ zero, so there the move at the actual c is taken.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, combinations
 from typing import Any
 
@@ -16,38 +17,32 @@ from torch import Tensor
 from macaron.lab.particles.trace import LayerTrace
 from macaron.nn import Context
 from macaron.nn.layer import SubStep
+from macaron.ode import integrator, runge_kutta_step
 
 VectorField = Callable[[Tensor], Tensor]
 #: A share of the layer's time, and the field that acts in it.
 TimeSegment = tuple[float, VectorField]
 
-#: Steps of the reference solution of a layer: doubled from the first until it has converged, at most to the last.
-FIRST_STEPS, LAST_STEPS = 4, 64
+#: Steps of the reference solution of a layer: more and more, until it has converged.
+STEPS = (4, 8, 16, 32, 64)
 #: Converged: twice the steps change the reference by less than this fraction of the error.
 CONVERGED = 0.01
 
 
-def step_field(step: SubStep, context: Context) -> VectorField:
+def _step_field(step: SubStep, context: Context, x: Tensor) -> Tensor:
     """The field of one application of an operator."""
     sublayer, coefficient = step.sublayer, step.move.coefficient
-
-    def field(x: Tensor) -> Tensor:
-        moved = sublayer.field(x, context, 0)
-        if sublayer.pre_norm:
-            return moved
-        return (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
-
-    return field
+    moved = sublayer.field(x, context, 0)
+    if sublayer.pre_norm:
+        return moved
+    return (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
 
 
-def _sum(terms: Sequence[tuple[float, VectorField]]) -> VectorField:
-    def total(x: Tensor) -> Tensor:
-        result = torch.zeros_like(x)
-        for share, field in terms:
-            result = torch.add(result, field(x), alpha=share)
-        return result
-
-    return total
+def _sum(terms: Sequence[tuple[float, VectorField]], x: Tensor) -> Tensor:
+    result = torch.zeros_like(x)
+    for share, field in terms:
+        result = torch.add(result, field(x), alpha=share)
+    return result
 
 
 def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, VectorField]:
@@ -55,7 +50,7 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 
     For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
     """
-    return {operator: _sum(terms) for operator, terms in _terms(steps, context).items()}
+    return {operator: partial(_sum, terms) for operator, terms in _terms(steps, context).items()}
 
 
 def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[float, VectorField]]]:
@@ -63,7 +58,7 @@ def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[f
     terms: dict[str, list[tuple[float, VectorField]]] = {}
     for step in steps:
         share = step.weight * step.move.coefficient
-        terms.setdefault(step.move.operator, []).append((share, step_field(step, context)))
+        terms.setdefault(step.move.operator, []).append((share, partial(_step_field, step, context)))
     return terms
 
 
@@ -78,7 +73,7 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     over the whole layer act all the time.
     """
     if len(steps[0].layer.walk) > 1 or any(step.weight * step.move.coefficient <= 0 for step in steps):
-        return [(1.0, _sum([(1.0, field) for field in operator_fields(steps, context).values()]))]
+        return [(1.0, partial(_sum, [(1.0, field) for field in operator_fields(steps, context).values()]))]
     clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
     for terms in _terms(steps, context).values():
         total = sum(share for share, _ in terms)
@@ -89,7 +84,7 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     for until in sorted({round(end, 12) for clock in clocks for end, _, _ in clock} | {1.0}):
         middle = (since + until) / 2
         acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks]
-        segments.append((until - since, _sum([(speed, field) for _, speed, field in acting])))
+        segments.append((until - since, partial(_sum, [(speed, field) for _, speed, field in acting])))
         since = until
     return segments
 
@@ -129,24 +124,21 @@ def truncation_error(layer: LayerTrace, context: Context) -> float:
     move = float((layer.after - layer.before).norm())
     if move == 0:
         return 0.0
-    steps = FIRST_STEPS
-    end = flow(segments, layer.before, steps)
-    while True:
-        steps, coarse = 2 * steps, end
+    coarse = flow(segments, layer.before, STEPS[0])
+    for steps in STEPS[1:]:
         end = flow(segments, layer.before, steps)
         error = float((layer.after - end).norm())
-        if float((end - coarse).norm()) <= max(CONVERGED * error, 1e-6 * move) or steps >= LAST_STEPS:
-            return error / move
+        if float((end - coarse).norm()) <= max(CONVERGED * error, 1e-6 * move):
+            break
+        coarse = end
+    return error / move
 
 
 def flow(segments: Sequence[TimeSegment], x: Tensor, steps: int) -> Tensor:
     """Follow the field through its segments by RK4, with about ``steps`` steps in all."""
+    rk4: Any = partial(runge_kutta_step, integrator("rk4"))  # of arrays, but tensors have the same arithmetic
     for length, field in segments:
         number = max(1, round(steps * length))
-        h = length / number
         for _ in range(number):
-            k1 = field(x)
-            k2 = field(x + h / 2 * k1)
-            k3 = field(x + h / 2 * k2)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + field(x + h * k3))
+            x = rk4(lambda _, at, field=field: field(at), 0.0, x, length / number)
     return x

@@ -76,7 +76,6 @@ def write(path: Path, data: Data, view: View | None = None) -> None:
 
     :param view: the view of a figure or an animation; raw by default
     """
-    check_out(path, view)
     kind = path.suffix.lower()
     if kind == ".html":
         content = particles_page(data).encode("utf-8")

@@ -35,8 +35,7 @@ class Projection:
     @property
     def shares(self) -> Array:
         """The fraction of the total variance on each axis."""
-        sums: Array = (self.coordinates**2).sum((0, 1))
-        return sums / self.total if self.total > 0 else np.zeros_like(sums)
+        return (self.coordinates**2).sum((0, 1)) / (self.total or 1.0)
 
 
 def fit(states: Array) -> Projection:

@@ -6,7 +6,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import ByteLevel
 
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import CONTINUED, SPACE_END, WORD_END, specials
+from macaron.text.vocabulary import CONTINUED
 
 #: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
 JOINT = "·"
@@ -19,10 +19,8 @@ class TokenLabels:
 
     def __init__(self, tokenizer: MacaronTokenizer) -> None:
         self.tokenizer = tokenizer
-        self.specials = len(specials(tokenizer.kind))
         self.whole_words = isinstance(tokenizer.backend_tokenizer.model, WordLevel)
-        suffix = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None)
-        self.word_end: str | None = suffix if suffix in (WORD_END, SPACE_END) else None
+        self.word_end: str | None = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None) or None
         self.bytes = _byte_of_character() if tokenizer.pipeline == "raw" else {}
 
     def __call__(self, token: int) -> str:
@@ -30,15 +28,15 @@ class TokenLabels:
         symbol = self.tokenizer.backend_tokenizer.id_to_token(token)
         if symbol is None:
             return f"[{token}]"  # a row of the embedding beyond the vocabulary
-        if token < self.specials:
-            return _NAMES.get(symbol, symbol)
+        if symbol in _NAMES:
+            return _NAMES[symbol]
         if self.bytes:
             return self._of_bytes(symbol)
         if symbol.startswith("<0x") and symbol.endswith(">"):
             return f"[{symbol[3:-1]}]"
         if self.whole_words:
-            continued = symbol.endswith(CONTINUED) and symbol != CONTINUED
-            text = symbol.removesuffix(CONTINUED) if continued else symbol
+            text = symbol.removesuffix(CONTINUED) or symbol
+            continued = text != symbol
         else:
             continued = self.word_end is not None and not symbol.endswith(self.word_end)
             text = symbol.removesuffix(self.word_end or "")
@@ -48,22 +46,19 @@ class TokenLabels:
     def _of_bytes(self, symbol: str) -> str:
         """The label of a byte-level piece. A piece that starts with a space starts a word."""
         content = bytes(self.bytes[character] for character in symbol if character in self.bytes)
-        codes = f"[{content.hex(' ').upper()}]"
-        try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError:
-            return codes  # part of a character
+        text = content.decode("utf-8", "replace")
         word = text.strip()
-        if not word or not word.isprintable():
-            return codes if word else "[space]"
+        if not word:
+            return "[space]"
+        if "\N{REPLACEMENT CHARACTER}" in word or not word.isprintable():  # part of a character
+            return f"[{content.hex(' ').upper()}]"
         # A full stop after a word, without a space, is not a piece of it.
         return JOINT + word if word[0].isalnum() and not text[0].isspace() else word
 
 
 def _byte_of_character() -> dict[str, int]:
     """The characters of a byte-level vocabulary: printable bytes are themselves, the others are shifted."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = sorted(ByteLevel.alphabet())
+    printable = [ord(character) for character in alphabet if ord(character) < 256]
     shifted = [code for code in range(256) if code not in printable]
-    table = {chr(code): code for code in printable} | {chr(256 + i): code for i, code in enumerate(shifted)}
-    assert set(table) == set(ByteLevel.alphabet())
-    return table
+    return dict(zip(alphabet, [*printable, *shifted], strict=True))

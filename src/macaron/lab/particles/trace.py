@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from macaron.nn import Context, Stack
 from macaron.nn.layer import SubStep
@@ -85,28 +85,17 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
 
     :param forward: runs the model on the sentence, a batch of one, so that it calls the stack once
     """
-    contexts: list[Context] = []
-    states: list[Tensor] = []  # before each layer, and after the last
-    visited: list[tuple[int, SubStep]] = []
-
-    def visit(step: SubStep) -> None:
-        visited.append((len(states) - 1, step))
-
-    def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        contexts.append(args[1])
-        return (*args[:2], states), {**kwargs, "visit": visit, "norm": False}
-
-    def after(_: nn.Module, __: Any, result: Tensor) -> Tensor:
-        states.append(result)
-        return result if stack.norm is None else stack.norm(result)
-
-    handles = [stack.register_forward_pre_hook(before, with_kwargs=True), stack.register_forward_hook(after)]
+    calls: list[Any] = []
+    handle = stack.register_forward_pre_hook(lambda _, args: calls.append(args[:2]))
     try:
         forward()
     finally:
-        for handle in handles:
-            handle.remove()
-    (context,) = contexts
+        handle.remove()
+    ((embedded, context),) = calls
+    states: list[Tensor] = []  # before each layer, and after the last
+    visited: list[tuple[int, SubStep]] = []
+    end = stack(embedded, context, states, visit=lambda step: visited.append((len(states) - 1, step)), norm=False)
+    states.append(end)
     frames = [Frame(START, 0, 0, 0.0, "The embedded words", states[0][0])]
     layers: list[LayerTrace] = []
     first = 1 if stack.prologue is None else 0
@@ -129,8 +118,8 @@ def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]
     A layer of several branches, x + Σ w (end - x) with all branches starting at x, has no states between them. Its
     sub-steps are shown in sequence, each with its share w of the move, so that the moves add up to the layer's.
     """
-    where = f"Layer {layer.number} of {layers}" if layer.number else "Before the first layer"
-    where = "After the last layer" if layer.number > layers else where
+    ends = {0: "Before the first layer", layers + 1: "After the last layer"}
+    where = ends.get(layer.number, f"Layer {layer.number} of {layers}")
     branches = list(dict.fromkeys(step.branch for step in layer.steps))
     several = len(layer.steps[0].layer.walk) > 1
     start = state = layer.before

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
@@ -80,12 +80,16 @@ class TracedModel:
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        self.kind = _kind(path)
-        model_class: Any = TranslationModel if self.kind == "translation" else EncoderForMaskedLM
-        heads = () if self.kind == "translation" else ENCODER_HEADS
-        folder = find_folder(path, model_class.config_class.model_type)
+        folder = find_folder(path)
+        translates = stored_type(folder) == TranslationConfig.model_type
+        self.kind: Kind = "translation" if translates else "encoder"
+        model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        self.has_head = not missing  # a classifier has no head for masked words
+        self.lens: tuple[Any, str | None] = (
+            (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
+        )
+        if missing:  # a classifier has no head for masked words
+            self.lens = (None, None)
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
@@ -95,30 +99,17 @@ class TracedModel:
 
         :param target: the decoder's input; by default the model's own translation
         """
-        return self._translation(sentence, parts, target) if self.kind == "translation" else self._encoder(sentence)
-
-    def _encoder(self, sentence: str) -> TracedSentence:
-        model: EncoderForMaskedLM = self.model
-        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=True)
-        self._check(ids, 2, "the sentence")
-        tokens = list(map(self.labels, ids))
-        traced = trace(model.model.encoder, lambda: model.model(torch.tensor([ids])))
-        lens, note = (model.mlm_logits, _MASKED) if self.has_head else (None, None)
-        part = TracedPart("encoder", model.config.encoder_scheme_value(), tokens, traced, lens, note)
-        return TracedSentence(self, tokens, [part])
-
-    def _translation(self, sentence: str, parts: Sequence[PartName], target: str | None) -> TracedSentence:
-        model: TranslationModel = self.model
-        (ids,) = self.tokenizer.encode_lines([sentence])
-        self._check(ids, 1, "the sentence")
+        model, translates = self.model, self.kind == "translation"
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
+        self._check(ids, 1 if translates else 2, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
         if "encoder" in parts:
-            traced = trace(model.encoder, lambda: model.encode(sources))
-            scheme = model.config.encoder_scheme_value()
-            found.append(TracedPart("encoder", scheme, source, traced, model.logits, _SHARED))
+            stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
+            traced = trace(stack, lambda: encode(sources))
+            found.append(TracedPart("encoder", model.config.encoder_scheme_value(), source, traced, *self.lens))
         output: str | None = None
-        if "decoder" in parts:
+        if translates and "decoder" in parts:
             translator = Translator(model, self.tokenizer)
             longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
             ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
@@ -133,8 +124,9 @@ class TracedModel:
                 memory = model.encode(sources)
             traced = trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
-            scheme = model.config.decoder_scheme_value()
-            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
+            found.append(
+                TracedPart("decoder", model.config.decoder_scheme_value(), tokens, traced, model.logits, _NEXT)
+            )
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 
@@ -147,26 +139,3 @@ class TracedModel:
             raise MacaronError(
                 f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
             )
-
-
-def _kind(path: Path) -> Kind:
-    if not path.is_dir():
-        raise MacaronError(f"{path}: no such folder. Give a model folder or a run's folder.")
-    kinds: dict[Any, Kind] = {TranslationConfig.model_type: "translation", EncoderConfig.model_type: "encoder"}
-    run = not (path / "config.json").is_file() and (path / "model" / "config.json").is_file()
-    kind = stored_type(path / "model" if run else path)
-    if kind not in kinds:
-        raise MacaronError(
-            f"{path}: a model of type {kind!r}, which has no splitting scheme; expected one of "
-            f"{', '.join(map(repr, kinds))}. `macaron convert` makes one from the authors' checkpoints."
-        )
-    return kinds[kind]
-
-
-def check_parts(models: Sequence[TracedModel], parts: Sequence[PartName], target: str | None) -> None:
-    """Refuse parts that a model lacks."""
-    if target is not None and ("decoder" not in parts or all(each.kind == "encoder" for each in models)):
-        raise UsageError("--target is for the decoder of a translation model: leave it out")
-    for each in models:
-        if each.kind == "encoder" and "encoder" not in parts:
-            raise UsageError(f"{each.path} has only an encoder: leave out --part decoder")

@@ -1,18 +1,14 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
-from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.score_tables import score_tables
-from macaron.lab.report.training_curves import metric_name, throughput, training_curves
+from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.scales import number
 
-#: The name of a run's page in its folder.
-REPORT = "report.html"
 #: The first of these losses that a run has is shown at the top.
 _LOSSES = {
     "valid_nll": "validation nll",
@@ -27,9 +23,9 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     :param samples: show what the model makes of a few validation sentences
     :param data: the prepared folder they are from; by default the one in the recipe
     """
-    path = run / REPORT if out is None else out
+    path = run / "report.html" if out is None else out
     check_page_path(path)
-    found = RunFolder.open(run)
+    found = RunFolder(run)
     charts = training_curves(found)
     shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
     parts = [_status(found), _cards(found), section("Curves", *shown)]
@@ -43,7 +39,11 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     parts.append(section("Scores", *_scores(found)))
     if samples and found.kind in ("translation", "pre-training"):
         parts.append(section("Samples", *_samples(found, data)))
-    parts += [_recipe(found), _environment(found)]
+    recipe = '<p class="empty">There is none in this folder.</p>'
+    if found.settings_text:
+        recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
+        recipe += f'<pre class="recipe">{escape(found.settings_text.strip())}</pre>'
+    parts += [section("Recipe", recipe), section("Environment", _environment(found))]
     body = "\n".join(part for part in parts if part)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
     return path
@@ -94,11 +94,11 @@ def _cards(run: RunFolder) -> str:
     """A row of cards: label, value, hint."""
     entries = []
     if run.evaluations:
-        first = run.evaluations[0].scores[0]
-        entries.append((str(first["metric"]), f"{first['score']:.2f}", run.evaluations[0].data))
+        first = run.evaluations[0]["scores"][0]
+        entries.append((str(first["metric"]), f"{first['score']:.2f}", run.evaluations[0]["data"]))
     for metric, label in _LOSSES.items():
         if points := run.values(metric):
-            update, lowest = min(points, key=itemgetter(1))
+            update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
     if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
@@ -118,12 +118,13 @@ def _cards(run: RunFolder) -> str:
         entries.append(("time", _duration(seconds), device))
     if run.results:
         entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
-    items = ""
+    cards = ""
     for label, value, hint in entries:
-        below = f'<span class="hint">{escape(hint)}</span>' if hint else ""
-        said = f'<span class="label">{escape(label)}</span><span class="value">{escape(value)}</span>{below}'
-        items += f'<li class="card">{said}</li>'
-    return f'<ul class="cards">{items}</ul>'
+        cards += (
+            f'<li class="card"><span class="label">{escape(label)}</span><span class="value">{escape(value)}</span>'
+        )
+        cards += f'<span class="hint">{escape(hint)}</span></li>' if hint else "</li>"
+    return f'<ul class="cards">{cards}</ul>'
 
 
 def _scores(run: RunFolder) -> list[str]:
@@ -164,16 +165,9 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
     return [f'<p class="note">{escape(note)}</p>', shown]
 
 
-def _recipe(run: RunFolder) -> str:
-    if not run.settings_text:
-        return section("Recipe", '<p class="empty">There is none in this folder.</p>')
-    note = '<p class="note">Resolved: all settings, defaults included.</p>'
-    return section("Recipe", note, f'<pre class="recipe">{escape(run.settings_text.strip())}</pre>')
-
-
 def _environment(run: RunFolder) -> str:
     if not run.starts:
-        return section("Environment", '<p class="empty">Not recorded.</p>')
+        return '<p class="empty">Not recorded.</p>'
     rows: dict[str, list[object]] = {}
     for i, start in enumerate(run.starts):
         command, packages = start.get("command"), start.get("packages")
@@ -192,8 +186,7 @@ def _environment(run: RunFolder) -> str:
     several = len(run.starts) > 1
     headers = ["what", *(f"start {i}" if several else "value" for i in range(1, len(run.starts) + 1))]
     caption = "The environment at each start" if several else "The environment"
-    cells = [[name, *values] for name, values in rows.items()]
-    return section("Environment", html_table(headers, cells, caption=caption))
+    return html_table(headers, [[name, *values] for name, values in rows.items()], caption=caption)
 
 
 def _large(value: float) -> str:

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.errors import MacaronError
 from macaron.lab.page import escape
+from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, MASK, SPECIALS
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
 
 SAMPLES = 6
 #: Sentences of 6 to 40 tokens are preferred.
@@ -71,34 +69,29 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
         ids = sentences[index].tolist()
         pieces = _pieces(tokenizer, ids)
         words = [i for i, token in enumerate(ids) if token >= len(SPECIALS["encoder"]) and pieces[i].strip()]
-        if words:
-            size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
-            masked = np.random.default_rng(number).choice(words, size=size, replace=False)
-            found.append(_fill(model, tokenizer, ids, pieces, set(masked.tolist())))
+        if not words:
+            continue
+        size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
+        masked = set(np.random.default_rng(number).choice(words, size=size, replace=False).tolist())
+        hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
+        with torch.no_grad():
+            states = model.model(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
+            chances = model.mlm_logits(states).softmax(-1)
+        parts: Filled = []
+        for i, piece in enumerate(pieces):
+            if i not in masked:
+                parts.append(piece)
+                continue
+            best = chances[i].topk(_GUESSES)
+            texts = [_pieces(tokenizer, [int(token)])[0].strip() for token in best.indices]
+            likely = list(zip(texts, best.values.tolist(), strict=True))
+            before, _, after = piece.partition(piece.strip())
+            parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[i]), after]
+        found.append([part for part in parts if part])
     return found
 
 
-def _fill(model: Any, tokenizer: "MacaronTokenizer", ids: list[int], pieces: list[str], masked: set[int]) -> Filled:
-    import torch
-
-    hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
-    with torch.no_grad():
-        states = model.model(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
-        chances = model.mlm_logits(states).softmax(-1)
-    parts: Filled = []
-    for i, piece in enumerate(pieces):
-        if i not in masked:
-            parts.append(piece)
-            continue
-        best = chances[i].topk(_GUESSES)
-        texts = [_pieces(tokenizer, [int(token)])[0].strip() for token in best.indices]
-        likely = list(zip(texts, best.values.tolist(), strict=True))
-        before, _, after = piece.partition(piece.strip())
-        parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[i]), after]
-    return [part for part in parts if part]
-
-
-def _pieces(tokenizer: "MacaronTokenizer", ids: list[int]) -> list[str]:
+def _pieces(tokenizer: MacaronTokenizer, ids: list[int]) -> list[str]:
     """The text of each token: what it adds to the text of those before it."""
     # Moses detokenisation would change the text before each token; its tokens are escaped.
     moses = tokenizer.pipeline == "moses"
