@@ -31,6 +31,12 @@ class ProcessLost(MacaronError):
     """Another process of the same run has ended. Only that process knows the reason."""
 
 
+def require(condition: bool, message: str) -> None:
+    """Refuse an input that does not fulfil a condition."""
+    if not condition:
+        raise MacaronError(message)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` if a known name is similar, otherwise the list of known names."""
     known = sorted(known)

@@ -4,6 +4,7 @@ Everything is written beside its final path (within a file system a rename is on
 at the end. An error or Ctrl-C leaves what was there before.
 """
 
+import bz2
 import errno
 import fcntl
 import gzip
@@ -12,13 +13,15 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from macaron.errors import FULL, MacaronError, cannot_write
 
+#: The endings of a text file, plain or compressed.
+ENDINGS = ("", ".gz", ".xz")
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
 _EARLIER = ".writing"  # what earlier versions of Macaron left
 
@@ -126,15 +129,25 @@ def remove_leftovers(folder: Path) -> None:
             remove(path)
 
 
-def open_binary(path: Path) -> BinaryIO:
-    """Open a plain, ``.gz`` or ``.xz`` file for reading bytes."""
-    match path.suffix:
-        case ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
-        case ".xz":
-            return cast(BinaryIO, lzma.open(path, "rb"))
-        case _:
-            return path.open("rb")
+@contextmanager
+def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> Iterator[BinaryIO]:
+    """Open a plain, ``.gz``, ``.xz`` or ``.bz2`` file for reading bytes; errors name the file.
+
+    :param remedy: of a file that cannot be decompressed
+    """
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+    try:
+        with openers.get(path.suffix, open)(path, "rb") as file:
+            yield file
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        reason = getattr(error, "strerror", None)  # only the system's errors have one
+        raise MacaronError(f"{path}: {reason or f'cannot be decompressed ({error}). {remedy}'}") from None
+
+
+def find_compressed(path: Path) -> Path | None:
+    """A file or its compressed form, the first of `ENDINGS` that exists; None if all are missing."""
+    paths = (path.with_name(path.name + ending) for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -144,15 +157,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
     ``str.splitlines`` would honour, are characters of the text, and two files that are aligned line by line
     must not fall apart over them.
     """
-    path = Path(path)
-    try:
-        with open_binary(path) as file:
-            for number, raw in enumerate(file, start=1):
-                yield decode_line(raw.removesuffix(b"\n"), path, number)
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise MacaronError(f"{path}: cannot be decompressed ({error}). Fetch or copy the file again.") from None
-    except OSError as error:
-        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    with open_binary(Path(path)) as file:
+        for number, raw in enumerate(file, start=1):
+            yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 
 def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:

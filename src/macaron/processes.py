@@ -1,13 +1,16 @@
-"""Worker processes: the one spawner, for preparing data and for fine-tuning."""
+"""Long jobs: worker processes (the one spawner, for preparing data and for fine-tuning), and reporting of progress."""
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
@@ -15,11 +18,14 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+#: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units. The keyword
+#: ``total`` tells their number in all, where it was not known before.
+Advance = Callable[..., None]
 _GRACE = 30.0  # seconds that a task has to end after an error, before its process is terminated
 
 
@@ -38,8 +44,7 @@ class Workers:
 
     def __init__(self, count: int | None = None, set_up: Callable[[int], None] | None = None) -> None:
         self.count = available_cores() if count is None else count
-        if self.count < 1:
-            raise MacaronError(f"the number of workers must be at least 1, not {self.count}")
+        require(self.count >= 1, f"the number of workers must be at least 1, not {self.count}")
         self._set_up = set_up
         self._context = multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
@@ -148,3 +153,49 @@ def _leave_with(sentinel: int) -> None:
 def available_cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Progress:
+    """The steps of a long job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr.
+
+    :param quiet: show nothing at all
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+
+    def say(self, message: str) -> None:
+        """Print a line."""
+        if not self.quiet:
+            print(message, file=sys.stderr, flush=True)
+
+    @contextmanager
+    def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
+        """Show a step while it runs; without a terminal, a line with the amount and the time follows.
+
+        :param name: what is done
+        :param unit: what is counted
+        :param total: how many there are, if it is known
+        """
+        # Late: a quarter of a second that a mistake in the call should not cost.
+        from rich import progress
+        from rich.console import Console
+
+        columns = (
+            progress.SpinnerColumn(),
+            "{task.description}",
+            progress.BarColumn(),
+            progress.TextColumn("{task.completed:,.0f} " + unit),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
+        )
+        hidden = self.quiet or not sys.stderr.isatty()
+        start = time.monotonic()
+        with progress.Progress(*columns, console=Console(stderr=True, quiet=hidden), disable=hidden) as bar:
+            task = bar.add_task(name, total=total)
+            yield lambda more=1, /, total=None: bar.update(task, advance=more, total=total)
+            done = bar.tasks[0].completed
+            bar.update(task, total=done)
+        if hidden:
+            amount = f"{done:,.0f} {unit}, " if done else ""
+            self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")

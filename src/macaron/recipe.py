@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from macaron.data.prepared import KINDS, MANIFEST, DataKind, data_kind
+from macaron.data.prepared import MANIFEST, DataKind, data_kind
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError, nearest
+from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, load_toml, to_data
+from macaron.settings import Origin, build, check, convert, load_toml, to_data
 from macaron.train.settings import TrainSettings
 
 #: The preset of a recipe that names none.
@@ -54,8 +54,7 @@ class DecodeSettings:
     lower: bool = False
 
     def __post_init__(self) -> None:
-        if self.beam < 1 or self.max_length < 1:
-            raise MacaronError("decode.beam and decode.max_length must be at least 1")
+        require(min(self.beam, self.max_length) >= 1, "decode.beam and decode.max_length must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -93,17 +92,15 @@ class PretrainSettings:
     attention: Literal["auto", "masked", "flash"] = "auto"
 
     def __post_init__(self) -> None:
-        if not self.mlm and not self.nsp:
-            raise MacaronError("pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
-        if self.cls_target and not self.mlm:
-            raise MacaronError("pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
-        if not 0 < self.mask_ratio < 1:
-            raise MacaronError(f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
+        require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
+        predicted = self.mlm or not self.cls_target
+        require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
+        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
         for name in ("mask_share", "random_share", "next_share", "short_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise MacaronError(f"pretrain.{name} must be from 0 to 1, not {getattr(self, name)}")
-        if self.mask_share + self.random_share > 1 + 1e-9:
-            raise MacaronError("pretrain.mask_share and pretrain.random_share are more than 1 together")
+            share = getattr(self, name)
+            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
+        changed = self.mask_share + self.random_share
+        require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
 
     @property
     def ratio(self) -> float:
@@ -114,13 +111,16 @@ class PretrainSettings:
         """Tokens of the longest text."""
         return train.row_tokens if self.max_tokens is None else self.max_tokens
 
-    def check(self, train: TrainSettings) -> None:
-        """Refuse a combination with [train] that cannot work."""
-        if train.batching == "bucket":
-            raise MacaronError("train.batching = bucket is for translation; pre-training packs its rows: leave it out")
-        if not 8 <= self.longest(train) <= train.row_tokens:
-            name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
-            raise MacaronError(f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens")
+    def check(self, train: TrainSettings, where: str = "") -> None:
+        """Refuse a combination with [train] that cannot work.
+
+        :param where: the beginning of the message
+        """
+        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
+        require(train.batching != "bucket", where + problem)
+        name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
+        problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
+        require(8 <= self.longest(train) <= train.row_tokens, where + problem)
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,7 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     recipe = Recipe(Path(data["out"]), model, **sections, kind=kind)
     if kind == "text":
-        try:
-            recipe.pretrain.check(recipe.train)
-        except MacaronError as error:
-            raise MacaronError(f"{origin.prefix()}{error}") from None
+        recipe.pretrain.check(recipe.train, origin.prefix())
     return recipe
 
 
@@ -237,12 +234,7 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     """The kind of a recipe: that of data.kind, of the model's preset, of the sections, or of the prepared folder."""
     data, preset = content.get("data", {}), content.get("model", {}).get("preset")
     if "kind" in data:
-        if data["kind"] not in KINDS:
-            choices = ", ".join(map(repr, KINDS))
-            raise MacaronError(
-                f"{origin.prefix(('data', 'kind'))}data.kind must be one of {choices}, not {data['kind']!r}"
-            )
-        return cast(DataKind, data["kind"])
+        return cast(DataKind, convert(DataKind, data["kind"], origin, ("data", "kind")))
     if preset is not None:
         return "text" if isinstance(_preset(preset, origin), EncoderConfig) else "pairs"
     for kind, name in _OWN.items():

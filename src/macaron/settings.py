@@ -41,16 +41,14 @@ class Origin:
 
     def prefix(self, path: KeyPath = ()) -> str:
         """The beginning of a message about a value: ``FILE, line N: `` or ``--set KEY=VALUE: ``."""
-        assigned = {tuple(text.partition("=")[0].strip().split(".")): text for text in self.assignments}
-        for key, text in reversed(assigned.items()):
-            if path[: len(key)] == key:
-                return f"--set {text}: "
         line = self._line(path) if path else None
+        for text in reversed(self.assignments):
+            key = tuple(text.partition("=")[0].strip().split("."))
+            alone = line is None and path and key[: len(path)] == path  # the section exists by this assignment alone
+            if alone or path[: len(key)] == key:
+                return f"--set {text}: "
         if line is not None:
             return f"{self.name}, line {line}: "
-        for key, text in assigned.items():
-            if path and key[: len(path)] == path:  # the section exists by this assignment alone
-                return f"--set {text}: "
         return f"{self.name}: " if self.name else ""
 
     def _line(self, path: KeyPath) -> int | None:
@@ -75,10 +73,9 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
     """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
         text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise MacaronError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    try:
-        content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MacaronError(f"{path}: not valid TOML: {error}") from error
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
@@ -128,7 +125,7 @@ def check_fields(value: Any) -> None:
     hints = typing.get_type_hints(type(value))
     for field in dataclasses.fields(value):
         given = getattr(value, field.name)
-        object.__setattr__(value, field.name, _convert(hints[field.name], given, Origin(), (field.name,), True))
+        object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (field.name,)))
 
 
 def to_data(value: Any) -> Any:
@@ -159,7 +156,7 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
         here = (*path, key)
         if key not in fields:
             raise MacaronError(f"{origin.prefix(here)}unknown key {dotted(here)!r}{nearest(key, fields)}")
-        values[key] = _convert(hints[key], value, origin, here, complete)
+        values[key] = convert(hints[key], value, origin, here, complete)
     if not complete:
         return None
     for name, field in fields.items():
@@ -174,7 +171,11 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
         raise MacaronError(f"{origin.prefix((*path, named[0]) if named else ())}{error}") from error
 
 
-def _convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
+def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool = True) -> Any:
+    """A value of a type (a dataclass, a union, ``tuple[str, ...]`` and so on), checked.
+
+    :param complete: keys of dataclasses may not be missing; otherwise dataclasses are checked only
+    """
     options, arguments = get_origin(kind), get_args(kind)
     if options in (Union, types.UnionType):
         if value is None and type(None) in arguments:
@@ -182,16 +183,16 @@ def _convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: boo
         *others, last = [option for option in arguments if option is not type(None)]
         for option in others:
             try:
-                return _convert(option, value, origin, path, complete)
+                return convert(option, value, origin, path, complete)
             except MacaronError:
                 continue
-        return _convert(last, value, origin, path, complete)
+        return convert(last, value, origin, path, complete)
     if dataclasses.is_dataclass(kind):
         return _read(cast(type, kind), value, origin, path, complete)
     if options is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
+        return tuple(convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
     if options is dict and isinstance(value, Mapping):
-        return {str(k): _convert(arguments[1], v, origin, (*path, k), complete) for k, v in value.items()}
+        return {str(k): convert(arguments[1], v, origin, (*path, k), complete) for k, v in value.items()}
     if options is typing.Literal and value in arguments:
         return value
     if kind is Any or (kind is float and isinstance(value, int) and not isinstance(value, bool)):

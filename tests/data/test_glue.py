@@ -91,7 +91,11 @@ def test_compressed_files_and_other_names_of_folders(tmp_path: Path):
     ("task", "text", "words"),
     [
         ("cola", "gj04\t1\tThe book.\n", r"train\.tsv, line 1: 3 column\(s\) where 4"),
-        ("cola", "gj04\t1\t\tA.\ngj04\t2\t\tB.\n", r"train\.tsv, line 2: the label '2' is none of CoLA's: 0, 1"),
+        (
+            "cola",
+            "gj04\t1\t\tA.\ngj04\t2\t\tB.\n",
+            r"train\.tsv, line 2: the label '2' is not among the classes: 0, 1",
+        ),
         ("cola", "", r"train\.tsv: no examples"),
         ("sst2", "sentence,label\nfine,1\n", r"train\.tsv, line 1: no column 'sentence'.*tabs"),
         ("sst2", "sentence\tlabel\nfine\t1\t0\n", r"train\.tsv, line 2: 3 column\(s\) where 2"),
@@ -102,7 +106,7 @@ def test_compressed_files_and_other_names_of_folders(tmp_path: Path):
         (
             "rte",
             "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tneutral\n",
-            "line 2: the label 'neutral' is none of RTE's",
+            "line 2: the label 'neutral' is not among the classes",
         ),
         ("mnli", MNLI.replace("gold_label", "gold"), "line 1: no column 'gold_label'"),
     ],

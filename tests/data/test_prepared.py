@@ -15,7 +15,7 @@ SOURCE, TARGET = [[5, 6, 2], [7, 2], [8, 9, 10, 2]], [[4, 2], [5, 6, 7, 2], [8, 
 
 def write_store(base: Path, sequences: list[list[int]]) -> int:
     with StoreWriter(base, 20) as writer:
-        writer.append(sequences)
+        writer.append(np.concatenate(sequences), np.array([len(each) for each in sequences]))
     return sum(map(len, sequences))
 
 
@@ -42,7 +42,7 @@ def write_manifest(folder: Path, values: dict[str, object]) -> None:
 
 
 def test_the_digest_sees_tokens_and_boundaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = pairs(tmp_path / "same").digest()
+    whole = pairs(tmp_path / "same").digest
     assert len(whole) == 32
     monkeypatch.setattr("macaron.data.prepared._BLOCK", 2)  # streamed in pieces
     folders = {
@@ -53,16 +53,16 @@ def test_the_digest_sees_tokens_and_boundaries(tmp_path: Path, monkeypatch: pyte
         "text": text(tmp_path / "text"),
         "documents": text(tmp_path / "documents", documents=(0, 2, 3)),
     }
-    found = {name: data.digest("train") for name, data in folders.items()}
+    found = {name: data.digest for name, data in folders.items()}
     assert found.pop("again") == whole
     assert len({whole, *found.values()}) == 6
 
 
 def test_the_digest_is_computed_once(tmp_path: Path) -> None:
     data = pairs(tmp_path / "x")
-    first = data.digest()
+    first = data.digest
     (tmp_path / "x" / "train.de.ids").write_bytes(b"")
-    assert data.digest() == first
+    assert data.digest == first
 
 
 def test_the_legacy_digest_is_of_the_lengths(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_legacy_digest_is_of_the_lengths(tmp_path: Path) -> None:
     other = np.array([2, 4, 2], np.int32).tobytes()
     documents = np.array([0, 1, 3], np.int64).tobytes()
     expected = hashlib.sha256(lengths + other).hexdigest()[:16]
-    assert pairs(tmp_path / "pairs").legacy_lengths_digest("train") == expected
+    assert pairs(tmp_path / "pairs").legacy_lengths_digest() == expected
     assert text(tmp_path / "text").legacy_lengths_digest() == hashlib.sha256(lengths + documents).hexdigest()[:16]
 
 

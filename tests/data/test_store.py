@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from macaron.data.store import StoreWriter, TokenStore, id_dtype
 from macaron.errors import MacaronError
+
+
+def flat(sequences: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Concatenated ids, and the lengths of the sequences."""
+    return np.array([token for each in sequences for token in each], np.int64), np.array(
+        [len(each) for each in sequences], np.int64
+    )
+
 
 sequences_of = st.lists(st.lists(st.integers(0, 299), max_size=12), max_size=20)
 
@@ -22,7 +31,7 @@ def test_round_trip(sequences: list[list[int]], vocab_size: int, step: int) -> N
         base = Path(folder) / "train.de"
         with StoreWriter(base, vocab_size) as writer:
             for start in range(0, len(sequences), step):
-                writer.append(sequences[start : start + step])
+                writer.append(*flat(sequences[start : start + step]))
         store = TokenStore(base)
         assert len(store) == len(sequences)
         assert store.tokens == sum(map(len, sequences))
@@ -41,14 +50,14 @@ def test_the_dtype_fits_the_vocabulary() -> None:
 
 def test_files_are_little_endian_and_flat(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "x", 1000) as writer:
-        writer.append([[1, 258], [], [2]])
+        writer.append(*flat([[1, 258], [], [2]]))
     assert (tmp_path / "x.ids").read_bytes() == bytes([1, 0, 2, 1, 2, 0])
     assert np.frombuffer((tmp_path / "x.offsets").read_bytes(), "<u8").tolist() == [0, 2, 2, 3]
 
 
 def test_a_sequence_is_ready_for_torch(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "x", 1000) as writer:
-        writer.append([[5, 2]])
+        writer.append(*flat([[5, 2]]))
     sequence = TokenStore(tmp_path / "x")[0]
     assert sequence.dtype == np.int64
     assert sequence.flags.writeable
@@ -56,7 +65,7 @@ def test_a_sequence_is_ready_for_torch(tmp_path: Path) -> None:
 
 def test_an_unfinished_store_does_not_exist(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "x", 1000)
-    writer.append([[1, 2]])
+    writer.append(*flat([[1, 2]]))
     with pytest.raises(MacaronError, match=r"x\.json: no such file.*macaron prepare"):
         TokenStore(tmp_path / "x")
     with pytest.raises(RuntimeError, match="no more"), StoreWriter(tmp_path / "y", 1000):
@@ -67,14 +76,14 @@ def test_an_unfinished_store_does_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ids", [[1000], [-1]])
 def test_ids_beyond_the_vocabulary_are_refused(tmp_path: Path, ids: list[int]) -> None:
     with pytest.raises(MacaronError, match="from 0 to 999"), StoreWriter(tmp_path / "x", 1000) as writer:
-        writer.append([ids])
+        writer.append(*flat([ids]))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     with StoreWriter(tmp_path / "x", 1000) as writer:
-        writer.append([[1, 2], [3, 4, 2]])
+        writer.append(*flat([[1, 2], [3, 4, 2]]))
     return tmp_path / "x"
 
 
@@ -126,6 +135,6 @@ def test_foreign_headers_are_refused(store: Path, header: object, message: str) 
 def test_documents(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "d", 10, documents=True) as writer:
         for lengths, starts in (([1, 2, 1], [0, 2]), ([1, 1], []), ([], []), ([1, 3], [1])):
-            writer.append_flat(np.ones(sum(lengths), int), np.array(lengths, int), np.array(starts, np.int64))
+            writer.append(np.ones(sum(lengths), int), np.array(lengths, int), np.array(starts, np.int64))
     assert np.fromfile(tmp_path / "d.documents", "<u8").tolist() == [0, 2, 6, 7]
     assert (writer.documents, writer.sequences) == (3, 7)

@@ -149,9 +149,9 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         find_classes(table("a.tsv", "text\tlabel\na\t1\nb\t1\n"))
     with pytest.raises(MacaronError, match=r"9 different labels in 9 examples\. Give --regression"):
         find_classes(table("a.tsv", "text\tlabel\n" + "".join(f"a\t0.{i}\n" for i in range(9))))
-    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: the label 'c' is not among the training set's: a, b"):
+    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: the label 'c' is not among the classes: a, b"):
         class_indices(table("a.tsv", "text\tlabel\nx\ta\ny\tc\n"), ("a", "b"))
-    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: 'inf' is not a number"):
+    with pytest.raises(MacaronError, match=r"a\.tsv, line 3: the score 'inf' is not a number"):
         numbers_of(table("a.tsv", "text\tlabel\nx\t1.5\ny\tinf\n"))
 
 

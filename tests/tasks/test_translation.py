@@ -28,7 +28,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
         with StoreWriter(folder / side, VOCABULARY) as writer:
             # Some as long as a row: then one side of it is full and the other is not.
             lengths = [generator.choice([1, 3, 5, 8, 13, WIDTH - 1]) for _ in range(40)]
-            writer.append([[generator.randrange(4, VOCABULARY) for _ in range(n)] + [EOS] for n in lengths])
+            sequences = [[generator.randrange(4, VOCABULARY) for _ in range(n)] + [EOS] for n in lengths]
+            writer.append(np.concatenate(sequences), np.array(lengths) + 1)
         stores.append(TokenStore(folder / side))
     return PairStore(*stores)
 

@@ -47,8 +47,8 @@ def test_odd_but_valid_tokens(tmp_path: Path) -> None:
         ("a 1\nb x\n", "line 2: expected 'token count'"),
         ("a 1\nb -3\n", "line 2: expected 'token count'"),
         ("a 1\n\nb 1\n", "line 2"),
-        (" 1\n", "line 1: '' is not one token"),
-        ("a b 1\n", "line 1: 'a b' is not one token"),
+        (" 1\n", "line 1: expected 'token count', found ' 1'"),
+        ("a b 1\n", "line 1: expected 'token count', found 'a b 1'"),
         ("a 1\nb 1\na 2\n", r"line 3: 'a' is there twice \(see line 1\)"),
         ("a 1\n<unk> 1\n", "line 2: '<unk>' is there twice .*special"),
         (b"a 1\n\xff\xfe 1\n", r"line 2: not valid UTF-8 \(byte 1"),
@@ -69,7 +69,7 @@ def test_codes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("", "empty"),
+        ("", "line 1: expected '#version: 0.2', found ''"),
         ("#version: 0.2\n", "no merges"),
         ("e n</w>\nt h\n", "line 1: expected '#version: 0.2'"),
         ("#version: 0.1\ne n\n", "line 1: expected '#version: 0.2'"),

@@ -10,8 +10,6 @@ from macaron.errors import UsageError
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
 
-Prefixes = list[str]
-
 
 def prepare(
     recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML); or use the options below.")] = None,
@@ -19,13 +17,13 @@ def prepare(
     source_lang: Annotated[str | None, typer.Option("--source-lang", help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, typer.Option("--target-lang", help="Language to translate into.")] = None,
     train: Annotated[
-        Prefixes | None,
+        list[str] | None,
         typer.Option("--train", metavar="PREFIX", help="PREFIX.de and PREFIX.en, plain, .gz or .xz; may be repeated."),
     ] = None,
-    valid: Annotated[Prefixes | None, typer.Option("--valid", metavar="PREFIX", help="The same, to validate.")] = None,
-    test: Annotated[Prefixes | None, typer.Option("--test", metavar="PREFIX", help="The same, to test.")] = None,
+    valid: Annotated[list[str] | None, typer.Option("--valid", metavar="PREFIX", help="The same, to validate.")] = None,
+    test: Annotated[list[str] | None, typer.Option("--test", metavar="PREFIX", help="The same, to test.")] = None,
     text: Annotated[
-        Prefixes | None,
+        list[str] | None,
         typer.Option(
             "--text",
             metavar="FILE",
@@ -92,7 +90,7 @@ def prepare(
 
     # Late: a mistake in the call is reported at once.
     from macaron.data.prepare import prepare as run
-    from macaron.data.progress import Progress
+    from macaron.processes import Progress
 
     try:
         outcome = run(chosen, workers=workers, progress=Progress())
@@ -117,7 +115,7 @@ def _print_report(data: "PreparedData | PreparedText") -> None:
     import sys
 
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from macaron.data.prepare.cleaning import RULES, TEXT_RULES
     from macaron.data.prepared import PreparedText
@@ -144,10 +142,8 @@ def _print_report(data: "PreparedData | PreparedText") -> None:
         ]
         source, target = data.languages
         sizes = f"{{pairs:,}} pairs, {{source_tokens:,}} {source} and {{target_tokens:,}} {target} tokens"
-    table = Table(title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    table.add_column(unit, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    columns = (Column(no_wrap=True), Column(unit, justify="right", no_wrap=True), Column(no_wrap=True))
+    table = Table(*columns, title=title, title_justify="left")
     for name, count, meaning in rows:
         table.add_row(name, f"{count:,}", meaning)
     Console(width=None if sys.stdout.isatty() else 120).print(table)

@@ -49,9 +49,7 @@ def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multipl
 
 def epoch_order(count: int, seed: int, epoch: int) -> Indices:
     """The order of the batches in an epoch (from 1)."""
-    order = np.arange(count)
-    np.random.RandomState(seed + epoch).shuffle(order)
-    return order
+    return np.random.RandomState(seed + epoch).permutation(count)
 
 
 def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
@@ -64,7 +62,7 @@ def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     return matrix
 
 
-def counting(lengths: Indices) -> Matrix:
+def counting(lengths: Lengths) -> Matrix:
     """0, 1, ..., n-1 for each length n, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)

@@ -6,10 +6,10 @@ combine words and constructions that the other splits never combine) and the dic
 
 import json
 import re
-import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from macaron.data.prepare.archive import members
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder
 
@@ -27,7 +27,7 @@ def write_demo_corpus(folder: Path) -> bool:
 
     :return: False if the corpus, or a shortened one (the first lines of every file), was there already
     """
-    corpus = {name: content for name, content in _members() if name in FILES}
+    corpus = {name: file.read() for name, file in members(ARCHIVE) if name in FILES}
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if foreign := sorted(found - set(FILES)):
         raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
@@ -58,7 +58,7 @@ class WordByWord:
     @classmethod
     def load(cls) -> "WordByWord":
         """The baseline that was learned from the demo's training pairs."""
-        return cls(json.loads(next(content for name, content in _members() if name == DICTIONARY)))
+        return cls(json.loads(next(file.read() for name, file in members(ARCHIVE) if name == DICTIONARY)))
 
     def translate(self, sentence: str) -> str:
         """Translate a sentence word by word; unknown words are copied."""
@@ -84,11 +84,3 @@ def sentence_text(words: Sequence[str], mark: str) -> str:
     """Join words and commas (never two, never before the final mark), capitalise, and append the mark."""
     text = " ".join(words).replace(" ,", ",").replace(",,", ",").rstrip(",")
     return text[0].upper() + text[1:] + mark
-
-
-def _members() -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(ARCHIVE) as archive:
-        for member in archive:
-            file = archive.extractfile(member)
-            assert file is not None  # the archive holds files only
-            yield member.name, file.read()

@@ -1,16 +1,14 @@
 """Reading GLUE's official files: every error names the file and the line."""
 
 import hashlib
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from macaron.data.glue_tasks import GlueFile, GlueTask, Submission
+from macaron.data.tabular import Table, class_indices, numbers_of
 from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.files import find_compressed, read_lines
 
-#: A file may be compressed.
-SUFFIXES = ("", ".gz", ".xz")
 #: The largest share of torn lines in an official file. A file with more is not the official one.
 MOST_TORN = 0.01
 #: Where GLUE's files come from, for messages.
@@ -27,11 +25,10 @@ class Examples:
     :param skipped: torn lines and lines without an agreed label
     """
 
-    path: Path
     texts: tuple[list[str], ...]
-    labels: list[float] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-    skipped: int = 0
+    labels: list[float]
+    lines: list[int]
+    skipped: int
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -66,15 +63,6 @@ def has_folder(root: Path, task: GlueTask) -> bool:
     return any((root / name).is_dir() or (root / name.lower()).is_dir() for name in task.folders)
 
 
-def find(folder: Path, file: GlueFile) -> Path | None:
-    """A file of a task, compressed or not; None if it is missing."""
-    for suffix in SUFFIXES:
-        path = folder / f"{file.name}{suffix}"
-        if path.is_file():
-            return path.resolve() if ".." in file.name else path
-    return None
-
-
 def read_train(root: Path, task: GlueTask) -> Examples:
     """The training set."""
     return _required(root, task, task.train)
@@ -87,16 +75,16 @@ def read_dev(root: Path, task: GlueTask) -> dict[str, Examples]:
 
 def read_test(root: Path, task: GlueTask, wanted: Submission) -> Examples | None:
     """A test set, without labels; None if its file is missing."""
-    path = find(task_folder(root, task), wanted.test)
+    path = find_compressed(task_folder(root, task) / wanted.test.name)
     return None if path is None else read_file(path, wanted.test, task)
 
 
 def _required(root: Path, task: GlueTask, file: GlueFile) -> Examples:
-    folder = task_folder(root, task)
-    path = find(folder, file)
+    wanted = task_folder(root, task) / file.name
+    path = find_compressed(wanted)
     if path is None:
         raise MacaronError(
-            f"{folder / file.name}: no such file (nor compressed, .gz or .xz). Fetch it from {SOURCE}, or leave "
+            f"{wanted}: no such file (nor compressed, .gz or .xz). Fetch it from {SOURCE}, or leave "
             f"{task.name} out of --tasks."
         )
     return read_file(path, file, task)
@@ -116,8 +104,9 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
                 )
         columns, width = tuple(names.index(str(wanted)) for wanted in file.columns), len(names)
     indices = [int(column) for column in columns]
-    found = Examples(path, tuple([] for _ in range(len(indices) - file.label)))
+    found = Table(str(path), tuple([] for _ in range(len(indices) - file.label)))
     torn: list[int] = []
+    unlabelled = 0
     for number, line in lines:
         values = line.split("\t")
         # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
@@ -133,35 +122,20 @@ def read_file(path: Path, file: GlueFile, task: GlueTask) -> Examples:
         if file.label:
             label = values.pop()
             if label in task.no_label:
-                found.skipped += 1
+                unlabelled += 1
                 continue
-            found.labels.append(_label(path, number, label, task))
+            found.labels.append(label)
         for texts, value in zip(found.texts, values, strict=True):
             texts.append(value)
         found.lines.append(number)
     if not found.lines:
         raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
-    if len(torn) > max(MOST_TORN * len(found), 1):
+    if len(torn) > max(MOST_TORN * len(found.lines), 1):
         raise MacaronError(
-            f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found):,}: not the columns that "
-            f"line 1 names. Fetch the file again from {SOURCE}."
+            f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}: not the columns "
+            f"that line 1 names. Fetch the file again from {SOURCE}."
         )
-    found.skipped += len(torn)
-    return found
-
-
-def _label(path: Path, number: int, text: str, task: GlueTask) -> float:
-    if task.regression:
-        low, high = task.score_range
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high:
-            raise MacaronError(f"{path}, line {number}: the score {text!r} is not a number from {low:g} to {high:g}")
-        return value
-    if text not in task.labels:
-        raise MacaronError(
-            f"{path}, line {number}: the label {text!r} is none of {task.title}'s: {', '.join(task.labels)}"
-        )
-    return float(task.labels.index(text))
+    labels: list[float] = []
+    if file.label:
+        labels = numbers_of(found, *task.score_range) if task.regression else class_indices(found, task.labels)
+    return Examples(found.texts, labels, found.lines, unlabelled + len(torn))

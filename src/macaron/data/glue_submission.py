@@ -61,12 +61,10 @@ def check_submission(path: Path) -> list[str]:
         wanted = expected_files()
         names = [name for name in archive.namelist() if not name.endswith("/")]
         problems = []
-        for name in names:
-            if name in wanted:
-                continue
-            inside = name.rsplit("/", 1)[-1]
-            where = f"must be at the top of the zip, not in {name.rsplit('/', 1)[0]}/" if inside in wanted else ""
-            problems.append(f"{name}: {where or 'not a file of a submission'}")
+        for name in [name for name in names if name not in wanted]:
+            folder, _, inside = name.rpartition("/")
+            where = f"must be at the top of the zip, not in {folder}/"
+            problems.append(f"{name}: {where if inside in wanted else 'not a file of a submission'}")
         problems += [f"{name}: occurs {names.count(name)} times" for name in wanted if names.count(name) > 1]
         for name, (task, submission) in wanted.items():
             if name not in names:
@@ -83,13 +81,11 @@ def check_submission(path: Path) -> list[str]:
 
 def _check_file(name: str, raw: bytes, task: GlueTask, submission: Submission) -> list[str]:
     try:
-        lines = raw.decode("utf-8").split("\n")
+        lines = raw.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         return [f"{name}: not UTF-8 text (byte {error.start})"]
-    if lines and not lines[-1]:
-        lines.pop()
-    if not lines or lines[0].rstrip("\r").lower() != HEADER:
-        return [f"{name}, line 1: the header must be 'index', a tab, 'prediction', not {(lines or [''])[0][:40]!r}"]
+    if lines[0].rstrip("\r").lower() != HEADER:
+        return [f"{name}, line 1: the header must be 'index', a tab, 'prediction', not {lines[0][:40]!r}"]
     problems = []
     for number, line in enumerate(lines[1:], start=2):
         problem = _check_line(line.rstrip("\r"), number - 2, task)

@@ -7,7 +7,7 @@ same masks.
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.batching import Indices, Lengths
+from macaron.data.batching import Indices, Lengths, counting
 
 Flags = NDArray[np.bool_]
 Random = np.random.Generator
@@ -35,9 +35,9 @@ def choose(lengths: Lengths, counts: Indices, allowed: Flags, random: Random) ->
     owner = np.repeat(np.arange(len(lengths)), lengths)
     # Sorted by text, in each text at random; tokens that may not be chosen come last.
     key = owner + 0.5 * random.random(len(owner)) + np.where(allowed, 0.0, 0.5)
-    rank = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    # `counting` is the rank of a token in its text.
     chosen = np.zeros(len(owner), np.bool_)
-    chosen[np.argsort(key)[rank < counts[owner]]] = True
+    chosen[np.argsort(key)[counting(lengths) < counts[owner]]] = True
     return chosen & allowed
 
 

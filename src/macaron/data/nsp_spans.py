@@ -8,7 +8,7 @@ All documents are processed in parallel, one step of each at a time: there is no
 function of the corpus and of a random generator.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +129,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
         here = np.where(follows, stop, cut)
         going = here < end
         here, end, document = here[going], end[going], document[going]
-    return _together(found)
+    return Spans(*(np.concatenate([getattr(part, each.name) for part in found]) for each in fields(Spans)))
 
 
 def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
@@ -147,15 +147,10 @@ def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Rand
 def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
     """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally.
 
-    Neither becomes 0 if there is room for two.
+    Of two equal ones the first loses the odd token. Neither becomes 0 if there is room for two.
     """
-    excess = np.maximum(first + second - room, 0)
-    level = np.minimum(excess, np.abs(first - second))
-    half = (excess - level) // 2
-    rest = excess - level - 2 * half  # of two equal ones the first loses the odd token
-    longer = first >= second
-    from_first = np.where(longer, level, 0) + half + rest
-    return first - from_first, second - (excess - from_first)
+    fitting = np.minimum(first, np.maximum(room // 2, room - second))
+    return fitting, np.minimum(second, room - fitting)
 
 
 def _fitted(
@@ -180,7 +175,3 @@ def _other(document: Indices, count: int, random: Random) -> Indices:
 def _below(limits: Indices, random: Random) -> Indices:
     """A random number from 0 to below each limit (0 where that is 0)."""
     return (random.random(len(limits)) * limits).astype(np.int64)
-
-
-def _together(parts: list[Spans]) -> Spans:
-    return Spans(*(np.concatenate([getattr(part, name) for part in parts]) for name in Spans.__dataclass_fields__))

@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,7 @@ from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.text.pipeline import State
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.tokenizer import MacaronTokenizer
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -63,7 +61,6 @@ class PreparedFolder:
         self.pipeline: str = manifest["pipeline"]
         self.vocab_size: int = manifest["vocab_size"]
         self.tokenizer_fingerprint: str = manifest["tokenizer_fingerprint"]
-        self._digests: dict[str, str] = {}
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
@@ -77,13 +74,9 @@ class PreparedFolder:
         return tuple(split for split in SPLITS if split in self.manifest["splits"])
 
     @cached_property
-    def tokenizer(self) -> "MacaronTokenizer":
+    def tokenizer(self) -> MacaronTokenizer:
         """The tokenizer, verified by its fingerprint."""
-        from macaron.text.tokenizer import MacaronTokenizer
-
         folder = self.folder / "tokenizer"
-        if not (folder / "tokenizer.json").is_file():
-            raise MacaronError(f"{folder}: there is no tokenizer here. {REMEDY}")
         try:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
@@ -118,52 +111,43 @@ class PreparedFolder:
             self.documents(split)
         _ = self.tokenizer
 
-    def digest(self, split: Split = "train") -> str:
-        """A digest of the tokens of a split, sentence and document boundaries included: 32 hexadecimal digits.
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits.
 
-        The files are streamed once; the result is kept in memory.
+        The files are streamed once.
         """
-        if split not in self._digests:
-            # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
-            digest = hashlib.blake2b(digest_size=16)
-            documents = self.documents(split)
-            arrays = [array for store in self.stores(split) for array in (store.ids, store.offsets)]
-            for array in (*arrays, *(() if documents is None else (documents,))):
-                digest.update(f"{array.dtype.str} {len(array)}\n".encode())
-                for start in range(0, len(array), _BLOCK):
-                    digest.update(array[start : start + _BLOCK].data)
-            self._digests[split] = digest.hexdigest()
-        return self._digests[split]
+        # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
+        digest = hashlib.blake2b(digest_size=16)
+        documents = self.documents("train")
+        arrays = [array for store in self.stores("train") for array in (store.ids, store.offsets)]
+        for array in (*arrays, *(() if documents is None else (documents,))):
+            digest.update(f"{array.dtype.str} {len(array)}\n".encode())
+            for start in range(0, len(array), _BLOCK):
+                digest.update(array[start : start + _BLOCK].data)
+        return digest.hexdigest()
 
-    def legacy_lengths_digest(self, split: Split = "train") -> str:
+    def legacy_lengths_digest(self) -> str:
         """The digest in checkpoints of version 0.1.0 and before: of the lengths alone, 16 hexadecimal digits."""
-        digest = hashlib.sha256()
-        for store in self.stores(split):
-            digest.update(store.lengths.tobytes())
-        documents = self.documents(split)
-        if documents is not None:
-            digest.update(documents.tobytes())
-        return digest.hexdigest()[:16]
+        documents = self.documents("train")
+        lengths = b"".join(store.lengths.tobytes() for store in self.stores("train"))
+        return hashlib.sha256(lengths + (b"" if documents is None else documents.tobytes())).hexdigest()[:16]
 
     def _sizes(self, split: str) -> dict[str, Any]:
         if split not in self.splits:
             raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
-        sizes: dict[str, Any] = self.manifest["splits"][split]
-        return sizes
+        return cast(dict[str, Any], self.manifest["splits"][split])
 
 
 @dataclass(frozen=True)
 class PairStore:
-    """The two sides of a split, line for line: ``pairs[i]`` is ``(source ids, target ids)``, both with ``</s>``."""
+    """The two sides of a split, line for line, all with ``</s>``."""
 
     source: TokenStore
     target: TokenStore
 
     def __len__(self) -> int:
         return len(self.source)
-
-    def __getitem__(self, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self.source[index], self.target[index]
 
 
 class PreparedData(PreparedFolder):
@@ -186,10 +170,6 @@ class PreparedData(PreparedFolder):
     def text(self, split: Split, language: str) -> list[str]:
         """The lines of a split as they were given (see `text_state`), for scoring; not kept for ``train``."""
         expected = self._sizes(split)["pairs"]
-        if language not in self.languages:
-            raise MacaronError(f"{self.folder}: there is no text in {language!r}: choose {' or '.join(self.languages)}")
-        if split == "train":
-            raise MacaronError(f"{self.folder}: the text of the training pairs is not kept; decode their tokens")
         path = self.folder / f"{split}.{language}"
         lines = list(read_lines(path))
         if len(lines) != expected:

@@ -61,9 +61,7 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
     :param most: texts in a row, at most
     """
-    if not len(lengths):
-        return Rows(np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    if int(lengths.max()) > width:
+    if int(lengths.max(initial=0)) > width:
         raise ValueError(f"a text is longer than a row of {width}")
     counts = np.bincount(lengths, minlength=width + 1)
     order = random.permutation(len(lengths))
@@ -128,10 +126,8 @@ def packed(store: TokenStore, rows: Rows, start: int, stop: int, width: int, pad
     lengths = store.lengths[pairs].astype(np.int64)
     # The offset of each sentence in its row: all tokens before it, less those before its row.
     before = np.cumsum(lengths) - lengths
-    opens = np.flatnonzero(np.diff(row, prepend=-1))
-    run = np.repeat(np.arange(len(opens)), np.diff(np.append(opens, len(row))))
-    begins = before - before[opens][run] if len(opens) else before
-    number = np.arange(len(row)) - opens[run] + 1 if len(opens) else before
+    opening = np.searchsorted(row, row)  # the first pair of the same row
+    begins, number = before - before[opening], np.arange(len(row)) - opening + 1
     shape = (stop - start, width)
     ids, position, sentence = np.full(shape, pad, dtype=np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     at_row, inside = np.repeat(row, lengths), counting(lengths)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
 from macaron.data.prepared import SPLITS, DataKind
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.text.pipeline import State
 from macaron.text.vocabulary import Kind, check_size
 
@@ -23,8 +23,8 @@ _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
 def _check_checksum(checksum: str | None, where: str) -> None:
-    if checksum is not None and not _CHECKSUM.fullmatch(checksum):
-        raise MacaronError(f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
+    right = checksum is None or _CHECKSUM.fullmatch(checksum) is not None
+    require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
 
 
 def file_name(urls: Sequence[str]) -> str:
@@ -46,8 +46,7 @@ class ArchiveSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.urls:
-            raise MacaronError(f"archive {self.name!r} needs at least one url")
+        require(bool(self.urls), f"archive {self.name!r} needs at least one url")
         _check_checksum(self.checksum, f"archive {self.name!r}")
 
 
@@ -63,8 +62,7 @@ class FetchSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.path or not self.urls:
-            raise MacaronError(f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
+        require(bool(self.path and self.urls), f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
         _check_checksum(self.checksum, self.path)
 
 
@@ -79,10 +77,10 @@ class WikipediaSettings(FetchSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if Path(self.path).suffix == ".xz":
-            raise MacaronError(f"{self.path}: the text of a dump is written plain or as .gz; name it so")
-        if self.min_words < 0:
-            raise MacaronError(f"{self.path}: min_words must not be negative")
+        require(
+            not self.path.endswith(".xz"), f"{self.path}: the text of a dump is written plain or as .gz: name it so"
+        )
+        require(self.min_words >= 0, f"{self.path}: min_words must not be negative")
 
 
 @dataclass(frozen=True)
@@ -111,12 +109,11 @@ class CorpusSettings:
     replace: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.path:
-            raise MacaronError("a corpus needs a path: the prefix of its two files")
-        if self.url is not None and (self.archive is not None or "{lang}" not in self.url):
-            raise MacaronError(f"{self.path}: url must contain {{lang}}; give either url or archive")
-        if self.archive is not None and (self.source is None or self.target is None):
-            raise MacaronError(f"{self.path}: say which files of archive {self.archive!r} are its source and target")
+        require(self.path != "", "a corpus needs a path: the prefix of its two files")
+        one_origin = self.url is None or (self.archive is None and "{lang}" in self.url)
+        require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
+        files_named = self.archive is None or None not in (self.source, self.target)
+        require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
         for checksum in self.checksums.values():
             _check_checksum(checksum, self.path)
 
@@ -133,8 +130,7 @@ class TextFileSettings:
     state: State = "raw"
 
     def __post_init__(self) -> None:
-        if not self.path:
-            raise MacaronError("a text needs a path: a file, or a pattern such as 'wiki-*.txt.xz'")
+        require(self.path != "", "a text needs a path: a file, or a pattern such as 'wiki-*.txt.xz'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,23 +167,21 @@ class DataSettings:
     def __post_init__(self) -> None:
         for key in ("source_lang", "target_lang", "lang"):
             language = getattr(self, key, "en")
-            if not _LANGUAGE.fullmatch(language):
-                raise MacaronError(f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
-        if not self.train:
-            raise MacaronError("data.train is empty: give at least one corpus to train on")
-        if self.max_words < 1 or self.vocab_multiple < 1:
-            raise MacaronError("data.max_words and data.vocab_multiple must be positive")
+            known = _LANGUAGE.fullmatch(language) is not None
+            require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
+        require(self.train != (), "data.train is empty: give at least one corpus to train on")
+        require(min(self.max_words, self.vocab_multiple) >= 1, "data.max_words and data.vocab_multiple must be above 0")
         try:
             check_size(self.vocab_size, self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
             raise MacaronError(f"data.vocab_size: {error}") from error
         for split in SPLITS:
             for corpus in getattr(self, split, ()):
-                if corpus.state == "moses" and self.pipeline == "raw":
-                    raise MacaronError(
-                        f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
-                        "Choose pipeline 'moses', or detokenise the text."
-                    )
+                require(
+                    self.pipeline == "moses" or corpus.state == "raw",
+                    f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
+                    "Choose pipeline 'moses', or detokenise the text.",
+                )
 
     @property
     def downloads_folder(self) -> Path:
@@ -229,29 +223,26 @@ class PairsSettings(DataSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source_lang == self.target_lang:
-            raise MacaronError("data.source_lang and data.target_lang are the same: the two files would be one")
-        if self.valid and self.valid_every:
-            raise MacaronError("give either data.valid or data.valid_every, not both")
-        if self.valid_every == 1 or self.valid_every < 0:
-            raise MacaronError("data.valid_every must be at least 2 (or 0): something must be left to train on")
-        if not 0 <= self.min_words <= self.max_words:
-            raise MacaronError("data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        if self.max_ratio < 0 or self.ratio_slack < 0:
-            raise MacaronError("data.max_ratio and data.ratio_slack must not be negative")
+        differ = self.source_lang != self.target_lang
+        require(differ, "data.source_lang and data.target_lang are the same: the two files would be one")
+        require(not (self.valid and self.valid_every), "give either data.valid or data.valid_every, not both")
+        some_left = self.valid_every >= 2 or self.valid_every == 0
+        require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
+        ordered = 0 <= self.min_words <= self.max_words
+        require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
+        require(min(self.max_ratio, self.ratio_slack) >= 0, "data.max_ratio and data.ratio_slack must not be negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
-            scored = split != "train" or self.valid_every
-            if scored and len({corpus.state for corpus in getattr(self, split)}) > 1:
-                raise MacaronError(f"data.{split}: corpora of different state cannot be scored together; split them")
-        if len(names := {archive.name for archive in self.archives}) < len(self.archives):
-            raise MacaronError("data.archives: two archives have the same name")
+            states = {corpus.state for corpus in getattr(self, split)}
+            fits = len(states) < 2 or (split == "train" and not self.valid_every)
+            require(fits, f"data.{split}: corpora of different state cannot be scored together; split them")
+        names = {archive.name for archive in self.archives}
+        require(len(names) == len(self.archives), "data.archives: two archives have the same name")
         for corpus in (*self.train, *self.valid, *self.test):
-            if corpus.archive is not None and corpus.archive not in names:
-                raise MacaronError(f"{corpus.path}: there is no archive {corpus.archive!r} in data.archives")
-            unknown = set(corpus.checksums) - set(self.languages)
-            if unknown:
-                raise MacaronError(f"{corpus.path}: checksums for {', '.join(sorted(unknown))}, not a language here")
+            named = corpus.archive is None or corpus.archive in names
+            require(named, f"{corpus.path}: there is no archive {corpus.archive!r} in data.archives")
+            unknown = sorted(set(corpus.checksums) - set(self.languages))
+            require(not unknown, f"{corpus.path}: checksums for {', '.join(unknown)}, not a language here")
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -282,11 +273,9 @@ class TextSettings(DataSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.valid_every < 2:
-            raise MacaronError("data.valid_every must be at least 2: something must be left to train on")
+        require(self.valid_every >= 2, "data.valid_every must be at least 2: something must be left to train on")
         paths = [item.path for item in (*self.fetch, *self.wikipedia)]
-        if len(set(paths)) < len(paths):
-            raise MacaronError("data.fetch and data.wikipedia: two files have the same path")
+        require(len(set(paths)) == len(paths), "data.fetch and data.wikipedia: two files have the same path")
 
     @property
     def languages(self) -> tuple[str, str]:

@@ -10,7 +10,6 @@ All numbers are little-endian. Opening maps the files into memory and reads almo
 
 import json
 import os
-from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -96,20 +95,12 @@ class StoreWriter:
         }
         self._files["offsets"].write(np.zeros(1, OFFSET).tobytes())
 
-    def append(self, sequences: Iterable[Sequence[int] | NDArray[Any]]) -> None:
-        """Append some sequences of ids."""
-        arrays = [np.asarray(sequence, np.int64) for sequence in sequences]
-        lengths = np.array([len(array) for array in arrays], np.int64)
-        self.append_flat(np.concatenate(arrays) if arrays else np.empty(0, np.int64), lengths)
-
-    def append_flat(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
+    def append(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
         """Append sequences that are concatenated in one array.
 
         :param lengths: of the sequences
         :param starts: indices of those with which a document starts
         """
-        if len(ids) != int(lengths.sum()):
-            raise ValueError(f"{len(ids)} ids, but the lengths add up to {int(lengths.sum())}")
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
             raise MacaronError(f"{self.base}: ids must be from 0 to {self.vocab_size - 1}, the vocabulary's last")
         self._files["ids"].write(ids.astype(self.dtype).tobytes())
@@ -120,8 +111,18 @@ class StoreWriter:
         self.sequences += len(lengths)
         self.tokens += len(ids)
 
-    def finish(self) -> None:
-        """Make the store complete: its files are on the disk before the header is written."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Complete the store: its files are on the disk before the header is written. After an error, remove it."""
+        if kind is not None:
+            for suffix, file in self._files.items():
+                file.close()
+                _file(self.base, suffix).unlink(missing_ok=True)
+            return
         if "documents" in self._files:
             self._files["documents"].write(np.array([self.sequences], OFFSET).tobytes())
         for file in self._files.values():
@@ -136,19 +137,6 @@ class StoreWriter:
             "vocab_size": self.vocab_size,
         }
         write_text(_file(self.base, "json"), json.dumps(header) + "\n")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.finish()
-            return
-        for suffix, file in self._files.items():
-            file.close()
-            _file(self.base, suffix).unlink(missing_ok=True)
 
 
 def _file(base: Path, suffix: str) -> Path:

@@ -121,21 +121,21 @@ def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
     for number, label in zip(table.lines, table.labels, strict=True):
         if label not in indices:
             raise MacaronError(
-                f"{table.name}, line {number}: the label {label!r} is not among the training set's: "
-                f"{', '.join(classes)[:200]}"
+                f"{table.name}, line {number}: the label {label!r} is not among the classes: {', '.join(classes)[:200]}"
             )
     return [indices[label] for label in table.labels]
 
 
-def numbers_of(table: Table) -> list[float]:
-    """The labels as numbers."""
+def numbers_of(table: Table, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> list[float]:
+    """The labels as numbers from ``low`` to ``high``."""
     values = []
     for number, label in zip(table.lines, table.labels, strict=True):
         try:
             value = float(label)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise MacaronError(f"{table.name}, line {number}: {label!r} is not a number, as --regression needs")
+        if not low <= value <= high:
+            limits = f" from {low:g} to {high:g}" if high < sys.float_info.max else ", as --regression needs"
+            raise MacaronError(f"{table.name}, line {number}: the score {label!r} is not a number{limits}")
         values.append(value)
     return values

@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from macaron.data.progress import Progress
 from macaron.data.tabular import Table, class_indices, find_classes, numbers_of, read_table
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import write_json, write_text
+from macaron.processes import Progress
 from macaron.tasks.classification import FineTuning, Objective
 from macaron.tasks.finetune import FineTuner
 from macaron.tasks.glue.glue_results import score_line

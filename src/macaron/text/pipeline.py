@@ -74,8 +74,7 @@ class Pipeline:
                 raise MacaronError("the raw pipeline gives plain text only; tokenise its output where you need words")
             return text.removeprefix(" ")
         if self.name == "moses" and state == "raw":
-            detokenizer = _moses_tools(self._language(side))[2]
-            return cast(str, detokenizer.detokenize(text.split(), unescape=True))
+            return cast(str, _moses_tools(self._language(side))[2].detokenize(text.split(), unescape=True))
         return " ".join(text.split())
 
     def _language(self, side: Side) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer
-from tokenizers.decoders import BPEDecoder, ByteFallback
+from tokenizers.decoders import BPEDecoder, ByteFallback, Decoder
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE, WordLevel
 from tokenizers.pre_tokenizers import ByteLevel, CharDelimiterSplit, Split
@@ -181,18 +181,14 @@ def train_word_bpe(
         end_of_word_suffix=SPACE_END,
         byte_fallback=complete,
     )
-    tokenizer = _word_tokenizer(model, kind)
-    tokenizer.decoder = ByteFallback()  # the marks of word ends are spaces already
-    return _padded(tokenizer, pad_to_multiple)
+    # ByteFallback is all that decoding needs: the marks of word ends are spaces already.
+    return _padded(_word_tokenizer(model, ByteFallback(), kind), pad_to_multiple)
 
 
 def dictionary_lookup(tokens: Sequence[str], kind: Kind = "translation") -> Tokenizer:
     """Look words up in a dictionary as they are; all others are ``<unk>``."""
     vocabulary = {token: index for index, token in enumerate(tokens)}
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]))
-    tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
-    tokenizer.add_special_tokens(_added(kind))
-    return tokenizer
+    return _word_tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]), None, kind)
 
 
 def dictionary_bpe(tokens: Sequence[str], merges: Sequence[tuple[str, str]], kind: Kind = "translation") -> Tokenizer:
@@ -215,13 +211,14 @@ def dictionary_bpe(tokens: Sequence[str], merges: Sequence[tuple[str, str]], kin
             symbols.setdefault(symbol, len(symbols))
     _warn_of_inversions(merges)
     model = BPE(vocab=symbols, merges=list(merges), unk_token=specials(kind)[UNK], end_of_word_suffix=WORD_END)
-    return _word_tokenizer(model, kind)
+    return _word_tokenizer(model, BPEDecoder(suffix=WORD_END), kind)
 
 
-def _word_tokenizer(model: BPE, kind: Kind) -> Tokenizer:
+def _word_tokenizer(model: BPE | WordLevel, decoder: Decoder | None, kind: Kind) -> Tokenizer:
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
-    tokenizer.decoder = BPEDecoder(suffix=WORD_END)
+    if decoder is not None:
+        tokenizer.decoder = decoder
     tokenizer.add_special_tokens(_added(kind))
     return tokenizer
 
@@ -276,15 +273,14 @@ def _warn_of_inversions(merges: Sequence[tuple[str, str]]) -> None:
     That holds for codes as they are learned, except for odd ones with long runs of one character.
     """
     last_made = {left + right: rank for rank, (left, right) in enumerate(merges)}
-    for rank, pair in enumerate(merges):
-        for symbol in pair:
-            if last_made.get(symbol, -1) > rank:
-                warnings.warn(
-                    f"the codes make {symbol!r} after merge {rank + 1} ({' '.join(pair)}) has used it: words "
-                    f"with several {symbol!r} may be split differently from subword-nmt",
-                    stacklevel=3,
-                )
-                return
+    used = ((symbol, rank) for rank, pair in enumerate(merges) for symbol in pair)
+    symbol, rank = next((each for each in used if last_made.get(each[0], -1) > each[1]), ("", -1))
+    if symbol:
+        warnings.warn(
+            f"the codes make {symbol!r} after merge {rank + 1} ({' '.join(merges[rank])}) has used it: words "
+            f"with several {symbol!r} may be split differently from subword-nmt",
+            stacklevel=3,
+        )
 
 
 def _lines_of(given: Iterable[str] | Sequence[Path]) -> Iterator[str]:

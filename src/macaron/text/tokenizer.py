@@ -7,6 +7,7 @@ languages, the kind of model). `transformers.AutoTokenizer` reads both after ``i
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +24,7 @@ from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, g
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
 
@@ -127,16 +129,25 @@ class MacaronTokenizer:
     def stored_settings(self) -> dict[str, Any]:
         """The settings of ``tokenizer_config.json``: ours where they mean something, and what transformers needs."""
         names = self.special_names
-        stored = {name: getattr(self, name) for name in ("kind", "pipeline", "source_lang", "target_lang")}
-        stored |= {"pad_token": names[PAD], "eos_token": names[EOS], "unk_token": names[UNK]}
-        stored |= {"extra_special_tokens": [names[0]], "split_special_tokens": self.kind == "translation"}
-        stored["model_max_length"] = self.model_max_length
+        stored: dict[str, Any] = {
+            **{name: getattr(self, name) for name in ("kind", "pipeline", "source_lang", "target_lang")},
+            "model_max_length": self.model_max_length,
+            "pad_token": names[PAD],
+            "eos_token": names[EOS],
+            "unk_token": names[UNK],
+            "extra_special_tokens": [names[0]],
+            "split_special_tokens": self.kind == "translation",
+        }
         if self.pipeline == "moses":
             stored |= {"lower": self.lower, "normalize": self.normalize}
         if self.kind == "encoder":
-            stored |= {"cls_token": names[CLS], "sep_token": names[EOS], "mask_token": names[MASK]}
-            stored["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-            stored["segments"] = self.segments
+            stored |= {
+                "segments": self.segments,
+                "cls_token": names[CLS],
+                "sep_token": names[EOS],
+                "mask_token": names[MASK],
+                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            }
         if self.dictionary_size is not None:
             stored["dictionary_size"] = self.dictionary_size
         if self.show_unknown:
@@ -226,9 +237,8 @@ class MacaronTokenizer:
         try:
             encodings = backend.encode_batch_fast(prepared, add_special_tokens=add_special_tokens)
         except TypeError:  # raised for lone surrogates
-            for line in lines:
-                _refuse_surrogates(line)
-            raise
+            wrong = next((line for line in lines if _SURROGATE.search(line)), "")
+            raise MacaronError(f"{wrong[:80]!r} is not valid Unicode (it holds lone surrogates)") from None
         return [self.known(encoding.ids) for encoding in encodings]
 
     def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:
@@ -286,10 +296,3 @@ def _patterns(step: Any) -> list[str]:
         return [pattern for inner in step["pretokenizers"] for pattern in _patterns(inner)]
     where = step.get("pattern", step.get("delimiter", ""))
     return [step["type"], where if isinstance(where, str) else json.dumps(where, sort_keys=True)]
-
-
-def _refuse_surrogates(line: str) -> None:
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        raise MacaronError(f"{line[:80]!r} is not valid Unicode (it holds lone surrogates)") from None

@@ -82,10 +82,8 @@ def read_dictionary(path: str | Path, kind: Kind = "translation", pad_to_multipl
     for number, line in enumerate(read_lines(path), start=1):
         token, _, count = line.rpartition(" ")
         where = f"{path}, line {number}"
-        if not count.strip().isdecimal():
+        if not count.strip().isdecimal() or not token or " " in token:
             raise MacaronError(f"{where}: expected 'token count', found {line!r}. Is this a fairseq dict.txt?")
-        if not token or " " in token:
-            raise MacaronError(f"{where}: {token!r} is not one token: expected 'token count'")
         if token in first_line:
             seen = f"line {first_line[token]}" if first_line[token] else "the special tokens, which are implicit"
             raise MacaronError(f"{where}: {token!r} is there twice (see {seen}). Remove one of the two.")
@@ -103,9 +101,7 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
     the same merges mean other segmentations, so they are refused rather than read wrongly.
     """
     lines = read_lines(path)
-    header = next(lines, None)
-    if header is None:
-        raise MacaronError(f"{path}: this codes file is empty")
+    header = next(lines, "")
     if header.split() != CODES_HEADER.split():
         raise MacaronError(
             f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}. Codes of other versions "

@@ -52,7 +52,7 @@ class Task(ABC):
 
         :param legacy: as checkpoints of format 1 hold it
         """
-        digest = self.data.legacy_lengths_digest() if legacy else self.data.digest()
+        digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
         return {"tokenizer": self.data.tokenizer_fingerprint, "training data": digest}
 
     @abstractmethod

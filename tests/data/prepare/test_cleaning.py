@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from macaron.data.prepare import encoding, inputs
 from macaron.data.prepare import roles as duplicates
-from macaron.data.prepare.cleaning import CleanedChunk, clean_chunk
+from macaron.data.prepare.cleaning import CleanedChunk, clean_pairs
 from macaron.data.prepare.encoding import WordEncoder, repeated_words
 from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks, raw_lines
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID
@@ -31,7 +31,7 @@ def clean(
 ) -> CleanedChunk:
     columns = [left for left, _ in pairs], [right for _, right in pairs]
     chunk = Chunk(AlignedFiles((Path("x.de"), Path("x.en"))), 1, columns)
-    return clean_chunk(chunk, replace(SETTINGS, **changes), strict, keep_text)
+    return clean_pairs(chunk, replace(SETTINGS, **changes), strict, keep_text)
 
 
 def files(folder: Path, german: bytes, english: bytes) -> AlignedFiles:
@@ -125,12 +125,12 @@ def test_chunks_hold_all_lines(tmp_path: Path) -> None:
 def test_rules(left: bytes | None, right: bytes, rule: str | None) -> None:
     cleaned = clean([(left, right)])
     assert cleaned.dropped == ({rule: 1} if rule else {})
-    assert cleaned.rows == (rule is None)
+    assert cleaned.counts["rows"] == (rule is None)
 
 
 def test_a_ratio_of_zero_means_no_such_rule() -> None:
-    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).rows == 1
-    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).rows == 1
+    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).counts["rows"] == 1
+    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).counts["rows"] == 1
     assert clean([(b"x x", b"x x x x")], ratio_slack=0.0).dropped == {"ratio": 1}
 
 

@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macaron.data.prepare import encoding, prepare, roles
-from macaron.data.prepare.cleaning import clean_chunk
+from macaron.data.prepare.cleaning import clean_text
 from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks
 from macaron.data.prepare.job import TEXT_CHUNK, CleanedSplit, PrepareJob
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import PreparedData, PreparedText, data_kind
-from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 from macaron.recipe import data_recipe
 
 QUIET = Progress(quiet=True)
@@ -319,7 +318,7 @@ def test_documents_are_those_between_blank_lines(lines: list[str], size: int) ->
     starts = b""
     for index, cut in enumerate(cuts):
         chunk = Chunk(AlignedFiles((Path("text"),)), 1, ([line.encode() for line in cut],), index == len(cuts) - 1)
-        starts += split.add(clean_chunk(chunk, chosen), (0,), is_text=True)
+        starts += split.add(clean_text(chunk, chosen), (0,), is_text=True)
     bounds = [*np.flatnonzero(list(starts)), len(starts)]
     assert np.diff(bounds).tolist() == expected
     assert split.counts["documents"] == len(expected)

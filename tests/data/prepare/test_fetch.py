@@ -18,9 +18,9 @@ from macaron.data.prepare import prepare
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
-from macaron.data.progress import Progress
 from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError
+from macaron.processes import Progress
 from macaron.recipe import load_data_recipe
 
 RECIPES = Path(__file__).parents[3] / "recipes"

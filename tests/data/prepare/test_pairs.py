@@ -89,14 +89,14 @@ def test_everything_fits_together(recipe: PairsSettings) -> None:
     german, english = sentences(300)
     train = data.pairs("train")
     assert [ids.tolist() for ids in map(train.source.__getitem__, range(300))] == data.tokenizer.encode_lines(german)
-    assert [train[i][1].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
-    assert all(train[i][0][-1] == 2 for i in range(300))
-    assert train.source.lengths.tolist() == [len(train[i][0]) for i in range(300)]
+    assert [train.target[i].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
+    assert all(train.source[i][-1] == 2 for i in range(300))
+    assert train.source.lengths.tolist() == [len(train.source[i]) for i in range(300)]
 
     test = data.pairs("test")
     assert data.text("test", "de") == ["Ganz neu", "</s> & <unk>", "", " Rand "]
-    assert [test[i][0].tolist() for i in range(4)] == data.tokenizer.encode_lines(data.text("test", "de"))
-    assert test[2][0].tolist() == [2]
+    assert [test.source[i].tolist() for i in range(4)] == data.tokenizer.encode_lines(data.text("test", "de"))
+    assert test.source[2].tolist() == [2]
     assert data.text_state("test") == "raw"
     assert not (recipe.out / "work").exists()
 
@@ -113,9 +113,9 @@ def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: PairsSettings) -> 
     assert data.text_state("valid") == "moses"
     assert data.text_state("test") == "raw"
     tokenised = ["das ist &quot; gut &quot; ."]
-    assert data.pairs("train")[0][0].tolist() == tokenizer.encode_lines(tokenised, state="moses")[0]
-    assert data.pairs("train")[0][0].tolist() == tokenizer.encode_lines(['Das ist "gut".'])[0]
-    assert tokenizer.decode_lines([data.pairs("train")[0][1]]) == ["it's fine."]
+    assert data.pairs("train").source[0].tolist() == tokenizer.encode_lines(tokenised, state="moses")[0]
+    assert data.pairs("train").source[0].tolist() == tokenizer.encode_lines(['Das ist "gut".'])[0]
+    assert tokenizer.decode_lines([data.pairs("train").target[0]]) == ["it's fine."]
 
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
@@ -158,7 +158,7 @@ def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> Non
     write(recipe.root / "test", [odd], [odd])
     data = prepare(recipe, workers=1).data
     assert data.text("test", "en") == [odd]
-    assert data.tokenizer.decode_lines([data.pairs("test")[0][0]]) == [odd]
+    assert data.tokenizer.decode_lines([data.pairs("test").source[0]]) == [odd]
 
 
 def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     (recipe.out / "valid.en").unlink()
     assert "valid.en" in (prepare(recipe, workers=1).reason or "")
     (recipe.out / "tokenizer" / "tokenizer.json").unlink()
-    assert "no tokenizer" in (prepare(recipe, workers=1).reason or "")
+    assert "tokenizer cannot be read (No such file" in (prepare(recipe, workers=1).reason or "")
     assert prepare(recipe, workers=1).reason is None
 
 
@@ -209,7 +209,7 @@ def test_every_nth_pair_is_held_out(recipe: PairsSettings) -> None:
     assert data.text("valid", "en") == [*english, "Something else"][22::23]
     assert data.manifest["cleaning"]["held_out"] == len(data.pairs("valid")) == 13
     assert len(data.pairs("train")) == 301 - 13
-    assert [data.pairs("valid")[i][0].tolist() for i in range(13)] == data.tokenizer.encode_lines(kept[22::23])
+    assert [data.pairs("valid").source[i].tolist() for i in range(13)] == data.tokenizer.encode_lines(kept[22::23])
     with pytest.raises(MacaronError, match="leaves nothing to validate on"):
         prepare(replace(recipe, valid=(), valid_every=5000), workers=1)
 
@@ -340,9 +340,9 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
         data.pairs("valid")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
-    with pytest.raises(MacaronError, match="no text in 'fr'"):
+    with pytest.raises(MacaronError, match=r"test\.fr: No such file"):
         data.text("test", "fr")
-    with pytest.raises(MacaronError, match="not kept"):
+    with pytest.raises(MacaronError, match=r"train\.de: No such file"):
         data.text("train", "de")
     with pytest.raises(MacaronError, match=r"Is .* a folder that 'macaron prepare' wrote"):
         PreparedData.open(recipe.root)

@@ -19,10 +19,9 @@ from macaron.data.prepare import prepare, wikipedia
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepare.wikitext import paragraphs
 from macaron.data.prepared import PreparedText
-from macaron.data.progress import Progress
 from macaron.data.settings import TextFileSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 from macaron.recipe import load_data_recipe
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -209,7 +208,7 @@ def test_memory_is_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (small_dump()[:-40], "dump.xml.bz2: cannot be read .*Delete it to fetch it again"),
+        (small_dump()[:-40], "dump.xml.bz2: cannot be decompressed .*Delete it to fetch it again"),
         (b"no dump at all", "dump.xml.bz2: .*Delete it to fetch it again"),
         (bz2.compress(b"<html>not found</html>"), "there is no article in it. Is it a ...-pages-articles.xml.bz2"),
         (bz2.compress(b"<mediawiki>\n<page></mediawiki>"), "line 2 of the XML, column .*damaged"),

@@ -46,7 +46,7 @@ def recorded_as_before(source: Path, place: Path) -> Path:
     legacy = PreparedData.open(folder).legacy_lengths_digest()
     for path in run_.glob("checkpoints/*/state.json"):
         state = json.loads(path.read_text())
-        assert state["identity"]["training data"] == PreparedData.open(folder).digest()
+        assert state["identity"]["training data"] == PreparedData.open(folder).digest
         state["identity"]["training data"] = legacy
         path.write_text(json.dumps(state))
     return run_

@@ -27,7 +27,7 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
     left = dict(wanted)
     names: list[str] = []
     try:
-        for name, file in _members(archive):
+        for name, file in members(archive):
             names.append(name)
             if name in left:
                 _write(file, *left.pop(name))
@@ -42,7 +42,7 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
     raise MacaronError(f"{archive}: no {', '.join(sorted(left))} in it. It holds {shown}")
 
 
-def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """The names and contents of an archive's files, in its order; nothing is written to the paths that it names."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:

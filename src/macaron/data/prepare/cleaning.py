@@ -39,43 +39,32 @@ _SPACELESS = re.compile(
 class CleanedChunk:
     """The rows of a chunk that were kept: pairs or sentences.
 
+    :param counts: of the rows, of the pairs or paragraphs that were read, of their lines, and of the words of sentences
     :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
-    :param read: pairs or paragraphs that were read
     :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
     :param texts: the original lines, if asked for
     :param starts: one byte per sentence, 1 if a document ended just before it in this chunk
     :param closed: a document ended after the last sentence
     """
 
-    rows: int
+    counts: Counter[str]
     columns: tuple[bytes, ...]
-    read: int
-    lines: int
     dropped: Counter[str]
     hashes: bytes = b""
     texts: tuple[bytes, ...] = ()
     starts: bytes = b""
     closed: bool = False
-    words: int = 0
 
 
-def clean_chunk(
-    chunk: Chunk, settings: PairsSettings | TextSettings, strict: bool = False, keep_text: bool = False
-) -> CleanedChunk:
+def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     """Decode the lines of a chunk, apply the pipeline and the rules.
 
     :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
-    :param keep_text: return the original lines of pairs as well
+    :param keep_text: return the original lines as well
     """
-    if isinstance(settings, TextSettings):
-        return _clean_text(chunk, settings)
-    return _clean_pairs(chunk, settings, strict, keep_text)
-
-
-def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
     pipeline, state = _pipeline(settings), chunk.files.state
-    sides: tuple[list[str], list[str]] = ([], [])
-    texts: tuple[list[str], list[str]] = ([], [])
+    rows: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     hashes = bytearray()
     dropped: Counter[str] = Counter()
     for offset, (left, right) in enumerate(zip(*chunk.columns, strict=True)):
@@ -86,8 +75,8 @@ def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text:
             dropped["too long" if left is None or right is None else "bad bytes"] += 1
             continue
         given = (source, target)
-        if not strict:  # white space at the ends is noise to learn from, but a test set stays as it is
-            source, target = source.strip(), target.strip()
+        # White space at the ends is noise to learn from, but a test set stays as it is.
+        source, target = given if strict else (source.strip(), target.strip())
         source = pipeline.encode(source, "source", state)
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
@@ -96,24 +85,19 @@ def _clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text:
             if rule is not None:
                 dropped[rule] += 1
                 continue
-        sides[0].append(source)
-        sides[1].append(target)
+        rows.append((source, target))
+        texts.append(given)
         hashes += _hash(source_words) + _hash(target_words)
-        if keep_text:
-            texts[0].append(given[0])
-            texts[1].append(given[1])
     return CleanedChunk(
-        rows=len(sides[0]),
-        columns=(_join(sides[0]), _join(sides[1])),
-        read=len(chunk.columns[0]),
-        lines=len(chunk.columns[0]),
+        Counter(rows=len(rows), read=len(chunk.columns[0]), lines=len(chunk.columns[0])),
+        columns=tuple(_join([row[side] for row in rows]) for side in (0, 1)),
         dropped=dropped,
         hashes=bytes(hashes),
-        texts=(_join(texts[0]), _join(texts[1])) if keep_text else (),
+        texts=tuple(_join([text[side] for text in texts]) for side in (0, 1)) if keep_text else (),
     )
 
 
-def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
+def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)
@@ -141,14 +125,11 @@ def _clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
                 sentences.append(prepared)
                 words += count
     return CleanedChunk(
-        rows=len(sentences),
+        Counter(rows=len(sentences), read=paragraphs, lines=len(chunk.columns[0]), words=words),
         columns=(_join(sentences),),
-        read=paragraphs,
-        lines=len(chunk.columns[0]),
         dropped=dropped,
         starts=bytes(index in ends for index in range(len(sentences))),
         closed=chunk.last or len(sentences) in ends,
-        words=words,
     )
 
 

@@ -19,11 +19,10 @@ from macaron.data.prepared import (
     open_prepared,
     read_manifest,
 )
-from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 from macaron.settings import to_data
 
 #: Increased when the same recipe and files would give another folder: older folders are then prepared again.
@@ -119,4 +118,4 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
     before, now = (
         [(entry["sha256"], entry.get("state")) for entry in each] for each in (older.get("inputs", []), inputs)
     )
-    return "the input files have changed" if before != now else None
+    return None if before == now else "the input files have changed"

@@ -3,15 +3,17 @@
 import hashlib
 import http.client
 import json
+import re
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from macaron.data.progress import Advance, Progress
 from macaron.errors import MacaronError
+from macaron.processes import Advance, Progress
 
 BLOCK = 1 << 18
 TIMEOUT = 60.0
@@ -49,8 +51,7 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
             if failures >= ATTEMPTS:
                 raise MacaronError(f"cannot fetch {url}: {reason}")
             time.sleep(PAUSE * 2**failures / 2)
-    found = checksum_of(part, checksum)
-    if checksum is not None and found != checksum:
+    if checksum is not None and (found := checksum_of(part, checksum)) != checksum:
         part.unlink()
         note.unlink(missing_ok=True)
         raise MacaronError(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
@@ -60,8 +61,12 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
 
 def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
     """Request the missing bytes; return whether the file is complete."""
-    known = _read_note(note, url)
-    offset = part.stat().st_size if part.exists() and known else 0
+    known: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(note.read_text("utf-8"))
+    offset = part.stat().st_size if part.exists() and known.get("url") == url else 0
+    if offset and known.get("total") == offset:
+        return True
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "macaron"})
     if offset:
         request.add_header("Range", f"bytes={offset}-")
@@ -70,19 +75,16 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code == 416 and offset:  # complete, or another file by now
-            if known.get("total") == offset:
-                return True
-            part.unlink()
-            return False
-        raise
+        if error.code != 416 or not offset:
+            raise
+        part.unlink()  # another file by now
+        return False
     with response:
         start, total = _extent(response)
-        if start != offset or (offset and known.get("total") not in (None, total)):
-            if start:  # a range that was not asked for
-                part.unlink()
-                return False
-            offset = 0
+        if start and (start != offset or known.get("total") not in (None, total)):
+            part.unlink(missing_ok=True)  # a range that was not asked for, or of another file
+            return False
+        offset = start
         tag = response.headers.get("ETag") or "W/"  # a weak tag does not guarantee the same bytes
         validator = response.headers.get("Last-Modified") if tag.startswith("W/") else tag
         note.write_text(json.dumps({"url": url, "validator": validator, "total": total}), "utf-8")
@@ -97,23 +99,13 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
 
 def _extent(response: Any) -> tuple[int, int | None]:
     """The offset of the first byte in the response, and the size of the whole file if it is known."""
-    if response.status == 206:
-        # bytes 100-199/200
-        span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        first = span.partition("-")[0]
-        if first.isdecimal():
-            return int(first), int(total) if total.isdecimal() else None
+    if response.status != 206:
+        length = response.headers.get("Content-Length", "")
+        return 0, int(length) if length.isdecimal() else None
+    span = re.match(r"bytes (\d+)-\d+/(\d*)", response.headers.get("Content-Range", ""))
+    if span is None:
         return -1, None
-    length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdecimal() else None
-
-
-def _read_note(note: Path, url: str) -> dict[str, Any]:
-    try:
-        known = json.loads(note.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) and known.get("url") == url else {}
+    return int(span[1]), int(span[2]) if span[2] else None
 
 
 def checksum_of(path: Path, like: str | None = None) -> str:

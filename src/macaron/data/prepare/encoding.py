@@ -7,19 +7,15 @@ from functools import lru_cache
 from itertools import chain, compress, islice, repeat
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
-from macaron.data.progress import Progress
-from macaron.data.settings import PairsSettings, TextSettings
 from macaron.processes import Workers
 from macaron.text.vocabulary import EOS
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
 
 #: The trainer of `tokenizers` needs about 120 bytes for every byte of a distinct word, so a big corpus is sampled:
 #: these limits mean 1 GB, and about a minute. A corpus of IWSLT14's size (160,000 pairs) is far below both.
@@ -37,7 +33,6 @@ class CleanedPart:
 
     :param files: prepared lines, one file per column
     :param offsets: first byte in each file
-    :param sizes: number of bytes in each file
     :param first: number of the first row
     :param rows: number of rows
     :param roles: file with one byte per row (see `macaron.data.prepare.roles`)
@@ -46,7 +41,6 @@ class CleanedPart:
 
     files: tuple[Path, ...]
     offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
     first: int
     rows: int
     roles: Path
@@ -56,9 +50,7 @@ class CleanedPart:
         """The lines of a column that are chosen."""
         with self.files[column].open("rb") as file:
             file.seek(self.offsets[column])
-            lines = file.read(self.sizes[column]).decode().split("\n")
-        lines.pop()  # the empty string after the last line end
-        return list(compress(lines, chosen.tolist()))
+            return [line[:-1].decode() for line in compress(islice(file, self.rows), chosen.tolist())]
 
     def bytes_of(self, path: Path) -> Roles:
         """The bytes of these rows in a file with one byte per row."""
@@ -93,33 +85,6 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
     for column in range(len(part.files)):
         counts.update(chain.from_iterable(map(str.split, part.lines(column, chosen))))
     return counts, int(chosen.sum())
-
-
-def train_tokenizer(
-    counts: Mapping[str, int], folder: Path, settings: PairsSettings | TextSettings, progress: Progress
-) -> "MacaronTokenizer":
-    """Learn the subword vocabulary from word counts, and save the tokenizer in ``FOLDER/tokenizer``."""
-    from macaron.text.tokenizer import MacaronTokenizer  # late: worker processes do without it
-
-    source_lang, target_lang = settings.languages
-    with progress.step("learning subwords", "words") as step:
-        step(len(counts))
-        tokenizer = MacaronTokenizer.train(
-            repeated_words(counts, settings.pipeline == "raw"),
-            settings.vocab_size,
-            pipeline=settings.pipeline,
-            kind=settings.vocabulary,
-            source_lang=source_lang,
-            target_lang=target_lang,
-            lower=settings.lower,
-            normalize=settings.normalize,
-            prepared=True,
-            pad_to_multiple=settings.vocab_multiple,
-        )
-    tokenizer.save_pretrained(folder / "tokenizer")
-    if len(tokenizer) < settings.vocab_size:
-        progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {settings.vocab_size:,}")
-    return tokenizer
 
 
 def repeated_words(counts: Mapping[str, int], raw: bool) -> Iterator[str]:
@@ -165,7 +130,7 @@ class WordEncoder:
     :param end: put ``</s>`` at the end of every line
     """
 
-    def __init__(self, backend: Any, dtype: str, raw: bool, end: bool = True) -> None:
+    def __init__(self, backend: Tokenizer, dtype: str, raw: bool, end: bool = True) -> None:
         self.backend, self.dtype, self.raw = backend, np.dtype(dtype), raw
         self._known: dict[str, bytes] = {}
         self._end = np.array([EOS], self.dtype).tobytes() if end else b""
@@ -199,9 +164,6 @@ class WordEncoder:
 @lru_cache(maxsize=1)
 def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool) -> WordEncoder:
     """The encoder of a tokenizer's file, kept from one part to the next; the fingerprint tells files apart."""
-    # The subword model alone, without transformers: a worker needs no more, and starts in a tenth of a second.
-    from tokenizers import Tokenizer
-
     backend = Tokenizer.from_file(str(path))
     backend.no_truncation()
     backend.no_padding()

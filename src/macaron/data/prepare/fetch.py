@@ -1,9 +1,9 @@
 """The files of a recipe: found, or fetched if they are missing: single files, archives, and dumps of Wikipedia."""
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from glob import glob
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
+from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.progress import Progress
 from macaron.data.settings import (
     ArchiveSettings,
     CorpusSettings,
@@ -23,9 +23,9 @@ from macaron.data.settings import (
     file_name,
 )
 from macaron.errors import MacaronError
-from macaron.processes import Workers
+from macaron.files import ENDINGS, find_compressed
+from macaron.processes import Progress, Workers
 
-ENDINGS = ("", ".gz", ".xz")
 #: The files of a recipe by split.
 SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
 #: What prepared.json holds about a file or a download.
@@ -55,10 +55,9 @@ def gather(
         raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
     known = {entry["file"]: entry for entry in older.get("inputs", [])}
     fingerprints = []
-    for split in SPLITS:
-        for each in files.get(split, ()):
-            state = {"state": each.state} if settings.kind == "text" else {}
-            fingerprints += [{**fingerprint(path, known.get(str(path))), **state} for path in each.paths]
+    for each in chain.from_iterable(files[split] for split in SPLITS if split in files):
+        state = {"state": each.state} if settings.kind == "text" else {}
+        fingerprints += [{**fingerprint(path, known.get(str(path))), **state} for path in each.paths]
     return files, fingerprints, downloads
 
 
@@ -70,33 +69,36 @@ def _search(settings: PairsSettings | TextSettings) -> Found:
     return _find_texts(settings) if isinstance(settings, TextSettings) else _find_corpora(settings)
 
 
-def find_file(prefix: Path, language: str) -> Path | None:
-    """Find ``PREFIX.LANGUAGE``, plain or compressed; the plain one first."""
-    paths = (Path(f"{prefix}.{language}{ending}") for ending in ENDINGS)
-    return next((path for path in paths if path.is_file()), None)
-
-
 def _find_corpora(settings: PairsSettings) -> Found:
     """Two files for each prefix. A missing one is named with the endings that were tried."""
     tried = ", ".join(ending for ending in ENDINGS if ending)
     found: SplitFiles = {}
     missing: list[str] = []
-    absent: list[CorpusSettings] = []
+    absent: list[CorpusSettings | FetchSettings] = []
     for split in SPLITS:
         corpora: tuple[CorpusSettings, ...] = getattr(settings, split)
         for corpus in corpora:
             prefix = settings.root / corpus.path
-            sides = {language: find_file(prefix, language) for language in settings.languages}
+            sides = {language: find_compressed(Path(f"{prefix}.{language}")) for language in settings.languages}
             paths = tuple(path for path in sides.values() if path is not None)
-            if len(paths) == len(sides):
+            lacking = [language for language, path in sides.items() if path is None]
+            if not lacking:
                 found[split] = (*found.get(split, ()), AlignedFiles(paths, corpus.state))
-            elif corpus.url is not None or corpus.archive is not None:
+            elif corpus.archive is not None:
                 absent.append(corpus)
+            elif corpus.url is not None:
+                absent += [_side(corpus, corpus.url.format(lang=language), language) for language in lacking]
             else:
                 # One of the two files was given, or their folder.
                 hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
-                missing += [f"{prefix}.{side} (also tried: {tried}{hint})" for side, path in sides.items() if not path]
+                missing += [f"{prefix}.{language} (also tried: {tried}{hint})" for language in lacking]
     return found, missing, absent
+
+
+def _side(corpus: CorpusSettings, url: str, language: str) -> FetchSettings:
+    ending = Path(urlsplit(url).path).suffix
+    path = f"{corpus.path}.{language}{ending if ending in ENDINGS else ''}"
+    return FetchSettings(path, (url,), corpus.checksums.get(language))
 
 
 def _find_texts(settings: TextSettings) -> Found:
@@ -125,15 +127,11 @@ def fingerprint(path: Path, known: Record | None = None) -> Record:
 
     :param known: an earlier fingerprint; if size and time are still the same, the file is not read again
     """
-    try:
-        status = path.stat()
-        facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
-        if known is not None and all(known.get(key) == value for key, value in facts.items()):
-            return known
-        with path.open("rb") as file:
-            return {**facts, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    except OSError as error:
-        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    status = path.stat()
+    facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+    if known is not None and all(known.get(key) == value for key, value in facts.items()):
+        return known
+    return {**facts, "sha256": checksum_of(path).removeprefix("sha256:")}
 
 
 class Fetcher:
@@ -157,27 +155,18 @@ class Fetcher:
         settings = self.settings
         records: list[Record] = []
         for item in absent:
+            path = self.root / item.path
             if isinstance(item, WikipediaSettings):
-                records.append(self._dump(item, settings.downloads_folder / file_name(item.urls)))
+                dump = settings.downloads_folder / file_name(item.urls)
+                records.append(self._file(item.urls, dump, item.checksum, f"; or its text, at {path}"))
+                with Workers(self.workers) as pool:
+                    extract_dump(dump, path, pool, self.progress, min_words=item.min_words)
             elif isinstance(item, FetchSettings):
-                records.append(self._file(item.urls, self.root / item.path, item.checksum))
-            elif item.url is not None:
-                records += self._sides(item)
+                records.append(self._file(item.urls, path, item.checksum))
         for archive in settings.archives if isinstance(settings, PairsSettings) else ():
             corpora = [item for item in absent if isinstance(item, CorpusSettings) and item.archive == archive.name]
             if corpora:
                 records.append(self._archive(archive, corpora))
-        return records
-
-    def _sides(self, corpus: CorpusSettings) -> list[Record]:
-        records = []
-        prefix = self.root / corpus.path
-        for language in self.settings.languages:
-            if find_file(prefix, language) is None:
-                url = (corpus.url or "").format(lang=language)
-                ending = Path(urlsplit(url).path).suffix
-                path = prefix.with_name(f"{prefix.name}.{language}{ending if ending in ENDINGS else ''}")
-                records.append(self._file((url,), path, corpus.checksums.get(language)))
         return records
 
     def _archive(self, archive: ArchiveSettings, corpora: Sequence[CorpusSettings]) -> Record:
@@ -186,22 +175,11 @@ class Fetcher:
         record = self._file(archive.urls, path, archive.checksum, f"; or its text, at {prefixes}")
         wanted = {}
         for corpus in corpora:
-            prefix = self.root / corpus.path
             for member, language in zip((corpus.source, corpus.target), self.settings.languages, strict=True):
-                target = prefix.with_name(f"{prefix.name}.{language}")
-                wanted[(member or "").removeprefix("./")] = target, corpus
+                wanted[(member or "").removeprefix("./")] = self.root / f"{corpus.path}.{language}", corpus
         with self.progress.step(f"unpacking {path.name}", "files") as step:
             extract(path, wanted)
             step(len(wanted))
-        return record
-
-    def _dump(self, item: WikipediaSettings, dump: Path) -> Record:
-        from macaron.data.prepare.wikipedia import extract_dump
-
-        path = self.root / item.path
-        record = self._file(item.urls, dump, item.checksum, f"; or its text, at {path}")
-        with Workers(self.workers) as pool:
-            extract_dump(dump, path, pool, self.progress, min_words=item.min_words)
         return record
 
     def _file(self, urls: Sequence[str], path: Path, checksum: str | None, alternative: str = "") -> Record:

@@ -1,10 +1,7 @@
 """Reading aligned files in chunks of lines."""
 
-import gzip
 import io
-import lzma
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -47,13 +44,18 @@ def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chun
     :param max_lines: lines of a chunk
     :param max_bytes: a chunk ends after the line that reaches this size
     """
+    names = " and ".join(map(str, files.paths))
     streams = [raw_lines(path) for path in files.paths]
     columns: tuple[list[bytes | None], ...] = tuple([] for _ in streams)
     done = size = 0
     blank = len(streams) == 1  # a text of blank lines is empty; pairs of blank lines are pairs
     for lines in zip_longest(*streams, fillvalue=_END):
         if any(line is _END for line in lines):
-            raise _misaligned(files, streams, lines, done + len(columns[0]))
+            rest = [(line is not _END) + sum(1 for _ in stream) for line, stream in zip(lines, streams, strict=True)]
+            sizes = " and ".join(f"{done + len(columns[0]) + more:,}" for more in rest)
+            raise MacaronError(
+                f"{names} are not aligned: they have {sizes} lines. Line n of one must translate line n of the other."
+            )
         if len(columns[0]) >= max_lines or size >= max_bytes:
             yield Chunk(files, done + 1, columns)
             done += len(columns[0])
@@ -63,18 +65,8 @@ def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chun
             size += len(line or b"")
         blank = blank and lines[0] is not None and not lines[0].strip()
     if blank or not columns[0]:
-        raise MacaronError(f"{' and '.join(map(str, files.paths))}: empty. Give files with text, or leave them out.")
+        raise MacaronError(f"{names}: empty. Give files with text, or leave them out.")
     yield Chunk(files, done + 1, columns, last=True)
-
-
-def _misaligned(
-    files: AlignedFiles, streams: Sequence[Iterator[bytes | None]], lines: Sequence[Any], count: int
-) -> MacaronError:
-    lengths = [count + (line is not _END) + sum(1 for _ in stream) for stream, line in zip(streams, lines, strict=True)]
-    names, sizes = " and ".join(map(str, files.paths)), " and ".join(f"{length:,}" for length in lengths)
-    return MacaronError(
-        f"{names} are not aligned: they have {sizes} lines. Line n of one must translate line n of the other."
-    )
 
 
 def raw_lines(path: Path) -> Iterator[bytes | None]:
@@ -82,22 +74,16 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
 
     Lines end at ``\\n`` alone, as everywhere in Macaron: see `macaron.files`.
     """
-    try:
-        with open_binary(path) as opened, io.BufferedReader(cast(io.RawIOBase, opened), 1 << 20) as file:
-            first = True
-            while line := file.readline(MAX_LINE):
-                if first:
-                    first = False
-                    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                        raise MacaronError(f"{path}: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                    while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
-                        pass
-                    yield None
-                else:
-                    yield line.removesuffix(b"\n").removesuffix(b"\r")
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise MacaronError(f"{path}: cannot be decompressed ({error}). Fetch or copy the file again.") from None
-    except OSError as error:
-        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    with open_binary(path) as opened, io.BufferedReader(cast(io.RawIOBase, opened), 1 << 20) as file:
+        mark = file.peek(3)[:3]
+        if mark[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise MacaronError(f"{path}: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
+        if mark == b"\xef\xbb\xbf":
+            file.read(3)
+        while line := file.readline(MAX_LINE):
+            if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass
+                yield None
+            else:
+                yield line.removesuffix(b"\n").removesuffix(b"\r")

@@ -16,22 +16,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from macaron.data.prepare import roles as row_roles
-from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_chunk
-from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, train_tokenizer
+from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
+from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, repeated_words
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
-from macaron.data.progress import Progress
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
-from macaron.processes import Workers
-
-if TYPE_CHECKING:
-    from macaron.text.tokenizer import MacaronTokenizer
+from macaron.processes import Progress, Workers
+from macaron.text.tokenizer import MacaronTokenizer
 
 #: Lines and bytes of a chunk, for pairs and for documents.
 PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
@@ -66,21 +63,11 @@ class CleanedSplit:
         if starts:
             starts[0] |= not self.in_document
         self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
-        if cleaned.rows or not is_text:
-            self.parts.append(
-                CleanedPart(
-                    self.columns,
-                    offsets=offsets,
-                    sizes=tuple(map(len, cleaned.columns)),
-                    first=self.counts["rows"],
-                    rows=cleaned.rows,
-                    roles=self.roles,
-                    starts=self.starts if is_text else None,
-                )
-            )
-        self.counts.update(
-            rows=cleaned.rows, read=cleaned.read, lines=cleaned.lines, words=cleaned.words, documents=sum(starts)
-        )
+        rows = cleaned.counts["rows"]
+        if rows or not is_text:
+            starts_file = self.starts if is_text else None
+            self.parts.append(CleanedPart(self.columns, offsets, self.counts["rows"], rows, self.roles, starts_file))
+        self.counts.update(cleaned.counts, documents=sum(starts))
         self.dropped.update(cleaned.dropped)
         return bytes(starts)
 
@@ -160,7 +147,12 @@ class PrepareJob:
             roles=self.work / f"{split}.roles",
         )
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
-        task = partial(clean_chunk, settings=self.settings, strict=strict, keep_text=keep_text)
+        settings = self.settings
+        task: partial[CleanedChunk] = (
+            partial(clean_text, settings=settings)
+            if isinstance(settings, TextSettings)
+            else partial(clean_pairs, settings=settings, strict=strict, keep_text=keep_text)
+        )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
             outputs = [
@@ -175,7 +167,7 @@ class PrepareJob:
                     contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
-                    step(chunk.rows if self.is_text else chunk.read)
+                    step(chunk.counts["rows" if self.is_text else "read"])
                 cleaned.sources.append(self._source(each, cleaned.counts - before))
         if strict:  # nothing is dropped
             cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
@@ -228,18 +220,36 @@ class PrepareJob:
 
     # Step 3
 
-    def learn(self, train: CleanedSplit) -> tuple["MacaronTokenizer", dict[str, int]]:
+    def learn(self, train: CleanedSplit) -> tuple[MacaronTokenizer, dict[str, int]]:
         """Learn the vocabulary from the rows that are trained on, and save the tokenizer."""
         with self.progress.step("counting words", self.unit) as step:
             words, rows = count_words(self.workers, train.parts)
             step(rows)
-        tokenizer = train_tokenizer(words, self.folder, self.settings, self.progress)
+        settings = self.settings
+        source_lang, target_lang = settings.languages
+        with self.progress.step("learning subwords", "words") as step:
+            step(len(words))
+            tokenizer = MacaronTokenizer.train(
+                repeated_words(words, settings.pipeline == "raw"),
+                settings.vocab_size,
+                pipeline=settings.pipeline,
+                kind=settings.vocabulary,
+                source_lang=source_lang,
+                target_lang=target_lang,
+                lower=settings.lower,
+                normalize=settings.normalize,
+                prepared=True,
+                pad_to_multiple=settings.vocab_multiple,
+            )
+        tokenizer.save_pretrained(self.folder / "tokenizer")
+        if len(tokenizer) < settings.vocab_size:
+            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {settings.vocab_size:,}")
         return tokenizer, {f"learned_from_{self.unit}": rows, "word_types": len(words)}
 
     # Step 4
 
     def encode(
-        self, cleaned: CleanedSplit, tokenizer: "MacaronTokenizer", names: dict[int, Split]
+        self, cleaned: CleanedSplit, tokenizer: MacaronTokenizer, names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
         task = partial(
@@ -264,7 +274,7 @@ class PrepareJob:
             for encoded in self.workers.map(task, cleaned.parts):
                 for role, (columns, starts) in encoded.items():
                     for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
-                        writer.append_flat(ids, lengths, starts)
+                        writer.append(ids, lengths, starts)
                     step(len(columns[0][1]))
         return {split: self._sizes(*writers[role]) for role, split in names.items()}
 

@@ -4,20 +4,17 @@ One paragraph per line, a blank line between articles, as `macaron prepare` read
 decompresses and parses it, the others remove the markup, and memory does not grow with its size.
 """
 
-import bz2
 import gzip
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, cast
 from xml.etree import ElementTree
 
 from macaron.data.prepare.wikitext import DROPPED_NAMESPACES, paragraphs
-from macaron.data.progress import Progress
 from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
-from macaron.processes import Workers
+from macaron.processes import Progress, Workers
 
 #: Numbers of namespaces, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
@@ -37,7 +34,10 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
     with (
         progress.step(f"extracting the text of {dump.name}", "articles") as step,
         atomic_file(path) as raw,
-        _compressed(raw, path) as file,
+        # A level at which one process keeps up with the parser; no time in the header: the file is reproducible.
+        gzip.GzipFile("", "wb", compresslevel=5, fileobj=raw, mtime=0)
+        if path.suffix == ".gz"
+        else nullcontext(raw) as file,
     ):
         for text, count in workers.map(partial(extract_batch, min_words=min_words), batches(dump)):
             file.write(text)
@@ -46,13 +46,6 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
         if not articles:
             raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
     return articles
-
-
-def _compressed(raw: BinaryIO, path: Path) -> AbstractContextManager[IO[bytes]]:
-    if path.suffix != ".gz":
-        return nullcontext(raw)
-    # A level at which one process keeps up with the parser; no time in the header, so that the file is reproducible.
-    return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=raw, mtime=0))
 
 
 def extract_batch(batch: PageBatch, min_words: int) -> tuple[bytes, int]:
@@ -90,9 +83,10 @@ def batches(dump: Path) -> Iterator[PageBatch]:
 
 def _elements(dump: Path) -> Iterator[ElementTree.Element]:
     """The pages and the names of namespaces; each is freed when the next one is read."""
+    remedy = "Delete it to fetch it again."
     try:
         # bz2 reads concatenated streams, as in the multistream dumps.
-        with bz2.open(dump) if dump.suffix == ".bz2" else open_binary(dump) as file:
+        with open_binary(dump, remedy) as file:
             events = ElementTree.iterparse(file, ("start", "end"))
             _, root = next(events)
             for event, element in events:
@@ -104,32 +98,18 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
         line, column = error.position
         raise MacaronError(
             f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
-            "The dump is damaged: delete it to fetch it again."
+            f"The dump is damaged. {remedy}"
         ) from None
-    except (EOFError, ValueError) as error:
-        raise MacaronError(f"{dump}: cannot be read ({error}). Delete it to fetch it again.") from None
-    except OSError as error:
-        # bz2 raises "Invalid data stream" without an error number.
-        reason = error.strerror or f"{error}. Delete it to fetch it again"
-        raise MacaronError(f"{dump}: {reason}.") from None
+    except ValueError as error:
+        raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
 
 
 def _article(page: ElementTree.Element) -> str | None:
     """The markup of the last revision of an article; None for anything else."""
-    markup: str | None = None
-    for child in page:
-        match _name(child):
-            case "ns" if child.text != _ARTICLES:
-                return None
-            case "redirect":
-                return None
-            case "revision":
-                for field in child:
-                    if _name(field) == "model" and field.text != "wikitext":
-                        return None
-                    if _name(field) == "text":
-                        markup = field.text
-    return markup
+    fields = {_name(element): element.text for element in page.iter()}
+    is_article = fields.get("ns") in (_ARTICLES, None) and "redirect" not in fields
+    is_article = is_article and fields.get("model") in ("wikitext", None)
+    return fields.get("text") if is_article else None
 
 
 def _name(element: ElementTree.Element) -> str:

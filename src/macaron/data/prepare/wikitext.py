@@ -18,35 +18,39 @@ _ELEMENTS = (
     "templatestyles|mapframe|maplink|graph|poem|includeonly|noinclude|section|indicator|categorytree|inputbox"
 )
 _ELEMENT = re.compile(rf"<(/?)\s*({_ELEMENTS})\b([^<>]*)>", re.IGNORECASE)
-_BREAK = re.compile(r"<\s*/?\s*(?:br|hr|p|div|li|td|tr)\b[^<>]*>", re.IGNORECASE)
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 #: Templates and parameters anywhere, tables at the beginning of a line.
 _BRACE = re.compile(r"(?P<open>\{\{|^[ \t:]*\{\|)|(?P<close>\}\}|^[ \t]*\|\}(?!\}))", re.MULTILINE)
 _SQUARE = re.compile(r"\[\[|\]\]")
-_EXTERNAL = re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:)[^\s\[\]]+([^\[\]\n]*)\]", re.IGNORECASE)
 _INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
-_QUOTES = re.compile(r"'{2,}")
-_MAGIC = re.compile(r"__[A-Z]{3,}__")
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
-#: Templates that are part of their sentence, and the argument that is kept.
+#: Templates that are part of their sentence, and the arguments that are kept.
 _KEPT = {
-    "lang": 2,
-    "transl": 2,
-    "transliteration": 2,
-    "nowrap": 1,
-    "nobr": 1,
-    "abbr": 1,
-    "small": 1,
-    "em": 1,
-    "as of": 1,
+    "lang": (2,),
+    "transl": (2,),
+    "transliteration": (2,),
+    "nowrap": (1,),
+    "nobr": (1,),
+    "abbr": (1,),
+    "small": (1,),
+    "em": (1,),
+    "as of": (1,),
+    "convert": (1, 2),
+    "cvt": (1, 2),
 }
 _MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
-_MEASURES = ("convert", "cvt")
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
 _INNERMOST = re.compile(r"\{\{([^{}|]*)((?:\|[^{}]*)?)\}\}")
 
+#: Markup inside a line: external links, line breaks, other tags, magic words, bold and italics.
+_INLINE = (
+    (re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:)[^\s\[\]]+([^\[\]\n]*)\]", re.IGNORECASE), r"\1"),
+    (re.compile(r"<\s*/?\s*(?:br|hr|p|div|li|td|tr)\b[^<>]*>", re.IGNORECASE), " "),
+    (re.compile(r"</?[a-zA-Z][^<>]*>"), ""),
+    (re.compile(r"__[A-Z]{3,}__"), ""),
+    (re.compile(r"'{2,}"), ""),
+)
 #: Remains of removed markup: empty brackets, spaces before a comma.
 _TIDY = (
     (re.compile(r"[(\[]\s*(?:[,;:/|–-]\s*)*[)\]]"), ""),
@@ -70,11 +74,7 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
     text = _without(text, _elements(text))
     text = _INNERMOST.sub(_in_sentence, _PARAMETER.sub("", text))
     text = _without(text, _templates_and_tables(text))
-    text = _links(text, dropped)
-    text = _EXTERNAL.sub(r"\1", text)
-    text = _TAG.sub("", _BREAK.sub(" ", text))
-    text = _QUOTES.sub("", _MAGIC.sub("", text))
-    return _lines(html.unescape(text))
+    return _lines(html.unescape(_substituted(_links(text, dropped), _INLINE)))
 
 
 def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -119,15 +119,12 @@ def _in_sentence(template: re.Match[str]) -> str:
     name = template[1].strip().lower()
     if name in _MARKS:
         return _MARKS[name]
-    if name not in _KEPT and name not in _MEASURES:
+    kept = _KEPT.get(name)
+    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument] if kept else []
+    if kept is None or len(arguments) < max(kept):
         return template[0]
-    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument]
-    if name in _MEASURES and len(arguments) >= 2:
-        return f"{arguments[0]} {arguments[1]}"
-    if name in _KEPT and len(arguments) >= _KEPT[name]:
-        text = arguments[_KEPT[name] - 1]
-        return f"As of {text}" if name == "as of" else text
-    return template[0]
+    text = " ".join([arguments[number - 1] for number in kept])
+    return f"As of {text}" if name == "as of" else text
 
 
 def _arguments(text: str) -> list[str]:
@@ -198,14 +195,14 @@ def _lines(text: str) -> list[str]:
             parts.append(line)
             continue
         if parts:
-            paragraph = _tidy(" ".join(parts))
+            paragraph = " ".join(_substituted(" ".join(parts), _TIDY).split())
             if _LETTER.search(paragraph):
                 found.append(paragraph)
             parts = []
     return found
 
 
-def _tidy(paragraph: str) -> str:
-    for pattern, replacement in _TIDY:
-        paragraph = pattern.sub(replacement, paragraph)
-    return " ".join(paragraph.split())
+def _substituted(text: str, substitutions: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, replacement in substitutions:
+        text = pattern.sub(replacement, text)
+    return text

@@ -115,7 +115,7 @@ def folder_digests(folder: Path) -> frozenset[str]:
     """All digests of the training data in a prepared folder; none if it cannot be read."""
     try:
         data = open_prepared(folder)
-        return frozenset([data.digest(), data.legacy_lengths_digest()])
+        return frozenset([data.digest, data.legacy_lengths_digest()])
     except (MacaronError, OSError):
         return frozenset()
 

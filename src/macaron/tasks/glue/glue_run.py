@@ -14,12 +14,12 @@ import torch
 from macaron.data.glue import has_folder, read_test
 from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
 from macaron.data.glue_tasks import TASKS
-from macaron.data.progress import Progress
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
+from macaron.processes import Progress
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
