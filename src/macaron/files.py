@@ -27,20 +27,18 @@ _EARLIER = ".writing"  # what earlier versions of Macaron left
 
 
 @contextmanager
-def atomic_file(path: Path, *, make_parents: bool = True) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file to write, which becomes ``path`` if the block succeeds. Permissions and links are kept.
 
-    A device or a pipe is written directly: replacing ``/dev/null`` by a file would harm the machine.
-
-    :param make_parents: create missing parent folders
+    Missing parent folders are created. A device or a pipe is written directly: replacing ``/dev/null`` by a file would
+    harm the machine.
     """
     final = Path(os.path.realpath(path))  # through a link, not over it
     special = final.exists() and not final.is_file()
     partial = final if special else final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
         with _refusing(path):
-            if make_parents:
-                final.parent.mkdir(parents=True, exist_ok=True)
+            final.parent.mkdir(parents=True, exist_ok=True)
             file = partial.open("wb")
         with _refusing(path, inside=partial), file:
             yield file
