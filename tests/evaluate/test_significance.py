@@ -75,6 +75,7 @@ def test_a_clear_difference_is_significant_and_a_chance_one_is_not(
     assert compare(statistics(500, 0.2, 5), statistics(500, 0.2, 6)).p_value > 0.05
 
 
+@pytest.mark.slow
 def test_chance_differences_are_significant_as_rarely_as_promised() -> None:
     p_values = [
         approximate_randomisation(statistics(100, 0.2, 2 * i), statistics(100, 0.2, 2 * i + 1), trials=200).p_value

@@ -224,6 +224,7 @@ def test_another_corpus_is_not_reused(corpus: Path, tmp_path: Path):
         run_demo(recipe, runs, lambda _: None)
 
 
+@pytest.mark.slow
 def test_stopped_and_started_again_it_continues(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     runs, recipe = small(tmp_path, corpus)
     entered = 0

@@ -74,11 +74,12 @@ def test_two_processes_are_one(how: Any, recipe: Path, alone: Path, server: Any,
 @pytest.mark.parametrize(
     "stages",
     [
-        pytest.param([(1, ()), (2, ())], marks=pytest.mark.slow, id="1-2"),
-        pytest.param([(2, ()), (1, ())], marks=pytest.mark.slow, id="2-1"),
+        pytest.param([(1, ()), (2, ())], id="1-2"),
+        pytest.param([(2, ()), (1, ())], id="2-1"),
         pytest.param([(2, FSDP), (3, ()), (2, FSDP)], id="2 fsdp-3 ddp-2 fsdp"),
     ],
 )
+@pytest.mark.slow
 def test_resume_with_other_processes(stages: Any, recipe: Path, alone: Path, server: Any, metrics: Any, tmp_path: Path):
     run = tmp_path / "run"
     for (world, how), updates in zip(stages, (5, 12, 21)[-len(stages) :], strict=True):

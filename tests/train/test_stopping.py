@@ -54,7 +54,7 @@ def test_which_limits_a_schedule_is_bound_to(given: dict[str, Any], fixed: tuple
         assert TrainSettings(**given, schedule=schedule).fixed_limits == ()
 
 
-@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("schedule", [pytest.param("linear", marks=pytest.mark.slow), "cosine"])
 def test_a_cap_that_does_not_stop_the_run_changes_nothing(schedule: str, recipe: Path, same_run: Any, tmp_path: Path):
     """Most of the cap's time is over when the run begins, as on a machine that is very slow at first."""
     settings = [f"train.schedule={schedule}", "train.max_updates=24"]

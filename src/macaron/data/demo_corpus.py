@@ -7,6 +7,7 @@ combine words and constructions that the other splits never combine) and the dic
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from macaron.data.prepare.archive import members
@@ -27,10 +28,10 @@ def write_demo_corpus(folder: Path) -> bool:
 
     :return: False if the corpus, or a shortened one (the first lines of every file), was there already
     """
-    corpus = {name: file.read() for name, file in members(ARCHIVE) if name in FILES}
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if foreign := sorted(found - set(FILES)):
         raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
+    corpus = {name: _contents()[name] for name in FILES}
     if found == set(FILES):
         texts = {name: (folder / name).read_bytes() for name in FILES}
         aligned = all(texts[f"{split}.de"].count(b"\n") == texts[f"{split}.en"].count(b"\n") for split in _SPLITS)
@@ -58,7 +59,7 @@ class WordByWord:
     @classmethod
     def load(cls) -> "WordByWord":
         """The baseline that was learned from the demo's training pairs."""
-        return cls(json.loads(next(file.read() for name, file in members(ARCHIVE) if name == DICTIONARY)))
+        return cls(json.loads(_contents()[DICTIONARY]))
 
     def translate(self, sentence: str) -> str:
         """Translate a sentence word by word; unknown words are copied."""
@@ -84,3 +85,9 @@ def sentence_text(words: Sequence[str], mark: str) -> str:
     """Join words and commas (never two, never before the final mark), capitalise, and append the mark."""
     text = " ".join(words).replace(" ,", ",").replace(",,", ",").rstrip(",")
     return text[0].upper() + text[1:] + mark
+
+
+@cache
+def _contents() -> dict[str, bytes]:
+    """The files of the archive by name, kept in memory (10 MB): decompressing them takes a second."""
+    return {name: file.read() for name, file in members(ARCHIVE)}

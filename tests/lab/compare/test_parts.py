@@ -73,6 +73,7 @@ def test_one_run_each_is_the_usual_paired_test(references: list[list[str]]):
     assert sentence_tests([one], [other], trials=300).bootstrap == paired_bootstrap(one, other, resamples=300)
 
 
+@pytest.mark.slow
 def test_sentence_tests_of_equals_are_rarely_significant(references: list[list[str]]):
     """The tests hold their level: of models that are equally good, few pairs look different."""
     found = [

@@ -266,6 +266,7 @@ def test_a_post_norm_model_has_no_final_norm(folders: dict[str, Path]):
     assert build_data([folders["macaron"], folders["post"]], SENTENCE, target="a cat")["aligned"]
 
 
+@pytest.mark.slow
 def test_thirty_words_and_twelve_layers_are_small(tmp_path: Path):
     folder = encoder(tmp_path / "bert12", num_hidden_layers=12)
     assert len(WORDS.split()) >= 30

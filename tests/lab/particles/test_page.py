@@ -162,6 +162,7 @@ def test_asks_nobody_for_anything():
     assert set(re.findall(r"https?://[^\s\"'`]+", page)) <= {"http://www.w3.org/2000/svg"}
 
 
+@pytest.mark.slow
 def test_thirty_words_and_twelve_layers_are_below_300_kb(tmp_path):
     """Encoder and decoder of a real model, whose large random weights leave nothing regular to compress."""
     sentence = (
