@@ -9,7 +9,7 @@ import pytest
 from macaron.data.settings import TextSettings
 from macaron.errors import MacaronError
 from macaron.recipe import data_recipe, load_data_recipe, load_recipe, recipe_from, write_toml
-from macaron.settings import read_toml
+from macaron.settings import load_toml
 from macaron.tasks.translation import model_config
 
 WHOLE = """\
@@ -170,7 +170,7 @@ def test_a_scheme_as_data_survives_the_run_folder(tmp_path: Path):
     }
     recipe = recipe_from(data, "r.toml")
     (tmp_path / "recipe.toml").write_text(write_toml(recipe.to_data()))
-    assert recipe_from(read_toml(tmp_path / "recipe.toml"), "stored") == recipe
+    assert recipe_from(*load_toml(tmp_path / "recipe.toml")) == recipe
 
 
 LEAST = {"source_lang": "de", "target_lang": "en", "out": "x", "train": [{"path": "a"}]}

@@ -9,7 +9,7 @@ import pytest
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.recipe import DecodeSettings, PretrainSettings, load_data_recipe, load_recipe, recipe_from, write_toml
-from macaron.settings import read_toml
+from macaron.settings import load_toml
 from macaron.tasks.pretraining import encoder_config
 from macaron.tasks.translation import model_config
 from macaron.train.settings import TrainSettings
@@ -24,12 +24,14 @@ def test_there_are_recipes():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_shipped_recipes(path: Path):
-    content = read_toml(path)
+    content = load_toml(path)[0]
     data = load_data_recipe(path) if set(content["data"]) > {"out"} else None
     if set(content) == {"data"}:  # for macaron prepare alone: several others train on it
         return
     recipe = load_recipe(path, [])
-    prepared = {str(read_toml(other)["data"]["out"]) for other in RECIPES if set(read_toml(other)["data"]) > {"out"}}
+    prepared = {
+        str(load_toml(other)[0]["data"]["out"]) for other in RECIPES if set(load_toml(other)[0]["data"]) > {"out"}
+    }
     assert str(recipe.data) in prepared
     size = data.vocab_size if data else 32_000
     if recipe.kind == "text":
@@ -83,7 +85,7 @@ def test_the_base_recipe_shows_every_key_of_pretraining():
     """All but three, which are shown behind a #, at their defaults."""
     path = FOLDER / "macaron-bert-base.toml"
     keys = {field.name for field in dataclasses.fields(PretrainSettings)}
-    assert keys - set(read_toml(path)["pretrain"]) == (hidden := {"cls_target", "max_tokens", "attention"})
+    assert keys - set(load_toml(path)[0]["pretrain"]) == (hidden := {"cls_target", "max_tokens", "attention"})
     assert all(f"\n# {key} = " in path.read_text() for key in hidden)
     assert load_recipe(path, []).pretrain == PretrainSettings()
 
@@ -91,7 +93,7 @@ def test_the_base_recipe_shows_every_key_of_pretraining():
 def test_your_own_recipe_is_the_manual():
     """It shows every key of [train] and [decode], at its default but for the four that say they differ."""
     path = FOLDER / "your-own.toml"
-    shown = read_toml(path)
+    shown = load_toml(path)[0]
     ends = {"max_updates", "max_epochs", "max_minutes"}
     keys = {field.name for field in dataclasses.fields(TrainSettings)}
     assert keys - set(shown["train"]) == ends - {"max_updates"}

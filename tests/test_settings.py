@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.settings import Origin, build, check, load_toml, override, read_toml, to_data
+from macaron.settings import Origin, build, check, load_toml, override, to_data
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ def test_files(tmp_path: Path):
     file = tmp_path / "r.toml"
     file.write_text("a = \n")
     with pytest.raises(MacaronError, match=r"r\.toml: not valid TOML.*line 1"):
-        read_toml(file)
+        load_toml(file)
     file.write_bytes(b"a = '\xff'")
     with pytest.raises(MacaronError, match="not UTF-8"):
-        read_toml(file)
+        load_toml(file)
 
 
 TEXT = """\

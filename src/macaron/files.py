@@ -57,6 +57,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
                 partial.unlink()
 
 
+def one_line(text: str) -> str:
+    """A text as one line of a file: line breaks become spaces."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
     with atomic_file(path) as file:

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from macaron.errors import MacaronError, require
 
-Task = TypeVar("Task")
-Result = TypeVar("Result")
+Item = TypeVar("Item")
+Returned = TypeVar("Returned")
 
 #: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units. The keyword
 #: ``total`` tells their number in all, where it was not known before.
@@ -50,7 +50,7 @@ class Workers:
         self._pool: ProcessPoolExecutor | None = None
         self._processes: list[BaseProcess] = []
 
-    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Generator[Result, None, None]:
+    def map(self, function: Callable[[Item], Returned], tasks: Iterable[Item]) -> Generator[Returned, None, None]:
         """Yield the results in the order of the tasks; few tasks are in memory at any time.
 
         A single task, or a single worker, needs no other process.
@@ -61,7 +61,7 @@ class Workers:
             for task in chain(waiting, tasks):
                 yield function(task)
             return
-        running: deque[Future[Result]] = deque()
+        running: deque[Future[Returned]] = deque()
         try:
             for task in chain(waiting, tasks):
                 running.append(self.submit(function, task))
@@ -77,7 +77,7 @@ class Workers:
             for future in running:
                 future.cancel()
 
-    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+    def submit(self, function: Callable[..., Returned], *arguments: Any) -> Future[Returned]:
         """Run a function in a process; a lost process raises `BrokenProcessPool` in all results."""
         if self._pool is None:
             self._pool = self._start_pool()

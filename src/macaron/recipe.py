@@ -18,7 +18,7 @@ from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, convert, load_toml, to_data
+from macaron.settings import Origin, build, check, convert, load_toml, mentions, to_data
 from macaron.train.settings import TrainSettings
 
 #: The preset of a recipe that names none.
@@ -222,6 +222,12 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     changes = dict(content.get("model", {}))
     model = ModelSettings(changes.pop("preset", DEFAULT_PRESETS[kind]), changes)
     check(type(_preset(model.preset, origin)), changes, origin, ("model",))
+    try:
+        named_preset(model.preset, **changes)
+    except MacaronError as error:
+        named = next((key for key in changes if mentions(error, key)), None)
+        where = ("model",) if named is None else ("model", named)
+        raise MacaronError(f"{origin.prefix(where)}[model]: {error}") from None
     for other, name in _OWN.items():
         if name in content and other != kind:
             raise MacaronError(

@@ -81,11 +81,6 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The contents of a TOML file; a mistake names the file and the line."""
-    return load_toml(path)[0]
-
-
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Apply ``key.key=value`` assignments; values are TOML (a bare word is taken as a string)."""
     changed = copy.deepcopy(dict(data))
@@ -140,6 +135,11 @@ def to_data(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def mentions(error: MacaronError, name: str) -> bool:
+    """Whether a message has this word."""
+    return re.search(rf"\b{re.escape(name)}\b", str(error)) is not None
+
+
 def dotted(path: KeyPath) -> str:
     """A path as a message has it: ``data.train[0].path``."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
@@ -167,7 +167,7 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
         return cls(**values)
     except MacaronError as error:
         # A message about a key names it as in the recipe: "train.seed must be ...".
-        named = [key for key in values if re.search(rf"\b{re.escape(dotted((*path, key)))}\b", str(error))]
+        named = [key for key in values if mentions(error, dotted((*path, key)))]
         raise MacaronError(f"{origin.prefix((*path, named[0]) if named else ())}{error}") from error
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from macaron.cli import main
 from macaron.cli.convert import app
 from macaron.convert import convert_fairseq
-from macaron.convert.checkpoint import Checkpoint, read_checkpoint
+from macaron.convert.checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.errors import MacaronError
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -41,7 +41,7 @@ def drop(text: str) -> Change:
     return lambda args, model: [model.pop(name) for name in list(model) if text in name]
 
 
-def save(checkpoint: Checkpoint, path: Path) -> None:
+def save(checkpoint: FairseqCheckpoint, path: Path) -> None:
     torch.save({"args": argparse.Namespace(**checkpoint.args), "model": checkpoint.tensors}, path)
 
 

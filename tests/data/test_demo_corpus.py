@@ -8,7 +8,7 @@ import pytest
 
 from macaron.data.demo_corpus import FILES, WordByWord, write_demo_corpus
 from macaron.errors import MacaronError
-from macaron.settings import read_toml
+from macaron.settings import load_toml
 
 
 @pytest.fixture(scope="module")
@@ -110,4 +110,4 @@ def test_the_recipe_of_the_demo_is_part_of_the_package() -> None:
     from macaron.data.demo_corpus import DEMO_RECIPE
 
     recipes = Path(__file__).parents[2] / "recipes"
-    assert read_toml(DEMO_RECIPE) == read_toml(recipes / "demo.toml")
+    assert load_toml(DEMO_RECIPE)[0] == load_toml(recipes / "demo.toml")[0]

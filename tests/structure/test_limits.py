@@ -69,6 +69,17 @@ def test_no_class_is_exchanged():
     assert not wrong, "\n".join(wrong)
 
 
+def test_no_two_classes_have_one_name():
+    """A public name means one thing in the whole package."""
+    homes: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    wrong = [f"{name}: {', '.join(found)}" for name, found in homes.items() if len(found) > 1]
+    assert not wrong, "\n".join(wrong)
+
+
 @contextmanager
 def profiled(profile: Callable[[FrameType, str, Any], None]) -> Iterator[None]:
     """Call a function at every call and return, in this thread and in new ones."""

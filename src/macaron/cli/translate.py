@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from macaron.errors import UsageError
+from macaron.files import one_line
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
@@ -128,7 +129,7 @@ def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> st
         if scores:
             columns.append(f"{each.score:.6f}")
         # One line for a line, whatever a model with an alphabet of bytes may write.
-        columns.append(each.text.replace("\r", " ").replace("\n", " "))
+        columns.append(one_line(each.text))
         lines.append("\t".join(columns) + "\n")
     return "".join(lines)
 

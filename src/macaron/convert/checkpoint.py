@@ -50,7 +50,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 @dataclass
-class Checkpoint:
+class FairseqCheckpoint:
     """The settings and weights of a checkpoint, with checks whose errors name the file."""
 
     path: Path
@@ -112,7 +112,7 @@ class _Inert:
         pass
 
 
-def read_checkpoint(path: str | Path) -> Checkpoint:
+def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
     if path.is_dir():
@@ -194,7 +194,7 @@ def _scan(path: Path, file: IO[bytes], pickles: int, found: set[str]) -> None:
             )
 
 
-def _checked(path: Path, content: Any) -> Checkpoint:
+def _checked(path: Path, content: Any) -> FairseqCheckpoint:
     if not isinstance(content, dict) or "args" not in content or "model" not in content:
         keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
         raise MacaronError(
@@ -209,7 +209,7 @@ def _checked(path: Path, content: Any) -> Checkpoint:
     for name, tensor in model.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
-    return Checkpoint(path, dict(vars(args)), dict(model))
+    return FairseqCheckpoint(path, dict(vars(args)), dict(model))
 
 
 def _is_plain(tensor: Tensor) -> bool:

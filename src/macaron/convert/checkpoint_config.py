@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import torch
 
-from macaron.convert.checkpoint import Checkpoint
+from macaron.convert.checkpoint import FairseqCheckpoint
 from macaron.models.configuration import EncoderConfig, TranslationConfig, default_labels
 
 CheckpointKind = Literal["translation", "bert", "classifier"]
@@ -33,7 +33,7 @@ _UNSUPPORTED = (
 )
 
 
-def checkpoint_kind(checkpoint: Checkpoint) -> CheckpointKind:
+def checkpoint_kind(checkpoint: FairseqCheckpoint) -> CheckpointKind:
     """The kind of model, recognised by its weights."""
     names = list(checkpoint.tensors)
     for kind, start in _PREFIXES.items():
@@ -45,7 +45,7 @@ def checkpoint_kind(checkpoint: Checkpoint) -> CheckpointKind:
     )
 
 
-def translation_config(checkpoint: Checkpoint) -> TranslationConfig:
+def translation_config(checkpoint: FairseqCheckpoint) -> TranslationConfig:
     """The configuration of a translation model."""
     return TranslationConfig(
         **_shared_fields(checkpoint, ("encoder", "decoder")),
@@ -59,7 +59,7 @@ def translation_config(checkpoint: Checkpoint) -> TranslationConfig:
     )
 
 
-def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfig:
+def encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> EncoderConfig:
     """The configuration of a pre-trained encoder or a classifier."""
     args = checkpoint.args
     activation = args.get("act_fn", "gelu")
@@ -88,7 +88,7 @@ def encoder_config(checkpoint: Checkpoint, kind: CheckpointKind) -> EncoderConfi
     )
 
 
-def _classifier_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
     labels = checkpoint.matrix("classifier.weight").shape[0]
     checkpoint.agree("n_classes", labels)
     criterion = str(checkpoint.args.get("criterion"))
@@ -102,7 +102,7 @@ def _classifier_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     return {"id2label": default_labels(labels), "problem_type": problem}
 
 
-def _shared_fields(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
+def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
     """The fields of all kinds."""
     for name in _UNSUPPORTED:
         if checkpoint.args.get(name):
@@ -145,14 +145,14 @@ def _shared_fields(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> dict[str,
     }
 
 
-def _layer_count(checkpoint: Checkpoint, stack: str) -> int:
+def _layer_count(checkpoint: FairseqCheckpoint, stack: str) -> int:
     found = {int(match[1]) for name in checkpoint.tensors if (match := re.match(rf"{stack}\.layers\.(\d+)\.", name))}
     if missing := set(range(len(found))) - found:
         raise checkpoint.error(f"no weights for '{stack}.layers.{min(missing)}', though there are later layers")
     return len(found)
 
 
-def _embedding_shape(checkpoint: Checkpoint) -> torch.Size:
+def _embedding_shape(checkpoint: FairseqCheckpoint) -> torch.Size:
     """The shape of the one embedding table; a model with several is refused."""
     first = checkpoint.matrix(TABLES[0])
     for name in TABLES[1:]:
@@ -164,7 +164,7 @@ def _embedding_shape(checkpoint: Checkpoint) -> torch.Size:
     return first.shape
 
 
-def _norm(checkpoint: Checkpoint, stacks: tuple[str, ...]) -> str:
+def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
     pre = {
         bool(checkpoint.args.get(f"{stack}_normalize_before", f"{stack}.layer_norm.weight" in checkpoint.tensors))
         for stack in stacks

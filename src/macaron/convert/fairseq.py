@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from macaron.convert.checkpoint import Checkpoint, read_checkpoint
+from macaron.convert.checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.convert.checkpoint_config import (
     TABLES,
     CheckpointKind,
@@ -81,7 +81,7 @@ def check_replaceable(path: Path, force: bool) -> None:
             raise MacaronError(f"{path}: not a model folder (it has no config.json), so --force does not replace it")
 
 
-def build_model(checkpoint: Checkpoint, kind: CheckpointKind) -> Network:
+def build_model(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Network:
     """The model of a checkpoint, in evaluation mode."""
     config: Any = translation_config(checkpoint) if kind == "translation" else encoder_config(checkpoint, kind)
     with torch.device("meta"):
@@ -98,7 +98,7 @@ def build_model(checkpoint: Checkpoint, kind: CheckpointKind) -> Network:
 
 
 def _tokenizer(
-    checkpoint: Checkpoint, dictionary: str | Path, kind: CheckpointKind, settings: dict[str, Any]
+    checkpoint: FairseqCheckpoint, dictionary: str | Path, kind: CheckpointKind, settings: dict[str, Any]
 ) -> MacaronTokenizer:
     tokenizer_kind: Kind = "translation" if kind == "translation" else "encoder"
     size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[TABLES[0]])

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.convert.checkpoint import Checkpoint
+from macaron.convert.checkpoint import FairseqCheckpoint
 from macaron.convert.checkpoint_config import TABLES, CheckpointKind
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 
@@ -102,7 +102,7 @@ def _parameters(modules: Names) -> Names:
     }
 
 
-def rename(checkpoint: Checkpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+def rename(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
     """The checkpoint's weights under our names, in float32.
 
     All weights must be present, in the right shape, and none may be left over: an unknown weight is a part of the

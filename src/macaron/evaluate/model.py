@@ -12,7 +12,7 @@ from macaron.errors import MacaronError
 from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score
-from macaron.files import read_lines
+from macaron.files import one_line, read_lines
 from macaron.models.translation import TranslationModel
 from macaron.text.pipeline import Pipeline, State
 from macaron.text.tokenizer import MacaronTokenizer
@@ -98,7 +98,7 @@ def evaluate_lines(
     lower = lower_cases(pipeline) or (said.get("lower", True) if lower is None else lower)
     compound_split = said.get("compound_split", False) if compound_split is None else compound_split
     found = [best[0] for best in translator.translate_nbest(lines, nbest=1, state=state, **search)]
-    translations = [_one_line(each.text) for each in found]
+    translations = [one_line(each.text) for each in found]
     if pipeline.name == "moses":
         made = translator.tokenizer.decode_lines([each.tokens for each in found], state="moses")
         wanted = [pipeline.encode(line, "target", state) for line in references]
@@ -139,9 +139,4 @@ def translate_all(
         found = translate_ids(model, [sources[i] for i in numbers], settings)
         for i, hypotheses in zip(numbers, found, strict=True):
             best[i] = list(hypotheses[0].tokens)
-    return [_one_line(line) for line in tokenizer.decode_lines(best, state=state)]
-
-
-def _one_line(text: str) -> str:
-    """A translation as one line of a file."""
-    return text.replace("\r", " ").replace("\n", " ")
+    return [one_line(line) for line in tokenizer.decode_lines(best, state=state)]

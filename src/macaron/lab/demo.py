@@ -19,6 +19,7 @@ from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
+from macaron.lab.compare.kind_statistics import TRIALS
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.page import write as write_particles
@@ -130,7 +131,9 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
             say(f"   {name:14s} {score.score:6.2f}  {interval}")
             found["scores"][name] = {**score.to_dict(), "interval": asdict(interval)}
         if not reasons:
-            difference = paired_bootstrap(scores["Transformer"].statistics, scores["Macaron"].statistics)
+            difference = paired_bootstrap(
+                scores["Transformer"].statistics, scores["Macaron"].statistics, resamples=TRIALS
+            )
             found["macaron_minus_transformer"] = asdict(difference)
             say(f"   Macaron - Transformer: {difference}")
         for i in range(2):

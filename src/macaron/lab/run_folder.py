@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeGuard
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.settings import read_toml
+from macaron.settings import Origin, load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
@@ -24,7 +24,7 @@ class RunFolder:
 
     :ivar metrics: the records of metrics.jsonl
     :ivar settings: the resolved recipe, or the settings of a fine-tuning
-    :ivar settings_text: the same as text
+    :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
     :ivar results: the finished runs of a GLUE folder
     :ivar starts: the environment at each start
@@ -45,9 +45,10 @@ class RunFolder:
         """
         if not path.is_dir():
             raise MacaronError(f"{path}: no such folder. Give the folder of a run, as macaron train --out made it.")
-        self.path, self.name, self.kind = path, name or path.resolve().name, _kind(path)
+        self.path, self.name = path, name or path.resolve().name
         self.remarks: list[str] = []
-        self.settings, self.settings_text = self._settings()
+        self.settings, self.origin = self._settings()
+        self.kind = _kind(path, self.settings)
         environment = self._json("environment.json") or self._json("run.json")
         starts = environment if isinstance(environment, list) else [environment]
         self.starts: list[Record] = [start for start in starts if isinstance(start, dict) and start]
@@ -92,14 +93,15 @@ class RunFolder:
             self.remarks.append("The summary of its end is damaged, and left out.")
         return {}
 
-    def _settings(self) -> tuple[Record, str]:
+    def _settings(self) -> tuple[Record, Origin]:
         if (self.path / "recipe.toml").is_file():
-            return read_toml(self.path / "recipe.toml"), (self.path / "recipe.toml").read_text(encoding="utf-8")
+            return load_toml(self.path / "recipe.toml")
         found = self._record("settings.json") or self._record("run.json")
         # "identity" of a GLUE folder is what all its runs share; its "model" is a digest of the weights.
         if isinstance(found.get("identity"), dict):
             found = {**found["identity"], "model": found.get("model"), "data": found.get("data")}
-        return found, "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
+        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
+        return found, Origin("settings.json", text)
 
     def _json(self, file: str) -> Any:
         try:
@@ -154,13 +156,13 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _kind(path: Path) -> RunKind:
+def _kind(path: Path, settings: Record) -> RunKind:
     if (path / "results.jsonl").is_file() or (path / "run.json").is_file():
         return "GLUE"
     if (path / "settings.json").is_file():
         return "fine-tuning"
     if (path / "recipe.toml").is_file():
-        return "pre-training" if "pretrain" in read_toml(path / "recipe.toml") else "translation"
+        return "pre-training" if "pretrain" in settings else "translation"
     if (path / "metrics.jsonl").is_file():
         text = (path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
         return "pre-training" if '"mlm"' in text else "translation"

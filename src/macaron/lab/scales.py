@@ -112,3 +112,12 @@ def _power(value: float, digits: int) -> str:
     mantissa = mantissa.rstrip("0").rstrip(".")
     ten = f"10{str(int(power)).translate(SUPERSCRIPT)}"
     return ten if mantissa == "1" else f"-{ten}" if mantissa == "-1" else f"{mantissa}×{ten}"
+
+
+def duration(seconds: float) -> str:
+    """A time such as ``3 h 05 min``, ``4 min 12 s`` or ``9 s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.linear import Table
+from macaron.nn.linear import EmbeddingTable
 
 FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
 
@@ -59,8 +59,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.dropout, self.first_segment = dropout, first_segment
         self.frozen_segment = first_segment if freeze_first_segment else None
-        self.tokens = Table(vocab_size, hidden_size, pad_token_id)
-        self.segments = Table(num_segments, hidden_size, self.frozen_segment) if num_segments else None
+        self.tokens = EmbeddingTable(vocab_size, hidden_size, pad_token_id)
+        self.segments = EmbeddingTable(num_segments, hidden_size, self.frozen_segment) if num_segments else None
 
     def forward(
         self,

@@ -54,7 +54,7 @@ class Linear(nn.Linear):
             nn.init.zeros_(self.bias)
 
 
-class Table(nn.Embedding):
+class EmbeddingTable(nn.Embedding):
     """``nn.Embedding`` drawn from N(0, 1/D), with one row that starts at zero (padding, a frozen segment)."""
 
     zero_row: int | None = None

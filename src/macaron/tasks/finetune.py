@@ -20,7 +20,7 @@ from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
 from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
-from macaron.train.step import RecordedStep, Step
+from macaron.train.step import RecordedStep, TrainStep
 
 #: Most shapes to compile kernels for; torch's own limit is lower.
 _COMPILED_SHAPES = 64
@@ -71,7 +71,7 @@ class FineTuner(ClassifierOnDevice):
     :param path: a pre-trained model folder
     """
 
-    step: Step
+    step: TrainStep
     _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
 
     def __init__(self, path: Path, device: str = "auto", settings: TunerSettings | None = None) -> None:
@@ -167,7 +167,7 @@ class FineTuner(ClassifierOnDevice):
             hidden = self.model.config.hidden_size
             self.model.classifier = Linear(hidden, objective.logits, std=0.0).to(self.device)
             self.module = ClassificationLoss(self.model, objective)
-            self.step = (RecordedStep if self.on_gpu else Step)(self.module, self.autocast)
+            self.step = (RecordedStep if self.on_gpu else TrainStep)(self.module, self.autocast)
         self.module.objective = objective
         copy_weights(self.pretrained, ((n, p) for n, p in self.model.named_parameters() if n in self.pretrained))
         self.model.classifier.reset_parameters()

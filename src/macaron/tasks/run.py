@@ -8,8 +8,8 @@ from typing import Any
 from macaron.data.prepared import data_kind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
-from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, write_toml
-from macaron.settings import read_toml
+from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from, write_toml
+from macaron.settings import load_toml
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
@@ -87,7 +87,7 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return
-    old, new = _by_key(read_toml(stored)), _by_key(recipe.to_data())
+    old, new = _by_key(recipe_from(*load_toml(stored)).to_data()), _by_key(recipe.to_data())
     differences = {
         key: f"{'.'.join(key)} was {old.get(key)!r}, is {new.get(key)!r}"
         for key in sorted({*old, *new})
@@ -111,7 +111,7 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
     """Whether a run has its model and has reached these limits."""
     kept = checkpoints(out / "checkpoints")
     try:
-        done = json.loads((out / "summary.json").read_text())["update"]
+        done = json.loads((out / "summary.json").read_text(encoding="utf-8"))["update"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if not kept or not (out / "model" / "config.json").is_file():

@@ -9,12 +9,12 @@ from typing import Any
 from macaron.errors import MacaronError
 from macaron.models.load import first_line
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import Kind
+from macaron.text.vocabulary import TokenizerKind
 
-_PURPOSE: dict[Kind, str] = {"translation": "translation", "encoder": "encoders"}
+_PURPOSE: dict[TokenizerKind, str] = {"translation": "translation", "encoder": "encoders"}
 
 
-def load_tokenizer(folder: Path, kind: Kind) -> MacaronTokenizer:
+def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     """The tokenizer of a folder with a model of that kind."""
     try:
         tokenizer = MacaronTokenizer.from_pretrained(folder)
@@ -30,7 +30,7 @@ def load_tokenizer(folder: Path, kind: Kind) -> MacaronTokenizer:
     return tokenizer
 
 
-def model_tokenizer(folder: Path, kind: Kind, config: Any) -> MacaronTokenizer:
+def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTokenizer:
     """The same; refused if it makes other tokens, or other segments, than the model was trained with."""
     tokenizer = load_tokenizer(folder, kind)
     try:

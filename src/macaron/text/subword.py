@@ -29,7 +29,7 @@ from macaron.text.vocabulary import (
     SPACE_END,
     UNK,
     WORD_END,
-    Kind,
+    TokenizerKind,
     bpe_symbol,
     byte_tokens,
     check_size,
@@ -54,7 +54,7 @@ def fairseq_backend(
     codes: str | Path | None = None,
     *,
     pipeline: PipelineName = "spaces",
-    kind: Kind = "translation",
+    kind: TokenizerKind = "translation",
     pad_to_multiple: int = 1,
     **settings: Any,
 ) -> tuple[Tokenizer, dict[str, Any]]:
@@ -92,7 +92,7 @@ def trained_backend(
     *,
     target_lines: Iterable[str] | Sequence[Path] = (),
     pipeline: PipelineName = "raw",
-    kind: Kind = "translation",
+    kind: TokenizerKind = "translation",
     prepared: bool = False,
     pad_to_multiple: int = 1,
     **settings: Any,
@@ -127,7 +127,7 @@ def trained_backend(
 
 
 def train_byte_bpe(
-    lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
+    lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation", *, pad_to_multiple: int = 1
 ) -> Tokenizer:
     """Train a byte-level BPE on prepared lines of the ``raw`` pipeline: no text is unknown to it.
 
@@ -151,7 +151,7 @@ def train_byte_bpe(
 
 
 def train_word_bpe(
-    lines: Iterable[str], vocab_size: int, kind: Kind = "translation", *, pad_to_multiple: int = 1
+    lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation", *, pad_to_multiple: int = 1
 ) -> Tokenizer:
     """Train a BPE inside words on prepared lines of space-separated words.
 
@@ -185,13 +185,15 @@ def train_word_bpe(
     return _padded(_word_tokenizer(model, ByteFallback(), kind), pad_to_multiple)
 
 
-def dictionary_lookup(tokens: Sequence[str], kind: Kind = "translation") -> Tokenizer:
+def dictionary_lookup(tokens: Sequence[str], kind: TokenizerKind = "translation") -> Tokenizer:
     """Look words up in a dictionary as they are; all others are ``<unk>``."""
     vocabulary = {token: index for index, token in enumerate(tokens)}
     return _word_tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]), None, kind)
 
 
-def dictionary_bpe(tokens: Sequence[str], merges: Sequence[tuple[str, str]], kind: Kind = "translation") -> Tokenizer:
+def dictionary_bpe(
+    tokens: Sequence[str], merges: Sequence[tuple[str, str]], kind: TokenizerKind = "translation"
+) -> Tokenizer:
     """Build the BPE that equals subword-nmt's ``apply-bpe`` followed by a look-up in a fairseq dictionary.
 
     A dictionary's ``foo@@`` is the BPE's ``foo``, its ``foo`` is ``foo</w>``. Symbols that the merges pass
@@ -214,7 +216,7 @@ def dictionary_bpe(tokens: Sequence[str], merges: Sequence[tuple[str, str]], kin
     return _word_tokenizer(model, BPEDecoder(suffix=WORD_END), kind)
 
 
-def _word_tokenizer(model: BPE | WordLevel, decoder: Decoder | None, kind: Kind) -> Tokenizer:
+def _word_tokenizer(model: BPE | WordLevel, decoder: Decoder | None, kind: TokenizerKind) -> Tokenizer:
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
     if decoder is not None:
@@ -248,7 +250,7 @@ def _unmark(symbol: str) -> str:
     return symbol[:-1] + chr(last - _COPY) + SPACE_END if last >= _COPY else symbol
 
 
-def _added(kind: Kind) -> list[AddedToken]:
+def _added(kind: TokenizerKind) -> list[AddedToken]:
     # <mask> takes the space before it along, as the word it stands for would.
     return [AddedToken(token, special=True, normalized=False, lstrip=token == "<mask>") for token in specials(kind)]
 

@@ -20,7 +20,7 @@ from macaron.errors import MacaronError
 from macaron.files import write_text
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side, State
 from macaron.text.subword import fairseq_backend, trained_backend
-from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Kind, ghost_ids, specials
+from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
@@ -53,7 +53,7 @@ class MacaronTokenizer:
         self,
         backend: Tokenizer,
         *,
-        kind: Kind = "translation",
+        kind: TokenizerKind = "translation",
         pipeline: PipelineName = "raw",
         source_lang: str | None = None,
         target_lang: str | None = None,
@@ -81,7 +81,7 @@ class MacaronTokenizer:
     # Making, saving, loading
 
     @classmethod
-    def from_backend(cls, backend: Tokenizer, *, kind: Kind = "translation", **settings: Any) -> Self:
+    def from_backend(cls, backend: Tokenizer, *, kind: TokenizerKind = "translation", **settings: Any) -> Self:
         """Wrap a subword model of `macaron.text.subword`; `settings` are those of the class."""
         end, start = specials(kind)[EOS], ""
         names = [(end, EOS)]

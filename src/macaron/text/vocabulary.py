@@ -8,11 +8,11 @@ from tokenizers import Tokenizer
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 
-Kind = Literal["translation", "encoder"]
+TokenizerKind = Literal["translation", "encoder"]
 
 #: Index 0 is an ordinary class that no text produces: fairseq's dictionaries have one there, and so the ids
 #: agree. There is no begin-of-sentence token; a decoder starts with ``</s>``.
-SPECIALS: dict[Kind, tuple[str, ...]] = {
+SPECIALS: dict[TokenizerKind, tuple[str, ...]] = {
     "translation": ("<s>", "<pad>", "</s>", "<unk>"),
     "encoder": ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<cls>"),
 }
@@ -36,7 +36,7 @@ SPACE_END = " "
 CODES_HEADER = "#version: 0.2"
 
 
-def specials(kind: Kind) -> tuple[str, ...]:
+def specials(kind: TokenizerKind) -> tuple[str, ...]:
     """Return the special tokens of a kind of model, in the order of their ids."""
     if kind not in SPECIALS:
         raise MacaronError(f"unknown kind of tokenizer {kind!r}: choose one of {', '.join(SPECIALS)}")
@@ -53,7 +53,7 @@ def byte_tokens() -> list[str]:
     return [f"<0x{code:02X}>" for code in codes]
 
 
-def check_size(vocab_size: int, raw: bool, kind: Kind = "translation") -> None:
+def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") -> None:
     """Refuse a vocabulary that is too small for its alphabet.
 
     :param raw: an alphabet of bytes, otherwise of letters, of which there are two at least
@@ -71,7 +71,7 @@ def fillers(size: int, multiple: int) -> list[str]:
     return [f"madeupword{i:04d}" for i in range(-size % multiple)]
 
 
-def read_dictionary(path: str | Path, kind: Kind = "translation", pad_to_multiple: int = 1) -> list[str]:
+def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_to_multiple: int = 1) -> list[str]:
     """Read a fairseq ``dict.txt`` (lines ``token count``) and return all tokens, specials first, by id.
 
     fairseq pads a dictionary when it *writes* it (the file then has ``madeupword0000`` lines), not when it

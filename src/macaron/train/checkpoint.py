@@ -85,7 +85,7 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     :param moments: likewise
     """
     try:
-        state = json.loads((folder / _STATE).read_text())
+        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
         if state["format"] not in (FORMAT, LEGACY_FORMAT):
             raise MacaronError(
                 f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads {LEGACY_FORMAT} "

@@ -36,7 +36,11 @@ class RunLog:
             return
         path = run / "metrics.jsonl"
         if keep_until is not None and path.exists():
-            lines = [line for line in path.read_text().splitlines() if _stays(line, keep_until, goes_on)]
+            lines = [
+                line
+                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+                if _stays(line, keep_until, goes_on)
+            ]
             write_text(path, "".join(f"{line}\n" for line in lines))
         self.file = self._opened.enter_context(path.open("a", buffering=1))
         if tensorboard:

@@ -19,7 +19,7 @@ from macaron.train.distributed import Processes, distribute, gathered, local_gra
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whole
 from macaron.train.settings import TrainSettings
-from macaron.train.step import RecordedStep, Step, precision
+from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
 
 
@@ -61,7 +61,7 @@ class Trainer:
         self.module = distribute(task.module, parts, settings.distributed, processes, self.device)
         # The processes of DDP and FSDP communicate between the kernels, which a graph of one process cannot do.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
-        self.step = (RecordedStep if recorded else Step)(self.module, self.autocast)
+        self.step = (RecordedStep if recorded else TrainStep)(self.module, self.autocast)
         self.optimiser = Optimiser(self.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 

@@ -14,7 +14,7 @@ from macaron.device import Recording
 WARM_UP = 3
 
 
-class Step:
+class TrainStep:
     """Adds the gradients of a micro-batch to the gradients of the parameters.
 
     :param module: called with a batch it returns the sums of the losses, the one to minimise first
@@ -36,7 +36,7 @@ class Step:
         return losses.detach()
 
 
-class RecordedStep(Step):
+class RecordedStep(TrainStep):
     """The same as CUDA graphs, one for each shape of batch that comes more than ``WARM_UP`` times.
 
     Dropout draws new numbers at every replay: the generator's seed is read then, not when the graph was recorded.

@@ -28,7 +28,7 @@ from macaron.ode import ButcherTableau
 #: From this many sentences on, attention is plain products: PyTorch's fused kernel is made for many queries, and in a
 #: search few queries meet many keys. For fewer, every call counts.
 FEW = 4
-Linear = type[PackedLinear]
+PackedClass = type[PackedLinear]
 
 
 class CpuTranslationModel(TranslationModel):
@@ -47,7 +47,7 @@ class CpuTranslationModel(TranslationModel):
             raise MacaronError("the model is packed already")
         if int8:
             check_int8()
-        linear: Linear = Int8Linear if int8 else PackedLinear
+        linear: PackedClass = Int8Linear if int8 else PackedLinear
         self.config = model.config
         self.embedding = CpuEmbedding(model.embedding, linear)
         self.encoder, self.decoder = RowStack(model.encoder, linear), RowStack(model.decoder, linear)
@@ -57,7 +57,7 @@ class CpuTranslationModel(TranslationModel):
 class RowStack(Direct, Stack):
     """A `Stack` of rows, made from a plain one. Tied sub-layers stay tied."""
 
-    def __init__(self, plain: Stack, linear: Linear) -> None:
+    def __init__(self, plain: Stack, linear: PackedClass) -> None:
         nn.Module.__init__(self)
         coefficients: dict[SubLayer, set[float]] = defaultdict(set)
         for layer in plain.steps:
@@ -109,7 +109,7 @@ class RowSubLayer(Direct, SubLayer):
         integrator has several stages
     """
 
-    def __init__(self, plain: SubLayer, linear: Linear, coefficient: float | None) -> None:
+    def __init__(self, plain: SubLayer, linear: PackedClass, coefficient: float | None) -> None:
         nn.Module.__init__(self)
         self.pre_norm, self.dropout, self.slot_per_stage = plain.pre_norm, 0.0, plain.slot_per_stage
         self.norm, self.coefficient = plain.norm, coefficient
@@ -134,7 +134,7 @@ class RowSubLayer(Direct, SubLayer):
 class RowFeedForward(Direct):
     """G, see `FeedForward`."""
 
-    def __init__(self, plain: FeedForward, linear: Linear, coefficient: float) -> None:
+    def __init__(self, plain: FeedForward, linear: PackedClass, coefficient: float) -> None:
         super().__init__()
         self.activation = None if plain.activation is F.relu else plain.activation
         relu = self.activation is None
@@ -152,7 +152,7 @@ class _RowAttention(Direct):
 
     name = ""
 
-    def __init__(self, plain: SelfAttention | CrossAttention, linear: Linear, coefficient: float) -> None:
+    def __init__(self, plain: SelfAttention | CrossAttention, linear: PackedClass, coefficient: float) -> None:
         super().__init__()
         self.num_heads, self.head_size = plain.num_heads, plain.head_size
         self.scale = 1 / math.sqrt(plain.head_size)
@@ -182,7 +182,7 @@ class RowSelfAttention(_RowAttention):
 
     name = "F"
 
-    def __init__(self, plain: SelfAttention, linear: Linear, coefficient: float) -> None:
+    def __init__(self, plain: SelfAttention, linear: PackedClass, coefficient: float) -> None:
         super().__init__(plain, linear, coefficient)
         self.qkv = linear(plain.qkv.weight, plain.qkv.bias)
 
@@ -209,7 +209,7 @@ class RowCrossAttention(_RowAttention):
 
     name = "H"
 
-    def __init__(self, plain: CrossAttention, linear: Linear, coefficient: float) -> None:
+    def __init__(self, plain: CrossAttention, linear: PackedClass, coefficient: float) -> None:
         super().__init__(plain, linear, coefficient)
         self.q = linear(plain.q.weight, plain.q.bias)
         self.kv = linear(plain.kv.weight, plain.kv.bias)
@@ -262,7 +262,7 @@ class RowCrossAttention(_RowAttention):
 class CpuEmbedding(Direct, Embedding):
     """See `Embedding`; position vectors are kept in a table, and the output matrix is packed."""
 
-    def __init__(self, plain: Embedding, linear: Linear) -> None:
+    def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
         self.dropout, self.frozen_segment, self.tokens, self.segments = 0.0, None, plain.tokens, None
         self.table = torch.empty(0)

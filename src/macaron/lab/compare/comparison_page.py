@@ -6,11 +6,12 @@ from macaron.lab.compare.examples import LEGEND, show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
 from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
-from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, Outcome, signed
+from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, VerdictKind, signed
 from macaron.lab.page import Raw, escape, html_table, render_page, section
+from macaron.lab.scales import duration
 from macaron.nn.budget import TOLERANCE
 
-_OUTCOMES: dict[Outcome, str] = {
+_OUTCOMES: dict[VerdictKind, str] = {
     "unfair": "Not a fair comparison",
     "untested": "Nothing could be tested",
     "none": "No difference could be shown",
@@ -102,10 +103,8 @@ def _runs_table(result: Result) -> str:
         share = kind.parameters / result.kinds[0].parameters - 1
         size = "–" if kind is result.kinds[0] else f"{signed(100 * share)} %{' (!)' if abs(share) > TOLERANCE else ''}"
         for run in kind.runs:
-            seconds = run.summary["seconds"]
-            time = f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
-            row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}", time]
-            rows.append([*row, run.summary["final_model"], f"{run.final_loss:.4f}"])
+            row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}"]
+            rows.append([*row, duration(run.summary["seconds"]), run.summary["final_model"], f"{run.final_loss:.4f}"])
     headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes are called equal within {100 * TOLERANCE:g} % of the first kind's."
     return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8))

@@ -68,7 +68,7 @@ class FinishedRun(RunFolder):
                 f"{path}: its model is of update {self.summary['update']:,}, but the run has gone on to "
                 f"{self.progress.update:,}: finish it with macaron train ... --resume"
             )
-        self.recipe = recipe_from(self.settings, str(path / "recipe.toml"))
+        self.recipe = recipe_from(self.settings, self.origin)
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
         config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
         self.model_config: TranslationConfig | EncoderConfig = load_config(path / "model", config_class)

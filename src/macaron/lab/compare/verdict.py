@@ -18,7 +18,7 @@ LEAST_P = 0.0001
 LEAST_SEEDS = 3
 
 #: ``unfair``: nothing is concluded; ``untested``: there is no test; ``none``: no difference shown; or the better one.
-Outcome = Literal["unfair", "untested", "none", "first", "second"]
+VerdictKind = Literal["unfair", "untested", "none", "first", "second"]
 #: What the conclusion holds for: nothing, these trained models, other seeds too.
 Reach = Literal["nothing", "models", "seeds"]
 
@@ -84,7 +84,7 @@ class Verdict:
     :param clause: the sentence without ``where`` and without what is common to all comparisons
     """
 
-    outcome: Outcome
+    outcome: VerdictKind
     reach: Reach
     sentence: str
     where: str
@@ -185,7 +185,7 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{value:+.1e}".replace("-", "−")
 
 
-def _said(outcome: Outcome, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
+def _said(outcome: VerdictKind, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
     one, other = evidence.runs
     if reach == "seeds":
         where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"

@@ -7,7 +7,7 @@ from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
 from macaron.lab.run_folder import RunFolder
-from macaron.lab.scales import number
+from macaron.lab.scales import duration, number
 
 #: The first of these losses that a run has is shown at the top.
 _LOSSES = {
@@ -40,9 +40,9 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     if samples and found.kind in ("translation", "pre-training"):
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="empty">There is none in this folder.</p>'
-    if found.settings_text:
+    if found.origin.text:
         recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
-        recipe += f'<pre class="recipe">{escape(found.settings_text.strip())}</pre>'
+        recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
     parts += [section("Recipe", recipe), section("Environment", _environment(found))]
     body = "\n".join(part for part in parts if part)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
@@ -115,7 +115,7 @@ def _cards(run: RunFolder) -> str:
     if seconds:
         gpus = [start.get("gpu") for start in run.starts]
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
-        entries.append(("time", _duration(seconds), device))
+        entries.append(("time", duration(seconds), device))
     if run.results:
         entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
     cards = ""
@@ -194,11 +194,3 @@ def _large(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g} {letter}"
     return f"{value:,.0f}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -134,7 +134,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     """
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
-    known: dict[str, Any] = json.loads(stamps.read_text()) if stamps.is_file() else {}
+    known: dict[str, Any] = json.loads(stamps.read_text(encoding="utf-8")) if stamps.is_file() else {}
     found: dict[str, list[str]] = {}
     for name, record in best.items():
         task, model, predictor = TASKS[name], worker.run / "models" / name, None
@@ -156,7 +156,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
                 write_predictions(path, as_predictions(task, rows) if task.regression else rows)
                 known[wanted.name] = stamp
                 write_json(stamps, known)
-            found[wanted.name] = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
+            found[wanted.name] = [line.split("\t")[1] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
     path = worker.run / "submission.zip"
     filled = write_submission(path, found)
     return {
