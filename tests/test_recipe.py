@@ -50,6 +50,8 @@ def recipe(tmp_path: Path) -> Path:
         ("[train]", "[trian]", 13, "unknown section 'trian'; did you mean 'train'"),
         ("max_updates", "max_update", 14, "unknown key 'train.max_update'; did you mean 'max_updates'"),
         ("dropout = 0.1", 'dropout = "x"', 11, "model.dropout must be a number, not 'x'"),
+        ("dropout = 0.1", "hidden_size = 0", 11, r"\[model\]: .*hidden_size"),
+        ("dropout = 0.1", 'scheme = "strang-gfh"', 11, r"\[model\]: .*strang-gfh"),
         ("max_updates = 10", 'max_updates = "x"', 14, "train.max_updates must be a whole number, not 'x'"),
         ("beam", "beams", 17, "unknown key 'decode.beams'; did you mean 'beam'"),
         ("[decode]\nbeam = 2", "[pretrain]", 16, r"\[pretrain\] is for pre-training; this recipe is for translation"),
