@@ -22,7 +22,7 @@ from macaron.models.load import save_model
 from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import SPECIALS, Kind, read_dictionary
+from macaron.text.vocabulary import SPECIALS, TokenizerKind, read_dictionary
 
 _TITLES = {"translation": "translation", "bert": "encoder with pre-training heads", "classifier": "classifier"}
 _NETWORKS: dict[CheckpointKind, Any] = {
@@ -100,7 +100,7 @@ def build_model(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Network:
 def _tokenizer(
     checkpoint: FairseqCheckpoint, dictionary: str | Path, kind: CheckpointKind, settings: dict[str, Any]
 ) -> MacaronTokenizer:
-    tokenizer_kind: Kind = "translation" if kind == "translation" else "encoder"
+    tokenizer_kind: TokenizerKind = "translation" if kind == "translation" else "encoder"
     size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[TABLES[0]])
     if size != rows:
         raise MacaronError(

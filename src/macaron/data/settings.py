@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from macaron.data.prepared import SPLITS, DataKind
 from macaron.errors import MacaronError, require
 from macaron.text.pipeline import State
-from macaron.text.vocabulary import Kind, check_size
+from macaron.text.vocabulary import TokenizerKind, check_size
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
 ArchiveFormat = Literal["lines", "sgm", "ted"]
@@ -150,7 +150,7 @@ class DataSettings:
     """
 
     kind: ClassVar[DataKind]
-    vocabulary: ClassVar[Kind]
+    vocabulary: ClassVar[TokenizerKind]
 
     out: Path
     train: tuple[CorpusSettings | TextFileSettings, ...]
@@ -207,7 +207,7 @@ class PairsSettings(DataSettings):
     """
 
     kind: ClassVar[DataKind] = "pairs"
-    vocabulary: ClassVar[Kind] = "translation"
+    vocabulary: ClassVar[TokenizerKind] = "translation"
 
     source_lang: str
     target_lang: str
@@ -261,7 +261,7 @@ class TextSettings(DataSettings):
     """
 
     kind: ClassVar[DataKind] = "text"
-    vocabulary: ClassVar[Kind] = "encoder"
+    vocabulary: ClassVar[TokenizerKind] = "encoder"
 
     train: tuple[TextFileSettings, ...]
     fetch: tuple[FetchSettings, ...] = ()

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from macaron.data.batching import Indices
-from macaron.data.nsp_spans import fit
 from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
@@ -134,7 +133,8 @@ class ClassifierOnDevice:
         for i, each in enumerate(zip(*columns, strict=True)):
             if sum(map(len, each)) > room:
                 truncated += 1
-                second = int(fit(len(each[1]), len(each[0]), room)[0]) if len(each) > 1 else 0
+                # Of two texts the longer one is cut first, then both equally.
+                second = min(len(each[1]), max(room // 2, room - len(each[0]))) if len(each) > 1 else 0
                 for column, keep in zip(columns, (room - second, second), strict=False):
                     column[i] = column[i][:keep]
         targets = np.zeros(len(columns[0]), dtype=np.float32) if objective is None else objective.targets(labels)

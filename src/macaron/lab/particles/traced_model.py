@@ -20,7 +20,7 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_t
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.vocabulary import Kind
+from macaron.text.vocabulary import TokenizerKind
 
 #: More particles than a page can show legibly.
 MAX_TOKENS = 200
@@ -82,7 +82,7 @@ class TracedModel:
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
         translates = stored_type(folder) == TranslationConfig.model_type
-        self.kind: Kind = "translation" if translates else "encoder"
+        self.kind: TokenizerKind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
         self.lens: tuple[Any, str | None] = (
