@@ -96,7 +96,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         ("train=3", r"\[train\] must be a section"),
         ("train.schedule=cosin", "schedule must be one of"),
         ("train.batch_tokens=0", "train.batch_tokens must be at least 1, not 0"),
-        ("train.betas=[0.9]", "train.betas must be two"),
+        ("train.betas=[0.9]", "train.betas must be two numbers"),
         ("train.seed=-1", "train.seed must be from 0"),
         ("train.max_minutes=0", "train.max_minutes must be above 0"),
         ("train.learning_rate=nan", "train.learning_rate must be above 0"),

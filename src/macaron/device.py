@@ -31,11 +31,11 @@ def choose_device(name: str | torch.device) -> torch.device:
 
 
 def choose_dtype(name: str | torch.dtype) -> torch.dtype:
-    """The number format of that name."""
+    """The dtype of that name."""
     known = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     dtype = known.get(name) if isinstance(name, str) else name
     if dtype is None or dtype not in known.values():
-        raise MacaronError(f"no number format {name!r}: choose one of {', '.join(known)}")
+        raise MacaronError(f"unknown dtype {name!r}: choose one of {', '.join(known)}")
     return dtype
 
 

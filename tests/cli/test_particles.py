@@ -129,7 +129,7 @@ def test_what_is_wrong_with_a_model_is_named(run: Run, model: Path, bert: Path, 
     (tmp_path / "weightless" / "config.json").write_text((bert / "config.json").read_text())
     for arguments, words in (
         ([tmp_path / "nowhere", SENTENCE], "nowhere: no such folder"),
-        ([model / "config.json", SENTENCE], "a file. Give the model folder that it lies in"),
+        ([model / "config.json", SENTENCE], "is a file; give its folder"),
         ([empty, SENTENCE], "no config.json"),
         ([foreign, SENTENCE], "a model of type 'bert'"),
         ([broken, SENTENCE], "not valid JSON"),

@@ -86,7 +86,7 @@ def test_a_recipe_with_overrides(text: Path) -> None:
         (["--text", "a.txt", "--out", "o", "--state", "moses"], 1, "but a.txt has state 'moses'"),
         (["--text", "a.txt", "--out", "."], 1, "was not written by 'macaron prepare'"),
         (["--text", "empty.txt", "--out", "o"], 1, "empty.txt: empty. Give files with text"),
-        (["--text", "one.txt", "--out", "o"], 1, "one.txt: only one document in lines 1 to 2."),
+        (["--text", "one.txt", "--out", "o"], 1, "one.txt: only one document."),
         (["--text", "cut.txt.gz", "--out", "o"], 1, "cut.txt.gz: cannot be decompressed"),
     ],
 )

@@ -88,7 +88,7 @@ def weights(runs: Path) -> list[bytes]:
 def test_it_runs_says_what_it_reuses_and_repeats(finished: tuple[Path, Path, str]):
     runs, recipe, said = finished
     assert f"1. Corpus: reusing {runs / 'demo-corpus'}" in said
-    assert re.search(r"3\. Pace: \d\.\d{3} and \d\.\d{3} s an update, so 4 of 4 updates of each twin", said)
+    assert re.search(r"3\. Pace: \d\.\d{3} and \d\.\d{3} s per update; 4 of 4 updates of each twin", said)
     assert "Not a fair comparison" not in said
     assert re.search(r"^ *echo .*macaron translate", said, flags=re.M)
     report, trained = timeless(runs), weights(runs)

@@ -98,12 +98,12 @@ def test_a_translation_run(translation: Path):
     assert charts(text) == [
         "Negative log-likelihood",
         "Loss",
-        "BLEU in validation",
+        "Validation BLEU",
         "Learning rate",
         "Gradient norm",
         "Speed",
     ]
-    assert "A translation model, src to tgt: macaron-tiny, each layer a step of strang-gfg." in text
+    assert "A translation model, src to tgt: macaron-tiny, scheme strang-gfg." in text
     assert "Not finished" not in text
     recipe = (translation / "recipe.toml").read_text()
     assert html.escape(recipe.strip()) in text
@@ -136,7 +136,7 @@ def test_a_pretraining_run(pretraining: Path):
         "Masked words",
         "Next sentence",
         "Loss",
-        "Accuracy in validation",
+        "Validation accuracy",
         "Learning rate",
         "Speed",
     ]
@@ -231,7 +231,7 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
     (run / "scores.json").write_text('{"scores": [{"metric": "BLEU", "score": "high"}]}')
     text = write_report(run, samples=False).read_text()
     assert "metrics.jsonl: 5 damaged line(s) are left out." in text
-    assert "The summary of its end is damaged, and left out." in text
+    assert "summary.json is damaged and was ignored." in text
     assert "scores.json" not in text
 
 

@@ -23,7 +23,7 @@ def test_the_page_holds_all_trajectories_and_is_the_same_each_time(found, tmp_pa
     assert len(text) < 250_000
     data = json.loads(re.search(r'id="data-trajectories">(.*?)</script>', text)[1])
     assert data["steps"] == list(STEPS)
-    assert [group["name"] for group in data["groups"]] == ["exactly", "by Euler steps"]
+    assert [group["name"] for group in data["groups"]] == ["exact", "Euler"]
     for group, schemes in zip(data["groups"], (found.schemes[:2], found.schemes[2:]), strict=True):
         for drawn, each in zip(group["schemes"], schemes, strict=True):
             assert [one["ratio"] for one in drawn["trajectories"]] == [f"{one.ratio:.2f}" for one in each.trajectories]

@@ -308,7 +308,7 @@ def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path)
     with pytest.raises(MacaronError, match=r"it has no config\.json"):
         FineTuner(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "macaron-translation"}')
-    with pytest.raises(MacaronError, match="needed is an encoder"):
+    with pytest.raises(MacaronError, match="is not a text encoder; expected 'macaron-encoder'"):
         FineTuner(tmp_path)
     for path in encoder_folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())

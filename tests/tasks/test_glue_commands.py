@@ -123,7 +123,7 @@ def test_finished_runs_are_not_done_again_and_new_ones_are_added(
     before = records(finished)
     refused = macaron("glue", *arguments, "--seeds", 2)
     assert refused.returncode == 1
-    assert "is not empty: go on with --resume" in refused.stderr
+    assert "is not empty: continue with --resume" in refused.stderr
     again = macaron("glue", *arguments, "--seeds", 3, "--resume")
     assert again.returncode == 0, again.stderr
     assert "3 runs: cola; 2 finished, 1 to do" in again.stderr

@@ -117,7 +117,7 @@ def end(speaker: Any, *others: Any) -> str:
 def test_too_few_micro_batches(recipe: Path, server: Any, tmp_path: Path):
     """What all processes meet is said once, by the first."""
     text = end(*server.group(2, "train", recipe, "--out", tmp_path / "run", "--set", "train.accumulate=1"))
-    assert "macaron: 2 processes cannot share 1 micro-batch(es) an update: set train.accumulate to 2 or" in text
+    assert "macaron: 2 processes cannot share 1 micro-batch(es) per update: set train.accumulate to 2 or" in text
     assert not (tmp_path / "run").exists()
 
 
@@ -176,7 +176,7 @@ def test_torchrun(recipe: Path, alone: Path, metrics: Any, tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert errors.count("go on with --resume") == 1
+    assert errors.count("continue with --resume") == 1
     assert any((run / "checkpoints").glob("update-*"))
     done = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -85,7 +85,7 @@ def test_a_full_disk_while_saving(recipe: Path, server: Any, same_run: Any, tmp_
     server.run("train", recipe, "--out", out, "--set", "train.max_updates=4", "--set", "train.checkpoint_every=4")
     text = server.run("train", recipe, "--out", out, *arguments, "--resume", limit=["RLIMIT_FSIZE", 150_000], code=1)
     assert f"{out / 'checkpoints' / 'update-00000008'} could not be written" in text
-    assert "Earlier checkpoints are untouched: free some space and go on with --resume." in text
+    assert "Earlier checkpoints are untouched: free some space and continue with --resume." in text
     assert "Traceback" not in text
     assert [path.name for path in (out / "checkpoints").iterdir() if path.name.startswith(("update", "."))] == [
         "update-00000004"

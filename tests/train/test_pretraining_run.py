@@ -286,7 +286,7 @@ def test_words_are_learned(pretraining: Path, server: Any, metrics: Any, tmp_pat
 def test_one_document_has_no_other(server: Any, pretraining: Path, tmp_path: Path):
     data = prepared(tmp_path / "few", 3)
     text = server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", code=1)
-    assert f"{data}: the validation text is one document" in text
+    assert f"{data}: next-sentence prediction needs at least two validation documents" in text
     assert "Set pretrain.nsp = false, or prepare at least four documents" in text
     assert not (tmp_path / "run").exists()
     off = ("--set", "pretrain.nsp=false", "--set", "train.max_updates=2")

@@ -54,7 +54,7 @@ def test_stopped_by_a_signal(number: int, recipe: Path, whole: Path, server: Any
     command.send(number)
     command.send(number)  # as torchrun and timeout do
     assert command.wait() == 130
-    assert "go on with --resume" in command.text
+    assert "continue with --resume" in command.text
     assert not (run / "model").exists()
     server.run("train", recipe, "--out", run, *ALL, "--resume")
     same_run(whole, run)
@@ -206,7 +206,7 @@ def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(
     recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
 ):
     text = server.run("train", recipe, "--out", whole, *ALL, code=1)
-    assert "is not empty: go on with --resume, or give another --out" in text
+    assert "is not empty: continue with --resume, or give another --out" in text
     run = tmp_path / "run"
     leftover = run / "checkpoints" / ".update-00000008.partial"
     leftover.mkdir(parents=True)

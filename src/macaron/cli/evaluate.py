@@ -65,7 +65,7 @@ def evaluate(
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
         typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
         typer.echo(str(scored))
-    # Last: what fails to be written then takes no score with it.
+    # Write the file last, so that the scores are printed even if writing fails.
     if output is not None:
         with output_file(output) as file:
             file.write("".join(f"{line}\n" for line in scored.translations).encode())

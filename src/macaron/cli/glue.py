@@ -39,7 +39,7 @@ def glue(
     two_logits: Annotated[
         bool, typer.Option("--two-logits", help="CoLA, MRPC, QQP by two logits; the authors take one.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on; finished runs are not done again.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue; finished runs are not repeated.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; default: one for each GPU, or one.")
@@ -53,7 +53,7 @@ def glue(
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
 
     RUN gets results.jsonl (a line for each finished run), table.md, results.json, the best model of each task in
-    models/, predictions/, submission.zip. Stop it with Ctrl-C; --resume goes on.
+    models/, predictions/, submission.zip. Stop it with Ctrl-C; continue with --resume.
     """
     if check is not None:
         from macaron.data.glue_submission import check_submission

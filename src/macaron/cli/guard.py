@@ -12,19 +12,19 @@ import typer
 from macaron.errors import Interrupted, ProcessLost
 
 P = ParamSpec("P")
-# Seconds: torchrun ends all processes a moment after one has failed, so one that waits leaves the word to that one.
+# Seconds to wait before printing: torchrun terminates all processes soon after one fails.
 _FOLLOWER, _LOST = 5.0, 10.0
 
 
 def occupy_stdout() -> None:
-    """Where standard output is closed (``>&-``), let whoever writes to it fail, and no file of ours take its number."""
+    """If stdout is closed (``>&-``), replace it with an unwritable file, so that no other file gets descriptor 1."""
     if sys.stdout is None:
         unwritable = os.open(os.devnull, os.O_RDONLY)
         sys.stdout = open(unwritable, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 - for the whole process
 
 
 def guarded(verb: Callable[P, None]) -> Callable[P, None]:
-    """A verb that ends Ctrl-C and a closed pipe our way; further out, typer would have swallowed them."""
+    """Wrap a command: handle Ctrl-C and a closed pipe here, before typer does."""
 
     @wraps(verb)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -46,10 +46,10 @@ def _drop_output() -> None:
 
 
 def fail(error: Exception, message: str, code: int) -> NoReturn:
-    """Say what went wrong, and leave. Of the processes that torchrun has started, only one says it.
+    """Print the error and exit.
 
-    A mistake that all meet is said by the first. One that failed alone says so itself, after a moment in which nobody
-    else has; one that has only lost another waits for that one's words first.
+    Under torchrun only one process prints it: rank 0 if all fail, otherwise the failing rank after a delay; a process
+    that only lost a peer waits longer.
     """
     rank = int(os.environ.get("RANK", "0")) if os.environ.get("WORLD_SIZE", "1") != "1" else 0
     if rank and isinstance(error, Interrupted):

@@ -17,9 +17,9 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
 ) -> None:
-    """Train a model. Stop it with Ctrl-C at any time; --resume goes on exactly where it was.
+    """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
 
     The folder ends with the model in model/ and a page about the run in report.html.
     """

@@ -94,8 +94,8 @@ class PreparedFolder:
             found = (len(store), store.tokens, store.vocab_size)
             if found != (expected[self.rows], expected[tokens], self.vocab_size):
                 raise MacaronError(
-                    f"{store.base}: a foreign token store: {found[0]:,} {self.rows} of {found[1]:,} tokens, where "
-                    f"{MANIFEST} has {expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
+                    f"{store.base}: does not match {MANIFEST}: {found[0]:,} {self.rows} of {found[1]:,} tokens, not "
+                    f"{expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
                 )
             stores.append(store)
         return tuple(stores)
@@ -229,7 +229,7 @@ def data_kind(folder: str | Path) -> DataKind:
 
 
 def read_manifest(folder: Path, kind: DataKind | None = None) -> dict[str, Any]:
-    """Read prepared.json, or say why this is no prepared folder, or not one of the wanted kind."""
+    """Read prepared.json, or raise an error that explains why it is not a prepared folder, or not of this kind."""
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -244,5 +244,5 @@ def read_manifest(folder: Path, kind: DataKind | None = None) -> dict[str, Any]:
     if held not in KINDS:
         raise MacaronError(f"{path}: holds {held!r}, which this version does not know. {REMEDY}")
     if kind is not None and held != kind:
-        raise MacaronError(f"{folder} holds {KINDS[held]}; wanted are {KINDS[kind]}. Give another folder.")
+        raise MacaronError(f"{folder} holds {KINDS[held]}; expected {KINDS[kind]}. Give another folder.")
     return manifest

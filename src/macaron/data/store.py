@@ -102,7 +102,7 @@ class StoreWriter:
         :param starts: indices of those with which a document starts
         """
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
-            raise MacaronError(f"{self.base}: ids must be from 0 to {self.vocab_size - 1}, the vocabulary's last")
+            raise MacaronError(f"{self.base}: ids must be in [0, {self.vocab_size - 1}]")
         self._files["ids"].write(ids.astype(self.dtype).tobytes())
         self._files["offsets"].write((self.tokens + np.cumsum(lengths)).astype(OFFSET).tobytes())
         if starts is not None:

@@ -92,7 +92,7 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
         paces = [measure(own) for _, own, _ in twins.plan]
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
         said = " and ".join(f"{pace:.3f}" for pace, _ in paces)
-        say(f"3. Pace: {said} s an update, so {updates:,} of {most:,} updates of each twin")
+        say(f"3. Pace: {said} s per update; {updates:,} of {most:,} updates of each twin")
     twins = replace(twins, plan=[(name, shortened(own, updates), folder) for name, own, folder in twins.plan])
     for _, own, folder in twins.plan:
         if stored.get(folder, own) != own:

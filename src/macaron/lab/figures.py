@@ -148,7 +148,7 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
         clean_axes(axes)
         axes.margins(x=0.02)
         axes.legend(
-            title="scheme, how its sub-flows are followed",
+            title="scheme, integrator of the sub-flows",
             loc="center left",
             bbox_to_anchor=(1.01, 0.5),
             frameon=False,

@@ -82,7 +82,8 @@ class RunFolder:
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
-        found = self._json("results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json")
+        name = "results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json"
+        found = self._json(name)
         if isinstance(found, dict):
             losses = found.get("candidates")
             numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
@@ -90,7 +91,7 @@ class RunFolder:
             if all(map(is_number, numbers)):
                 return found
         if found is not None:
-            self.remarks.append("The summary of its end is damaged, and left out.")
+            self.remarks.append(f"{name} is damaged and was ignored.")
         return {}
 
     def _settings(self) -> tuple[Record, Origin]:

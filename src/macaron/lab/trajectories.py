@@ -19,7 +19,7 @@ AS_NETWORKS = tuple(f"{name}:euler" for name in SELECTION)
 #: Width of the drawing in its own units, and its margin.
 _WIDTH, _MARGIN = 1000.0, 40.0
 
-#: How sub-flows are followed, and the trajectories.
+#: The integrator of the sub-flows, and the trajectories.
 Group = tuple[str, TrajectoryComparison]
 
 _LEAD = (
@@ -34,9 +34,9 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
 
     Without a selection there are two: Lie and Strang, with exact and with Euler sub-steps.
     """
-    groups = [("exactly", compare(selection or SELECTION, seed))]
+    groups = [("exact", compare(selection or SELECTION, seed))]
     if not selection:
-        groups.append(("by Euler steps", compare(AS_NETWORKS, seed)))
+        groups.append(("Euler", compare(AS_NETWORKS, seed)))
     first = groups[0][1]
     drawing = _Drawing(groups)
     body = [
@@ -114,7 +114,7 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
             f'<g class="trajectory" {colour}><path class="line" d="{lines}"/><path class="nodes" d="{dots}"/></g>'
         )
         entries.append(f'<li><span class="swatch" {colour}></span>{label}</li>')
-        options.append(f'<option value="{i}">of {escape(each.scheme.name)}</option>')
+        options.append(f'<option value="{i}">{escape(each.scheme.name)}</option>')
         rows.append(
             (
                 Raw(f'<span class="swatch" {colour}></span>{label}'),
@@ -146,8 +146,8 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 <label for="steps">Steps <output id="count" for="steps">{steps}</output></label>
 <input type="range" id="steps" min="0" max="{len(counts) - 1}" step="1" value="{counts.index(steps)}">
 <div class="choices">
-<label{" hidden" if len(groups) == 1 else ""}>Follow sub-flows<select id="group">{choices}</select></label>
-<label>Show sub-steps<select id="moves"><option value="">of none</option>{"".join(options)}</select></label>
+<label{" hidden" if len(groups) == 1 else ""}>Sub-flow integrator<select id="group">{choices}</select></label>
+<label>Show sub-steps of<select id="moves"><option value="">no scheme</option>{"".join(options)}</select></label>
 </div>
 </div>
 {table}
@@ -196,7 +196,7 @@ def _caveats(found: TrajectoryComparison, networks: bool) -> list[str]:
     )
     system = (
         f"This is one system, softmax attention and a small tanh network in the plane (seed {found.seed}), over a "
-        f"time of {DURATION:g}. The default seed was chosen among 400 because its paths are apart; the orders do "
+        f"time of {DURATION:g}. The default seed was chosen among 400 because its paths do not overlap; the orders do "
         "not depend on it (macaron ode orders measures seven other systems)."
     )
     return [f"<p>{text}</p>" for text in ([euler] if networks else []) + [system]]

@@ -17,10 +17,10 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
 
-#: What a model of the wrong type cannot do, and the one that is needed.
-_NEEDED = {
-    TranslationConfig.model_type: "which cannot translate; needed is",
-    EncoderConfig.model_type: "which is no encoder of text; needed is an encoder,",
+#: Each model type, and what is wrong with a model of another type.
+_WRONG_TYPE = {
+    TranslationConfig.model_type: "cannot translate",
+    EncoderConfig.model_type: "is not a text encoder",
 }
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
@@ -43,11 +43,11 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     if not folder.exists():
         raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
     if not folder.is_dir():
-        raise MacaronError(f"{folder}: a file. Give the model folder that it lies in.")
+        raise MacaronError(f"{folder} is a file; give its folder")
     kind = stored_type(folder)
-    if kind not in (_NEEDED if model_type is None else [model_type]):
-        needed = f"{_NEEDED[model_type]} {model_type!r}" if model_type else "which has no splitting scheme"
-        raise MacaronError(f"{folder}: a model of type {kind!r}, {needed}")
+    if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
+        wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
+        raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
     if not (folder / "tokenizer.json").is_file():
@@ -111,7 +111,7 @@ def load_model(
     missing = [name for name in lacking if not name.startswith(tuple(heads))]
     unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
     if missing or unknown:
-        what = f"hold {unknown[0]!r}, which the model has no place for" if unknown else f"lack {missing[0]!r}"
+        what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
         if missing and missing[0] in other_shape:
             what = f"have {missing[0]!r} in another shape"
         raise MacaronError(
@@ -130,7 +130,7 @@ def load_model(
     for name, tensor in weights.items():
         # A sum is quicker; where it overflows, the values themselves decide.
         if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
-            raise MacaronError(f"{folder}: the weights hold values that are no finite numbers, in {name!r}")
+            raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
     model.load_state_dict(weights, strict=False, assign=True)
     return model.to(dtype or saved_in).eval(), lacking
 

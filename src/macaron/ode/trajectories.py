@@ -19,7 +19,7 @@ from macaron.ode.word_series import Array
 SELECTION = ("lie-fg", "strang-gfg")
 #: Numbers of steps.
 STEPS = (1, 2, 4, 8, 16, 32)
-#: The seed was chosen among 400 for paths that are apart and errors that are visible; the orders do not depend on it.
+#: The seed was chosen among 400 for paths that do not overlap and visible errors; the orders do not depend on it.
 SEED, PARTICLES, DURATION = 81, 5, 2.0
 #: Points of the exact path; points of a sub-step's curve if there is one step.
 _EXACT_POINTS, _CURVE_POINTS = 96, 16

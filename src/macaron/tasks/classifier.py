@@ -221,7 +221,7 @@ class Predictor(ClassifierOnDevice):
         :param texts: one or two lists
         """
         if self.texts is not None and len(texts) != self.texts:
-            raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) an example, not {len(texts)}")
+            raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) per example, not {len(texts)}")
         data = self.encode(texts)
         with self.memory_explained("examples"):
             logits = self.all_logits(data)

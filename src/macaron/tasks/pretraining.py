@@ -140,8 +140,8 @@ class PretrainingTask(Task):
         corpus = Corpus.of(self.sentences[split], self.data.documents(split))
         if self.settings.nsp and corpus.count < 2:
             raise MacaronError(
-                f"{self.data.folder}: the {name} text is one document, but next-sentence prediction takes sentences of "
-                "another one. Set pretrain.nsp = false, or prepare at least four documents; blank lines part them."
+                f"{self.data.folder}: next-sentence prediction needs at least two {name} documents. Set pretrain.nsp = "
+                "false, or prepare at least four documents, separated by blank lines."
             )
         return corpus
 

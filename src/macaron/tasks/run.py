@@ -83,7 +83,7 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
 def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     """Refuse a folder that holds something else."""
     if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
+        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return

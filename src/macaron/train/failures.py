@@ -48,8 +48,8 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
             raise ProcessLost(
-                "another process of this run has ended. See its message, and go on from the last checkpoint with "
-                "--resume."
+                "another process of this run has ended. See its message, and continue from the last checkpoint "
+                "with --resume."
             ) from error
         raise
 
@@ -58,6 +58,6 @@ def disk_full(what: Path, error: Exception) -> MacaronError:
     """The message for a failed write."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return MacaronError(
-        f"{what} could not be written ({reason}). Earlier checkpoints are untouched: free some space and go on with "
-        "--resume."
+        f"{what} could not be written ({reason}). Earlier checkpoints are untouched: free some space and continue "
+        "with --resume."
     )

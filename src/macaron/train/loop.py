@@ -38,7 +38,7 @@ class Trainer:
     ) -> None:
         if settings.accumulate < processes.world:
             raise MacaronError(
-                f"{processes.world} processes cannot share {settings.accumulate} micro-batch(es) an update: set "
+                f"{processes.world} processes cannot share {settings.accumulate} micro-batch(es) per update: set "
                 f"train.accumulate to {processes.world} or a multiple of it (the global batch grows with it)"
             )
         self.task, self.settings, self.run, self.processes = task, settings, run, processes
@@ -150,7 +150,7 @@ class Trainer:
             self._save(scheduled=save)
         self.pace_start += time.monotonic() - paused
         if self.stop:
-            raise Interrupted(f"stopped at update {state.update}; go on with --resume")
+            raise Interrupted(f"stopped at update {state.update}; continue with --resume")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start

@@ -27,7 +27,7 @@ _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         "at least 0",
     ),
     (("label_smoothing", "ema", "final_rate"), lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    (("betas",), lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value), "two from 0 to 1"),
+    (("betas",), lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value), "two numbers in [0, 1)"),
     (("seed",), lambda value: 0 <= value < 1 << 31, "from 0 to 2147483647"),
 )
 

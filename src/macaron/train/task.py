@@ -48,7 +48,7 @@ class Task(ABC):
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
-        """What is trained on, as JSON-able values: a run is resumed with the same only.
+        """What is trained on, as JSON-able values: a run can be resumed only with the same data.
 
         :param legacy: as checkpoints of format 1 hold it
         """

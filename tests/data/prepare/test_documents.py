@@ -68,7 +68,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_everything_fits_together(recipe: TextSettings) -> None:
     outcome = prepare(recipe, workers=1)
-    assert outcome.reason == "for the first time"
+    assert outcome.reason == "new"
     data = PreparedText.open(recipe.out)
     expected = flat(corpus())
     held = [index for index in range(40) if index % 10 == 9]
@@ -218,9 +218,9 @@ def test_the_two_kinds_of_folders(recipe: TextSettings, tmp_path: Path) -> None:
     assert isinstance(pairs, PairsSettings)
     prepare(pairs, workers=1)
     assert data_kind(pairs.out) == "pairs"
-    with pytest.raises(MacaronError, match="holds documents, for pre-training; wanted are pairs of sentences"):
+    with pytest.raises(MacaronError, match="holds documents, for pre-training; expected pairs of sentences"):
         PreparedData.open(recipe.out)
-    with pytest.raises(MacaronError, match="holds pairs of sentences, for translation; wanted are documents"):
+    with pytest.raises(MacaronError, match="holds pairs of sentences, for translation; expected documents"):
         PreparedText.open(pairs.out)
     with pytest.raises(MacaronError, match=r"out holds documents, for pre-training. Choose another path with --out"):
         prepare(replace(pairs, out=recipe.out), workers=1)
@@ -239,7 +239,7 @@ def test_damaged_folders(recipe: TextSettings) -> None:
         data.documents("train")
     for suffix in ("ids", "offsets", "json"):
         shutil.copy(recipe.out / f"valid.{suffix}", recipe.out / f"train.{suffix}")
-    with pytest.raises(MacaronError, match=r"train: a foreign token store: .* sentences"):
+    with pytest.raises(MacaronError, match=r"train: does not match prepared\.json: .* sentences"):
         data.sentences("train")
     manifest = json.loads((recipe.out / "prepared.json").read_text())
     (recipe.out / "prepared.json").write_text(json.dumps({**manifest, "kind": "pictures"}))
@@ -276,7 +276,7 @@ def test_at_least_one_document_each(recipe: TextSettings, count: int, every: int
     [
         (b"", "a.txt: empty. Give files with text, or leave them out."),
         (b"\n \n\n", "a.txt: empty"),
-        (b"One. Two.\nThree.\n", "a.txt: only one document in lines 1 to 2. .*Put a blank line between documents"),
+        (b"One. Two.\nThree.\n", r"a.txt: only one document\. .*Separate documents by blank lines"),
         (b"\n\nOne.\n\n\n\xff\n", "only one document"),
         (b"\xff\n\n\xfe\n", "a.txt: nothing is left to train on: of 2 paragraphs everything was dropped .2 bad bytes"),
         ("hello".encode("utf-16"), "this is UTF-16. Convert it"),

@@ -164,7 +164,7 @@ def test_three_kinds_are_corrected_for(train: Train, data: Path):
 def test_validation_sentences_have_chosen_the_models(twins: tuple[Path, Path], data: Path):
     result = compare(list(twins), data, "valid")
     assert result.count == 20
-    assert any("chosen by their loss on these very sentences" in each for each in result.cautions)
+    assert any("selected by their loss on these sentences" in each for each in result.cautions)
 
 
 def test_words_are_counted_as_the_text_has_them(data: Path):
@@ -238,7 +238,7 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
     foreign = prepared(tmp_path / "foreign", languages=("de", "en"))
     unfinished = copy(twins[1], tmp_path / "unfinished")
     shutil.rmtree(unfinished / "model")
-    refused("not finished, it has no model yet: go on with macaron train", [twins[0], unfinished])
+    refused("not finished, it has no model yet: continue with macaron train", [twins[0], unfinished])
     gone_on = copy(twins[1], tmp_path / "on")
     shutil.copytree(gone_on / "checkpoints" / "update-00000080", gone_on / "checkpoints" / "update-00000090")
     state = gone_on / "checkpoints" / "update-00000090" / "state.json"
@@ -307,5 +307,5 @@ def test_pretraining_runs_have_losses_alone(twins: tuple[Path, Path], data: Path
         MacaronError, match=r"runs of different tasks cannot be compared: .*\(pre-training\).*translation"
     ):
         compare([runs[0], twins[0]])
-    with pytest.raises(MacaronError, match=r"holds pairs of sentences, for translation; wanted are documents"):
+    with pytest.raises(MacaronError, match=r"holds pairs of sentences, for translation; expected documents"):
         compare(runs, data)

@@ -166,7 +166,7 @@ def test_several_comparisons_are_one_sentence_with_the_unfair_ones_first():
         "On these sentences, for these trained models, compared with a, with Holm's correction for 2 comparisons: "
         "d is not compared, as that would not be fair (it was stopped); "
         "b scores higher than a (+1.20 sacreBLEU, 95 % interval +0.50 to +2.00, p = 0.002); "
-        "no difference to c could be shown (+1.20 sacreBLEU, 95 % interval −1.00 to +2.00, p = 0.400); "
+        "no difference from c could be shown (+1.20 sacreBLEU, 95 % interval −1.00 to +2.00, p = 0.400); "
         "any difference inside the interval could have been missed; other seeds may give another result."
     )
 

@@ -303,7 +303,7 @@ def test_the_figure(data: dict[str, Any], folders: dict[str, Path]):
 def test_titles_stay_in_their_panels(data: dict[str, Any]):
     long = copy.deepcopy(data)
     long["models"][0]["name"] = "/home/somebody/projects/translation/runs/twins-of-a-long-name/strang-gfg-seed1 (2)"
-    for dots in ("now", "after the last sub-step"):
+    for dots in ("current state", "after the last sub-step"):
         figure, panels = _canvas(tracks(long), SENTENCE, 100, dots)
         for axes, _ in panels:
             title, panel = axes.title if axes.title.get_text() else axes._left_title, axes.get_window_extent()

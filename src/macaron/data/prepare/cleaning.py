@@ -23,9 +23,9 @@ RULES: dict[str, str] = {
 #: The rules for documents: what they drop, and why.
 TEXT_RULES: dict[str, tuple[str, str]] = {
     "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
-    "long line": ("paragraphs", "of a megabyte or more: has the text lost its line ends?"),
+    "long line": ("paragraphs", "1 MiB or longer; line breaks may be missing"),
     "too long": ("sentences", "more than max_words words"),
-    "nothing": ("sentences", "nothing left by the pipeline"),
+    "nothing": ("sentences", "empty after the pipeline"),
 }
 
 #: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters. Each of their characters

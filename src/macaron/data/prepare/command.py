@@ -109,7 +109,7 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
 def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[dict[str, Any]]) -> str | None:
     """Why the folder must be written; None if it should be up to date."""
     if not older:
-        return "it is of another version, or damaged" if (out / MANIFEST).exists() else "for the first time"
+        return "written by another version, or damaged" if (out / MANIFEST).exists() else "new"
     old, new = _decisive(older.get("settings", {})), _decisive(settings)
     changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     if changed:

@@ -203,7 +203,7 @@ class Fetcher:
             raise MacaronError(
                 f"{path}: its checksum is {found}, {whose} is {expected}. Delete the file to fetch it again. {remedy}"
             )
-        checked = "as at first" if first_time else "trusted on first use"
+        checked = "same as first download" if first_time else "trusted on first use"
         return {
             "url": url,
             "file": path.name,

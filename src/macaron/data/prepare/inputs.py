@@ -11,7 +11,7 @@ from macaron.errors import MacaronError
 from macaron.files import open_binary
 from macaron.text.pipeline import State
 
-#: A line of a megabyte is no sentence: such files have lost their line ends, and must not fill the memory.
+#: Longer lines are skipped, so that they do not fill the memory: the file probably lacks line breaks.
 MAX_LINE = 1 << 20
 _END: Any = object()
 

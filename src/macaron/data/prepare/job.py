@@ -191,9 +191,8 @@ class PrepareJob:
             names = ", ".join(source["file"] for source in train.sources)
             if counts["documents"] == 1:
                 raise MacaronError(
-                    f"{names}: only one document in lines 1 to {counts['lines']:,}. There is none left to validate on, "
-                    "and no other to draw a wrong next sentence from. Put a blank line between documents, or give more "
-                    "files."
+                    f"{names}: only one document. Validation and negative next sentences need at least two. "
+                    "Separate documents by blank lines, or give more files."
                 )
             row_roles.hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
         else:

@@ -101,8 +101,8 @@ def hold_out(roles: Roles, every: int) -> None:
 def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) -> None:
     """Write the roles of all sentences: every Nth document is held out to validate on.
 
-    Of few documents two are held out, so that there is another one to draw a wrong next sentence from; of two or three
-    documents only one.
+    Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
+    three documents only one.
 
     :param starts: file with one byte per sentence, 1 if a document starts with it
     :param roles: file to write, one byte per sentence

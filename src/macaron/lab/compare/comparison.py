@@ -206,5 +206,5 @@ def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split
             "what they were trained on, and word frequencies are those of this folder"
         )
     if split == "valid":
-        cautions.append("the final models were chosen by their loss on these very sentences; use the test split")
+        cautions.append("the final models were selected by their loss on these sentences; use the test split")
     return cautions

@@ -19,9 +19,9 @@ _OUTCOMES: dict[VerdictKind, str] = {
     "second": "A difference was shown",
 }
 _EFFECTS: dict[Effect, str] = {
-    "unfair": "makes it unfair",
-    "compared": "is what is compared",
-    "harmless": "has no influence here",
+    "unfair": "unfair",
+    "compared": "compared",
+    "harmless": "no effect",
 }
 
 
@@ -106,7 +106,7 @@ def _runs_table(result: Result) -> str:
             row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}"]
             rows.append([*row, duration(run.summary["seconds"]), run.summary["final_model"], f"{run.final_loss:.4f}"])
     headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
-    caption = f"The runs. Sizes are called equal within {100 * TOLERANCE:g} % of the first kind's."
+    caption = f"The runs. Sizes count as equal within {100 * TOLERANCE:g} % of the first kind's."
     return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8))
 
 
@@ -122,7 +122,7 @@ def _differences_table(result: Result) -> str:
         rows.append((order.index(effect), [key, *values, _EFFECTS[effect]]))
     if not rows:
         return ""
-    headers = ["setting", *(kind.label for kind in result.kinds), "this difference"]
+    headers = ["setting", *(kind.label for kind in result.kinds), "effect"]
     shown = [row for _, row in sorted(rows, key=lambda each: each[0])]
     return html_table(headers, shown, caption="Every setting in which they differ")
 

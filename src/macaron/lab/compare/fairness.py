@@ -59,7 +59,7 @@ class Fairness:
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared: settings that differ on purpose, and those of the search that are set for all runs."""
+    """What is compared: settings that differ on purpose, and search settings that the command sets for all runs."""
 
     vary: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
@@ -153,7 +153,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     unfair += stopped
     if unverified := [run.name for run in runs if run.identity is None]:
         cautions.append(
-            f"that the training data are the same cannot be verified for {', '.join(unverified)} ({UNKNOWN})"
+            f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone)"
         )
     folders = {run.data for run in runs}
     hidden = [

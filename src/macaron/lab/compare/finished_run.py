@@ -26,7 +26,7 @@ from macaron.train.settings import LIMITS
 
 #: Hexadecimal digits of a digest of tokens, and of one of the lengths of sentences.
 TOKEN_DIGITS, LENGTH_DIGITS = 32, 16
-#: The control that theory asks for: half a G at both ends, whole steps between (see `macaron.lab.twins`).
+#: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
 CONTROL_ENDS: tuple[list[Any], list[Any]] = ([["G", 0.5]], [["F", 1.0], ["G", 0.5]])
@@ -48,7 +48,7 @@ class FinishedRun(RunFolder):
         if not (path / "recipe.toml").is_file():
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
         if not self.has_model or not (path / "summary.json").is_file():
-            raise MacaronError(f"{path}: not finished, it has no model yet: go on with macaron train ... --resume")
+            raise MacaronError(f"{path}: not finished, it has no model yet: continue with macaron train ... --resume")
         losses = self.summary.get("candidates")
         chosen = self.summary.get("final_model")
         self.final_loss: float = losses.get(chosen, math.nan) if isinstance(losses, dict) else math.nan
@@ -107,7 +107,7 @@ class FinishedRun(RunFolder):
             return "patience"
         done = {"max_epochs": progress.epoch - 1, "max_minutes": progress.seconds / 60}
         passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
-        return next(passed, "another end")
+        return next(passed, "unknown reason")
 
 
 @cache

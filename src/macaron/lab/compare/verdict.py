@@ -118,7 +118,7 @@ def verdict(evidence: Evidence) -> Verdict:
     whole = f"{second} − {first} is {numbers}{several}"
     if p_value >= ALPHA or not all(test.shows(evidence.difference) for test in evidence.tests.values()):
         said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
-        return _said("none", reach, said, f"no difference to {second} could be shown ({numbers})", evidence)
+        return _said("none", reach, said, f"no difference from {second} could be shown ({numbers})", evidence)
     second_wins = (evidence.difference > 0) != evidence.lower_is_better
     better, worse = (second, first) if second_wins else (first, second)
     verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"

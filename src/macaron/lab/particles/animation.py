@@ -87,7 +87,8 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
 
     with drawing(9, 10):
         rows = tracks(data, view)
-        figure, panels = _canvas(rows, data["sentence"], GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY), "now")
+        dpi = GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY)
+        figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
         moving = [_MovingPanel(axes, track) for axes, track in panels]
         longest = max(len(track.points) for _, track in panels) - 1
         images: list[Any] = []

@@ -13,7 +13,7 @@ Data = Mapping[str, Any]
 OPERATORS = {
     "G": ("Convection", "each word by itself", "feed-forward", 1),
     "F": ("Diffusion", "words attract words", "self-attention", 0),
-    "H": ("Cross-attention", "source words attract", None, 2),
+    "H": ("Cross-attention", "source words attract target words", None, 2),
 }
 
 #: Measures of whole layers; the others are of sub-steps.

@@ -27,16 +27,16 @@ _CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
     ("Negative log-likelihood", "nll per token (nats)", _train_valid("nll"), "logarithmic"),
     ("Masked words", "nll per masked word (nats)", _train_valid("mlm"), "logarithmic"),
     ("Next sentence", "nll per pair (nats)", _train_valid("nsp"), "linear"),
-    ("Loss", "the objective, per token (nats)", _train_valid("loss"), "logarithmic"),
+    ("Loss", "training objective per token (nats)", _train_valid("loss"), "logarithmic"),
     (
-        "BLEU in validation",
+        "Validation BLEU",
         "BLEU",
         {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
         "from zero",
     ),
     (
-        "Accuracy in validation",
-        "share",
+        "Validation accuracy",
+        "accuracy",
         {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"},
         "from zero",
     ),
@@ -72,7 +72,7 @@ def throughput(run: RunFolder) -> list[str]:
     counted = "target tokens per second" if run.kind == "translation" else "tokens per second"
     for name, title, legend, y_label, colour in (
         ("tokens_per_second", "Speed", "tokens/s", counted, 2),
-        ("memory_gib", "Memory", "GiB", "GiB reserved on the GPU, highest so far", 4),
+        ("memory_gib", "Memory", "GiB", "peak reserved GPU memory (GiB)", 4),
     ):
         points = [(seconds / length, value) for seconds, value in run.values(name, "seconds")]
         if points:
@@ -186,7 +186,7 @@ def _glue(run: RunFolder) -> list[str]:
         for name, each in summary.items()
     ]
     axis = "median over seeds, lowest to highest"
-    headers = ["task", "median", "standard deviation", "most frequent answer", "best setting"]
+    headers = ["task", "median", "standard deviation", "majority baseline", "best setting"]
     return [
         dot_chart(dots, title="Scores on the development sets", x_label=axis),
         html_table(headers, rows, caption="Development sets, per cent", numeric=[1, 2, 3]),

@@ -33,13 +33,13 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
         tokens = _large(sum(value for _, value in found.values("targets")))
-        note = f"{number(pace)} tokens per second in the median, {tokens} tokens in all; no padding."
+        note = f"Median {number(pace)} tokens per second; {tokens} tokens in total, excluding padding."
         shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
         parts.append(section("Throughput", *shown))
     parts.append(section("Scores", *_scores(found)))
     if samples and found.kind in ("translation", "pre-training"):
         parts.append(section("Samples", *_samples(found, data)))
-    recipe = '<p class="empty">There is none in this folder.</p>'
+    recipe = '<p class="empty">No recipe.toml in this folder.</p>'
     if found.origin.text:
         recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
         recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
@@ -62,7 +62,7 @@ def _lead(run: RunFolder) -> str:
         what += f": {model['preset']}"
     scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
     if scheme:
-        what += f", each layer a step of {scheme}"
+        what += f", scheme {scheme}"
     return f"{what}."
 
 
@@ -70,7 +70,7 @@ def _status(run: RunFolder) -> str:
     """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
     if run.kind == "GLUE" and not run.summary:
-        notes.append(f"Not finished: {len(run.results)} runs are done. --resume goes on.")
+        notes.append(f"Not finished: {len(run.results)} runs are done. Continue with --resume.")
     elif run.kind == "fine-tuning" and not run.summary:
         notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
     elif run.kind in ("translation", "pre-training") and not run.update and not run.finished:

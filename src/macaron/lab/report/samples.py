@@ -115,7 +115,7 @@ def show_translations(found: Sequence[tuple[str, str, str]], source_lang: str, t
     """Sentences with their translations, one below the other."""
     lines = []
     for source, output, reference in found:
-        same = ' <span class="tag">as the reference</span>' if output == reference else ""
+        same = ' <span class="tag">matches the reference</span>' if output == reference else ""
         lines.append(
             f'<li><dl><div><dt>source</dt><dd lang="{escape(source_lang)}">{_short(source)}</dd></div>'
             f'<div class="made"><dt>model</dt><dd lang="{escape(target_lang)}">{_short(output)}{same}</dd></div>'

@@ -127,7 +127,7 @@ def table(summary: dict[str, Any], title: str) -> str:
         (f"median of {count} seed(s)", lambda each: each["median"], average["median"]),
         ("standard deviation", lambda each: each["sd"], None),
         ("best run", lambda each: each["best_run"]["scores"], average["best_run"]),
-        ("always the most frequent answer", lambda each: each["constant"], None),
+        ("majority baseline", lambda each: each["constant"], None),
     )
     for label, scores_of, mean in rows:
         cells = [_cell(scores_of(summary[name])) if name in summary else "–" for name in names]

@@ -40,7 +40,7 @@ def run_glue(
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
     if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: go on with --resume, or give another --out")
+        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
     progress = Progress()
     folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
@@ -89,8 +89,8 @@ def _train(
                 progress.say(f"[{number}/{total}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left")
     except KeyboardInterrupt:
         raise Interrupted(
-            f"stopped; {len(results.records)} finished runs are kept in {results.path}. Go on with the same command "
-            "and --resume: only missing runs are done."
+            f"stopped; {len(results.records)} finished runs are kept in {results.path}. Continue with the same "
+            "command and --resume: only missing runs are done."
         ) from None
 
 
@@ -102,7 +102,7 @@ def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress:
         if not (worker.run / "models" / name / "config.json").is_file():
             raise MacaronError(
                 f"{worker.run / 'models' / name} is missing, the model of {record['run']}. Remove the lines of "
-                f"{name} from {results.path} and go on with --resume."
+                f"{name} from {results.path} and continue with --resume."
             )
     remove(worker.run / "candidates")
     submission = _submit(worker, best, progress.say)

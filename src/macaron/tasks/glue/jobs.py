@@ -224,7 +224,7 @@ def run_jobs(
                 except BrokenProcessPool:
                     raise ProcessLost(
                         f"a process has ended (exit code {processes.lost()}) during {names}; -9 usually means that "
-                        "memory ran out. The finished runs are kept: go on with --resume."
+                        "memory ran out. The finished runs are kept: continue with --resume."
                     ) from None
                 except (MacaronError, OSError) as error:  # a full disk, a file removed
                     raise MacaronError(f"{job.name}: {error}") from error
