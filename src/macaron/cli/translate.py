@@ -12,7 +12,7 @@ from macaron.errors import UsageError
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
 
-_CHARACTERS = 4  # that make a token, about
+_CHARACTERS = 4  # characters per token, approximately
 
 
 def translate(
@@ -127,7 +127,7 @@ def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> st
         columns = [str(number)] if nbest > 1 else []
         if scores:
             columns.append(f"{each.score:.6f}")
-        # One line for a line, whatever a model with an alphabet of bytes may write.
+        # Output is one line per hypothesis; a byte-level model may generate line breaks.
         columns.append(each.text.replace("\r", " ").replace("\n", " "))
         lines.append("\t".join(columns) + "\n")
     return "".join(lines)
