@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 TESTS  ?= tests
-# Two test processes of one thread each: small tensors are faster so than with threads that compete for the cores.
+# Two test processes with one thread each: faster for small tensors than competing threads.
 TEST   := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: setup demo test test-slow check format clean

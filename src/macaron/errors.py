@@ -32,7 +32,7 @@ class ProcessLost(MacaronError):
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse an input that does not fulfil a condition."""
+    """Raise MacaronError unless a condition holds."""
     if not condition:
         raise MacaronError(message)
 
@@ -61,7 +61,7 @@ def cannot_write(path: Path, error: OSError) -> MacaronError:
 def system_message(error: OSError) -> str:
     """The message for an error of the system that nothing has caught, such as a missing file.
 
-    The system names the file that it could not open, but none where writing fails later: that is the output.
+    The OS names the file only if opening fails; a nameless write error is about the output.
     """
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""

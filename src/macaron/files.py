@@ -30,8 +30,7 @@ _EARLIER = ".writing"  # what earlier versions of Macaron left
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """A binary file to write, which becomes ``path`` if the block succeeds. Permissions and links are kept.
 
-    Missing parent folders are created. A device or a pipe is written directly: replacing ``/dev/null`` by a file would
-    harm the machine.
+    Missing parent folders are created. Devices and pipes are written directly, never replaced.
     """
     final = Path(os.path.realpath(path))  # through a link, not over it
     special = final.exists() and not final.is_file()
@@ -158,7 +157,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
     Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): the other separators of Unicode, which
     ``str.splitlines`` would honour, are characters of the text, and two files that are aligned line by line
-    must not fall apart over them.
+    must stay aligned.
     """
     with open_binary(Path(path)) as file:
         for number, raw in enumerate(file, start=1):

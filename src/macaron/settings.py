@@ -44,7 +44,7 @@ class Origin:
         line = self._line(path) if path else None
         for text in reversed(self.assignments):
             key = tuple(text.partition("=")[0].strip().split("."))
-            alone = line is None and path and key[: len(path)] == path  # the section exists by this assignment alone
+            alone = line is None and path and key[: len(path)] == path  # the section was created by this assignment
             if alone or path[: len(key)] == key:
                 return f"--set {text}: "
         if line is not None:

@@ -120,7 +120,7 @@ def test_a_score_of_two_texts(macaron, encoder_folder: Path, tmp_path: Path):
     (tmp_path / "one").write_text("good\n")
     one = macaron("predict", tmp_path / "run", "--device", "cpu", "--input", tmp_path / "one")
     assert (one.returncode, one.stdout) == (1, "")
-    assert "one, line 1: the model takes two texts" in one.stderr
+    assert "one, line 1: expected two texts" in one.stderr
 
 
 def test_bad_files_are_named_with_the_line(tmp_path: Path):

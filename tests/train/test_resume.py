@@ -176,7 +176,7 @@ def test_other_tokens_of_the_same_lengths_are_refused(
 
 
 def as_format_1(run: Path, data: Path) -> None:
-    """Rewrite a run's checkpoints as version 0.1.0 wrote them."""
+    """Rewrite a run's checkpoints in format 1."""
     digest = PreparedData.open(data).legacy_lengths_digest()
     for path in (run / "checkpoints").glob("*/state.json"):
         state = json.loads(path.read_text())

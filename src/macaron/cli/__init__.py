@@ -1,4 +1,4 @@
-"""The command ``macaron``: one small file per verb. Verbs import torch and transformers themselves, when they run."""
+"""The command ``macaron``: one small file per verb. Verbs import torch themselves, when they run."""
 
 import os
 import sys
@@ -78,9 +78,9 @@ def busy() -> bool:
 def main() -> None:
     """Run the command; a user's mistake ends in one clear message, never in a traceback."""
     if sys.argv[1:2] != ["translate"] or busy():
-        # Threads that wait should sleep, not spin: where other programs run too, spinning makes two threads slower
-        # than one. With the machine to itself, it translates one sentence 1.6 times faster; what takes hours had better
-        # not count on that. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
+        # Waiting threads sleep instead of spinning, unless the command is translate and the machine is idle (one
+        # sentence is then 1.6 times faster). Next to other programs spinning makes two threads slower than one, and
+        # long jobs may meet other load. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
     try:

@@ -1,4 +1,4 @@
-"""``macaron demo``: the main job, small."""
+"""``macaron demo``: the whole workflow on a small corpus."""
 
 from pathlib import Path
 from typing import Annotated

@@ -18,11 +18,13 @@ def evaluate(
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the model's own.")] = None,
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the model's own.")] = None,
     lower: Annotated[
-        bool | None, typer.Option("--lower/--cased", help="Case in tokenised BLEU (default: as the recipe said).")
+        bool | None, typer.Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
     ] = None,
     compound_split: Annotated[
         bool | None,
-        typer.Option("--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (likewise)."),
+        typer.Option(
+            "--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (default: as in the recipe)."
+        ),
     ] = None,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,

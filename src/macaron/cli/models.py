@@ -26,7 +26,7 @@ def models(
 
     table = Table(title="Presets (parameters counted on the model)", title_justify="left")
     columns = ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary")
-    for name in (*columns, "parameters", "against its twin"):
+    for name in (*columns, "parameters", "vs. twin"):
         table.add_column(name, justify="left" if name in ("model", "scheme", "norm") else "right", no_wrap=True)
     for summary in summaries:
         table.add_row(

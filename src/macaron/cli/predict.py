@@ -88,9 +88,7 @@ def _plain(path: Path | None, name: str, texts: int) -> Iterator[list[list[str]]
         rows = [line.split("\t") if texts == 2 else [line] for line in lines]
         for row, number in zip(rows, numbers, strict=False):
             if len(row) != texts:
-                raise MacaronError(
-                    f"{name}, line {number}: the model takes two texts with a tab between them, here are {len(row)}"
-                )
+                raise MacaronError(f"{name}, line {number}: expected two texts separated by a tab, found {len(row)}")
         yield rows
 
 

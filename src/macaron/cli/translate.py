@@ -13,7 +13,7 @@ from macaron.files import one_line
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
 
-_CHARACTERS = 4  # that make a token, about
+_CHARACTERS = 4  # characters per token, approximately
 
 
 def translate(
@@ -128,7 +128,7 @@ def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> st
         columns = [str(number)] if nbest > 1 else []
         if scores:
             columns.append(f"{each.score:.6f}")
-        # One line for a line, whatever a model with an alphabet of bytes may write.
+        # Output is one line per hypothesis; a byte-level model may generate line breaks.
         columns.append(one_line(each.text))
         lines.append("\t".join(columns) + "\n")
     return "".join(lines)

@@ -1,7 +1,7 @@
 """A prepared folder: what ``macaron prepare`` writes and everything else reads.
 
 prepared.json           kind, languages, pipeline, counts, what cleaning dropped, fingerprints
-tokenizer/              the tokenizer, as transformers saves it
+tokenizer/              the tokenizer: tokenizer.json and tokenizer_config.json
 
 Pairs of sentences, for translation:
 
@@ -79,7 +79,7 @@ class PreparedFolder:
         folder = self.folder / "tokenizer"
         try:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
-        except Exception as error:  # a damaged file makes transformers and tokenizers raise nearly anything
+        except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
         if tokenizer.fingerprint() != self.tokenizer_fingerprint:
             raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
@@ -128,7 +128,7 @@ class PreparedFolder:
         return digest.hexdigest()
 
     def legacy_lengths_digest(self) -> str:
-        """The digest in checkpoints of version 0.1.0 and before: of the lengths alone, 16 hexadecimal digits."""
+        """The digest in checkpoints of format 1: of the lengths alone, 16 hexadecimal digits."""
         documents = self.documents("train")
         lengths = b"".join(store.lengths.tobytes() for store in self.stores("train"))
         return hashlib.sha256(lengths + (b"" if documents is None else documents.tobytes())).hexdigest()[:16]

@@ -1,8 +1,8 @@
 """The state of a beam search: open hypotheses, finished ones, and how a step leads from one state to the next.
 
-Everything is a tensor of fixed shape, N open and N finished hypotheses for each sentence (those with a score of -inf do
-not exist), and the number of the step is a tensor too: a step needs no answer from the device, and can be recorded as
-a CUDA graph. Letters: B sentences, N beams, V vocabulary.
+All tensors have fixed shapes, with N open and N finished hypotheses per sentence; entries with score -inf are unused.
+The step number is a tensor, too, so a step needs no synchronisation and can be recorded as a CUDA graph. Letters:
+B sentences, N beams, V vocabulary.
 """
 
 import math
@@ -34,7 +34,7 @@ class Beams(SearchState):
         super().__init__(settings, limits, pad, end)
         rows, device = len(limits), limits.device
         self.totals = torch.full((rows, settings.beam), -math.inf, dtype=dtype, device=device)
-        self.totals[:, 0] = 0.0  # all begin alike: the first step continues one
+        self.totals[:, 0] = 0.0  # all beams are equal at the start, so only one is expanded
         empty, zeros = torch.full_like(self.totals, -math.inf), torch.zeros_like(self.totals, dtype=torch.long)
         self.finished = Finished(empty, empty, zeros, zeros)
         self.closed = torch.zeros(rows, dtype=torch.bool, device=device)  # sentences that need no further step

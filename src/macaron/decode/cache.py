@@ -1,11 +1,10 @@
-"""The decoder's cache for beams: nothing in it moves when the beams are reordered.
+"""Beam cache: the beams of a sentence are positions of one sequence, and a mask stores their ancestry.
 
-The N beams of a sentence are decoded as N positions of *one* sequence. At every step their keys and values are written
-to the next N positions of the sentence's buffer and stay there (one position in the first step, where all beams are
-one). A mask says which positions belong to the past of a beam, and reordering the beams reorders the rows of that mask,
-N x P numbers a sentence. P, the positions so far, is 1 + N t after t further steps. A beam thus sees N times more keys
-than it needs, which is little beside the layer's matrix products, and no key is ever copied. The encoder's output,
-too, is held once for a sentence: its N beams are queries to one memory.
+Each step appends keys and values of the N beams to the sentence's buffer (the first step one position, since all beams
+are equal): P = 1 + N t positions after t further steps. Reordering beams reorders the rows of the mask, N x P numbers
+per sentence; keys and values are not copied. A beam's query is compared with N times more keys than it needs, which
+costs little beside the layer's matrix products. The encoder's output is also stored once per sentence: its N beams are
+queries to one memory.
 
 Letters as in `macaron.nn.attention`; N beams.
 """
@@ -23,7 +22,7 @@ ROOM = 32
 
 
 class BeamCache(KeyValueCache):
-    """Keys and values of all beams of a batch, with the mask that tells whose they are.
+    """Keys and values of all beams of a batch, and the ancestry mask.
 
     :param rows: B, number of sentences
     :param beam: N

@@ -1,6 +1,6 @@
 """Decoding on a GPU: steps recorded as a CUDA graph, and products of half precision.
 
-A step is some five hundred small kernels: launched one by one from Python, the GPU would wait for most of them. Shapes
+A step has hundreds of small kernels: launched one by one from Python, the GPU would wait for most of them. Shapes
 change when sentences leave the batch or the cache grows; then the next step runs eagerly, which lets the libraries
 choose their kernels, the one after it is recorded, and from then on it is replayed.
 """
@@ -77,9 +77,9 @@ def decoder_kernels(device: torch.device, half: torch.dtype | None) -> Iterator[
 
 
 class SplitProduct:
-    """``x W^T`` in float32 from products of half precision: (x' + x'') (W' + W'')^T without the least term.
+    """``x W^T`` in float32 from products of half precision: (x' + x'') (W' + W'')^T without the smallest term.
 
-    One product of three times the depth, with some 16 bits: much faster than one in float32.
+    One product of three times the depth, with about 16 bits of precision: much faster than one in float32.
 
     :param weight: (V, D) in float32
     """

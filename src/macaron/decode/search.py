@@ -18,10 +18,10 @@ from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
-#: Steps between two questions to the device whether sentences are finished. A GPU has to stop for an answer.
+#: Steps between checks for finished sentences; each check synchronises with the GPU.
 _PATIENCE = {"cpu": 1, "cuda": 8}
-#: Finished sentences leave the batch when they are this part of it: leaving copies the rest, and on a GPU the step has
-#: to be recorded again.
+#: Finished sentences are removed once they reach this fraction of the batch: removal copies the rest and, on a GPU,
+#: requires a new recording.
 _LEAVE = {"cpu": 0.0, "cuda": 0.4}
 
 
@@ -74,7 +74,7 @@ def _search(
     end = _end_token(model)
     start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
-    # On the host as well as on the device: no step has to ask for them. Sources are counted with their end.
+    # On the host too, to avoid synchronisation. Sources are counted with their end.
     limits = [settings.max_length + int(settings.max_ratio * len(source)) for source in sources]
     limits_there = torch.tensor(limits, device=device)
     # Random numbers of samples are made on the host: such steps cannot be recorded.
@@ -127,7 +127,7 @@ class Scorer:
     :param sources: token ids of the sentences, each with its end
     :param fixed: see `BeamCache`
     :param half: precision of the decoder's matrix products, if less than the model's. Logits keep their precision,
-        since rounding them would be seen at once.
+        because rounded logits would change the ranking.
     """
 
     def __init__(

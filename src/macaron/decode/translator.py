@@ -23,7 +23,7 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
-_END = 1  # a source has one token more than its text
+_END = 1  # `</s>`, which every source ends with
 
 
 class LineRefused(MacaronError):

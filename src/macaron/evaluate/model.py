@@ -84,8 +84,8 @@ def evaluate_lines(
     tokens is scored on its own tokens, since detokenising and tokenising again would change them; for any other model
     both sides are tokenised here. Where the text is given as tokens (``state = "moses"``) it is the only score.
 
-    :param lower: for the paper's BLEU; the default, like that of ``compound_split``, is in the model's configuration.
-        It is always set for a model that works on lower-cased tokens
+    :param lower: for the paper's BLEU, like ``compound_split``; default: the model's configuration; always true for
+        models of lower-cased tokens
     :param search: options of `Translator.translate_nbest`
     """
     said = translator.model.config.evaluation or {}

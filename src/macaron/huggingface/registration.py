@@ -1,4 +1,4 @@
-"""Teach transformers' Auto classes about Macaron's models, without importing transformers.
+"""Register Macaron's models with transformers' Auto classes without importing transformers.
 
 ``import macaron`` must be light, yet ``AutoModelForSeq2SeqLM.from_pretrained(folder)`` must work after it. So the
 registration is attached to the import of transformers' own ``auto`` modules: it runs right after the module that

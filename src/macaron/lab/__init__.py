@@ -1,1 +1,1 @@
-"""The lab: figures, comparisons, the demo."""
+"""The lab: particles, comparisons, twins, reports, figures, the demo."""

@@ -37,10 +37,10 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def _draw_weights(self) -> None:
-        """Draw all weights again, but those of networks inside this one.
+        """Reset all weights except those of nested networks.
 
-        Building has drawn them already; but so did transformers when it built the networks, and a seed must still give
-        the same model.
+        Building has drawn them already; the second draw gives a seed the same weights as in earlier versions, where
+        transformers made it.
         """
         inside = {leaf for part in self.children() if isinstance(part, Network) for leaf in part.modules()}
         for leaf in self.modules() if self.device.type != "meta" else ():

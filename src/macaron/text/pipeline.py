@@ -5,7 +5,7 @@ The tokenizer stores the settings of its pipeline, so that input and output are 
 
     raw     cased plain text, unchanged but for one space in front; exact both ways
     moses   normalised, Moses-tokenised, HTML-escaped and lower-cased words: the customary recipe for IWSLT14
-    spaces  words that somebody has tokenised already, separated by white space
+    spaces  text that is already tokenised, with tokens separated by white space
 """
 
 from dataclasses import dataclass

@@ -45,7 +45,7 @@ class MacaronTokenizer:
     :param normalize: normalise punctuation; for ``moses``
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
-    :param show_unknown: write ``<unk>`` for what has no id instead of nothing, also without special tokens
+    :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens
     :param model_max_length: longest input of the model, for transformers
     """
 
@@ -113,7 +113,7 @@ class MacaronTokenizer:
         folder = Path(folder)
         stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         if stored.get("tokenizer_class") != CLASS_NAME:
-            raise MacaronError(f"{folder}: a tokenizer of class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
+            raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
         return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
 

@@ -20,9 +20,9 @@ PAD, EOS, UNK, MASK, CLS = 1, 2, 3, 4, 5
 #: What a byte-level vocabulary begins with, so that no text is unknown to it.
 BYTES = 256
 
-#: From this size on a vocabulary of words is complete (see `byte_tokens`); a smaller one has no room for it.
+#: Vocabularies of words of this size or more are complete: they have byte tokens (see `byte_tokens`).
 COMPLETE_SIZE = 1000
-#: Printable ASCII: in a complete vocabulary whether the corpus has it or not, inside a word and at its end.
+#: Printable ASCII, always included in complete vocabularies, inside a word and at its end.
 PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 
 #: subword-nmt writes a piece that does not end its word with this suffix.

@@ -22,25 +22,22 @@ class RunLog:
     """The log of the first process; the others log nothing.
 
     :param keep_until: when a run is resumed, lines of later updates are dropped: they will be written again
-    :param goes_on: the resumed run is not over; the lines of its previous end are dropped, too
+    :param continues: the resumed run is not over; the lines of its previous end are dropped, too
     """
 
     def __init__(
-        self, run: Path, speaks: bool, tensorboard: bool, keep_until: int | None = None, goes_on: bool = True
+        self, run: Path, enabled: bool, tensorboard: bool, keep_until: int | None = None, continues: bool = True
     ) -> None:
-        self.console = Console(stderr=True, quiet=not speaks)
+        self.console = Console(stderr=True, quiet=not enabled)
         self.display: Progress | None = None
         self.file = self.events = None
         self._opened = ExitStack()
-        if not speaks:
+        if not enabled:
             return
         path = run / "metrics.jsonl"
         if keep_until is not None and path.exists():
-            lines = [
-                line
-                for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
-                if _stays(line, keep_until, goes_on)
-            ]
+            text = path.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if _stays(line, keep_until, continues)]
             write_text(path, "".join(f"{line}\n" for line in lines))
         self.file = self._opened.enter_context(path.open("a", buffering=1))
         if tensorboard:
@@ -121,10 +118,10 @@ def note_start(path: Path, start: dict[str, Any]) -> None:
     write_json(path, [*earlier, start] if isinstance(earlier, list) else [earlier, start])
 
 
-def _stays(line: str, keep_until: int, goes_on: bool) -> bool:
+def _stays(line: str, keep_until: int, continues: bool) -> bool:
     try:
         record = json.loads(line)
-        of_the_end = "final" in record or (goes_on and "end" in record)
+        of_the_end = "final" in record or (continues and "end" in record)
         return int(record["update"]) <= keep_until and not of_the_end
     except (json.JSONDecodeError, KeyError, TypeError, ValueError):
         return False  # an incomplete line that a crash left

@@ -8,7 +8,7 @@ from typing import Any, Self
 from macaron.train.checkpoint import RunState
 from macaron.train.settings import LIMITS, TrainSettings
 
-_ECHO = 1.0  # seconds: a signal that comes sooner is an echo of the first
+_ECHO = 1.0  # seconds; repeated signals within this time are ignored
 
 
 def shares(settings: TrainSettings, state: RunState, seconds: float) -> list[float]:

@@ -40,7 +40,7 @@ def changed(run_: FinishedRun, **values: Any) -> FinishedRun:
 
 
 def recorded_as_before(source: Path, place: Path) -> Path:
-    """A copy of a run whose checkpoints record the lengths of its training data alone, as those of version 0.1.0."""
+    """A copy of a run whose checkpoints record the lengths of its training data alone, as those of format 1."""
     run_ = copy(source, place)
     (folder,) = {each.recipe.data for each in open_runs([source, run_])}
     legacy = PreparedData.open(folder).legacy_lengths_digest()

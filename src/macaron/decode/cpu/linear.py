@@ -1,7 +1,7 @@
 """Linear maps for the CPU: matrices packed for oneDNN, which is part of PyTorch, in float32 and in int8.
 
 PyTorch multiplies by a matrix in row-major order. oneDNN multiplies faster by a matrix that was rearranged into blocks,
-the more so the fewer rows there are to multiply (one sentence), and it supports int8.
+especially for few rows (one sentence), and it supports int8.
 
 Where PyTorch has no oneDNN (macOS), float32 products are PyTorch's own and int8 is refused. The environment variable
 ``MACARON_PACKED=off`` does the same anywhere, for tests.

@@ -1,9 +1,9 @@
 """A translation model for the CPU: a plain one with packed matrices and fewer calls.
 
 Schemes, integrators, tying, the walk through the layers and the search are the same code. States are rows, (B T, D),
-and `Context.batch` is B: oneDNN's product would turn (B, T, D) into rows at every call. For one sentence every call
-counts: a product streams megabytes of weights through the processor's caches, and whatever follows it is slow. The
-letters of shapes are those of `macaron.nn.attention`.
+and `Context.batch` is B: oneDNN's product would turn (B, T, D) into rows at every call. For one sentence the number
+of calls dominates: a product evicts the caches, so the next operation is slow. The letters of shapes are those of
+`macaron.nn.attention`.
 """
 
 import math

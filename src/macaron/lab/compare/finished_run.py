@@ -84,7 +84,7 @@ class FinishedRun(RunFolder):
     def data_digests(self) -> dict[int, str]:
         """Digests of its training data by length: that in its checkpoints, and all of the data folder if it has that.
 
-        One of 32 digits is of the tokens; one of 16, which version 0.1.0 recorded, of the lengths of sentences alone.
+        One of 32 digits is of the tokens; one of 16, in checkpoints of format 1, is of the lengths of sentences alone.
         """
         recorded = (self.identity or {}).get("training data")
         if recorded is None:

@@ -76,7 +76,7 @@ class GlueResults:
             if record["task"] == task:
                 settings.setdefault(record["setting"], []).append(record)
         records = [record for those in settings.values() for record in those]
-        # One lucky seed is no median: only settings with the most seeds are compared.
+        # Compare only settings with the most seeds.
         most = max(map(len, settings.values()))
         full = {name: those for name, those in settings.items() if len(those) == most}
         chosen = min(full, key=lambda name: (-median(each["score"] for each in full[name]), name))
