@@ -8,8 +8,10 @@ The tokenizer stores the settings of its pipeline, so that input and output are 
     spaces  text that is already tokenised, with tokens separated by white space
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Thread
 from typing import Any, Literal, cast, get_args
 
 from macaron.errors import MacaronError
@@ -79,6 +81,16 @@ class Pipeline:
 
     def _language(self, side: Side) -> str:
         return str(self.source_lang if side == "source" else self.target_lang or self.source_lang)
+
+
+def import_in_background() -> None:
+    """Import the Moses tools in another thread: their regular expressions take a third of a second to compile."""
+
+    def load() -> None:
+        with suppress(MacaronError):
+            _moses_tools("en")
+
+    Thread(target=load).start()
 
 
 @lru_cache(maxsize=16)
