@@ -75,7 +75,7 @@ def test_an_unfinished_store_does_not_exist(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ids", [[1000], [-1]])
 def test_ids_beyond_the_vocabulary_are_refused(tmp_path: Path, ids: list[int]) -> None:
-    with pytest.raises(MacaronError, match="from 0 to 999"), StoreWriter(tmp_path / "x", 1000) as writer:
+    with pytest.raises(MacaronError, match=r"ids must be in \[0, 999\]"), StoreWriter(tmp_path / "x", 1000) as writer:
         writer.append(*flat([ids]))
     assert not list(tmp_path.iterdir())
 

@@ -132,7 +132,7 @@ def test_a_slow_machine_trains_both_twins_for_the_same_smaller_number_of_updates
     report = run_demo(recipe, runs, said.append, minutes=0.001)
     assert report["updates"] == {"Transformer": 6, "Macaron": 6}
     assert report["fair"] is True
-    assert any("so 6 of 400 updates of each twin" in line for line in said)
+    assert any("s per update; 6 of 400 updates of each twin" in line for line in said)
     for name in ("transformer", "macaron"):
         train = train_settings(runs, name)
         assert (train["max_updates"], train["warmup"], train["schedule"]) == (6, 2, "cosine")

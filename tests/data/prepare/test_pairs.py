@@ -162,7 +162,7 @@ def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> Non
 
 
 def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "first time" in (prepare(recipe, workers=1).reason or "")
+    assert prepare(recipe, workers=1).reason == "new"
     before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("*")}
     with monkeypatch.context() as patch:
         patch.setattr(PrepareJob, "run", lambda *_: pytest.fail("prepared again"))
