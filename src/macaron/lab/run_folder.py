@@ -147,7 +147,7 @@ class RunFolder:
             rows = scores if isinstance(scores, list) else []
             if rows and all(isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows):
                 said, sentences = str(content.get("data", Path(file).stem)), content.get("sentences")
-                data = said if sentences is None else f"{said}, {sentences:,} sentences"
+                data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
                 found.append({"file": file, "data": data, "scores": scores})
         return found
 

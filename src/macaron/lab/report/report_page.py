@@ -147,12 +147,13 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
     if folder is None or not (folder / "prepared.json").is_file():
         if data is not None:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
-        return [f'<p class="empty">The data were not found ({escape(told)}): give their folder with --data DIR.</p>']
+        where = "" if told is None else f" ({escape(told)})"
+        return [f'<p class="empty">The data were not found{where}: give their folder with --data DIR.</p>']
     from macaron.data.prepared import read_manifest
     from macaron.lab.report.samples import filled_masks, show_filled, show_translations, translations
 
-    manifest = read_manifest(folder, "pairs" if run.kind == "translation" else "text")
     try:
+        manifest = read_manifest(folder, "pairs" if run.kind == "translation" else "text")
         if run.kind == "translation":
             note = "Validation sentences, evenly spaced; none was chosen by its result."
             shown = show_translations(translations(run.path, folder), manifest["source_lang"], manifest["target_lang"])
