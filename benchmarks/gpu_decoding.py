@@ -34,7 +34,7 @@ from common import Shape, number
 from macaron.data.prepared import PreparedData, Split
 from macaron.decode.settings import Hypothesis
 from macaron.decode.translator import Translator
-from macaron.evaluate.model import evaluate_split
+from macaron.evaluate.evaluation import evaluate_split
 from macaron.text.vocabulary import PAD
 
 BEAM = 5

@@ -10,7 +10,7 @@ import torch
 
 from macaron.lab.page import write_page
 from macaron.lab.particles.build_data import build_data
-from macaron.lab.particles.page import particles_page
+from macaron.lab.particles.particles_page import particles_page
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel

@@ -16,7 +16,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from macaron.convert.checkpoint import read_checkpoint
+from macaron.convert.fairseq_checkpoint import read_checkpoint
 from macaron.errors import MacaronError
 
 LEGACY = pytest.mark.parametrize("legacy", [True, False], ids=["legacy", "zip"])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from macaron.cli import main
 from macaron.cli.convert import app
 from macaron.convert import convert_fairseq
-from macaron.convert.checkpoint import FairseqCheckpoint, read_checkpoint
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.errors import MacaronError
 from macaron.text.tokenizer import MacaronTokenizer
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macaron.decode.settings import SearchSettings
 from macaron.evaluate import bootstrap_interval, chrf, moses_tokens, paper_bleu, sacre_bleu
-from macaron.evaluate.model import Evaluation
+from macaron.evaluate.evaluation import Evaluation
 
 texts = st.lists(st.sampled_from(["Das", "ist", "Test,", "nicht", "wahr?", "1,000.5", "und-so"]), max_size=10).map(
     " ".join

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
+from macaron.convert.fairseq_checkpoint import read_checkpoint
 from macaron.nn.embedding import token_positions
 from macaron.recipe import PretrainSettings
 from macaron.tasks.pretraining import PretrainingLoss

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from macaron.convert.checkpoint import read_checkpoint
 from macaron.convert.fairseq import build_model, weight_names
+from macaron.convert.fairseq_checkpoint import read_checkpoint
 from macaron.data.batching import bucket, epoch_order
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.train.optimiser import Optimiser, learning_rate

@@ -46,7 +46,7 @@ def evaluate(
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
-    from macaron.evaluate.model import evaluate_files, evaluate_split
+    from macaron.evaluate.evaluation import evaluate_files, evaluate_split
 
     translator = Translator(model, device=device, dtype=dtype, int8=int8)
     options: dict[str, Any] = {

@@ -113,7 +113,7 @@ def trajectories(
         raise UsageError(f"--steps is one of {', '.join(map(str, STEPS))}, not {steps}")
     seed = SEED if seed is None else seed
     if out.suffix.lower() in (".html", ".htm"):
-        from macaron.lab.trajectories import write_trajectory_page
+        from macaron.lab.trajectory_page import write_trajectory_page
 
         write_trajectory_page(out, names or (), seed, steps)
     else:

@@ -35,7 +35,7 @@ def particles(
     For translation models and encoders. Two models are shown side by side, aligned where their tokens are the same;
     give --target to have the same words in both decoders.
     """
-    from macaron.lab.particles.page import check_out, write
+    from macaron.lab.particles.particles_page import check_out, write
 
     check_out(out, view)
     if not sentence.strip():

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import torch
 
-from macaron.convert.checkpoint import FairseqCheckpoint
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint
 from macaron.models.configuration import EncoderConfig, TranslationConfig, default_labels
 
 CheckpointKind = Literal["translation", "bert", "classifier"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from macaron.convert.checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.convert.checkpoint_config import (
     TABLES,
     CheckpointKind,
@@ -14,6 +13,7 @@ from macaron.convert.checkpoint_config import (
     encoder_config,
     translation_config,
 )
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.convert.weight_names import rename, upgrade, weight_names
 from macaron.errors import MacaronError
 from macaron.models.configuration import GenerationSettings

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.convert.checkpoint import FairseqCheckpoint
 from macaron.convert.checkpoint_config import TABLES, CheckpointKind
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 
 Names = dict[str, tuple[str, ...]]  # fairseq's -> ours; several of ours split the rows, in order

@@ -9,8 +9,8 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 from transformers.utils import can_return_tuple
 
+from macaron.huggingface.base import PreTrainedMixin, token_loss
 from macaron.huggingface.configuration import HFEncoderConfig
-from macaron.huggingface.model import PreTrainedMixin, token_loss
 from macaron.models.encoder import (
     EncoderForMaskedLM,
     EncoderForPreTraining,

@@ -10,8 +10,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
+from macaron.huggingface.base import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
 from macaron.huggingface.configuration import HFTranslationConfig
-from macaron.huggingface.model import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import KeyValueCache
 

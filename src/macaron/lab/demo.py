@@ -22,7 +22,7 @@ from macaron.files import read_lines, write_json
 from macaron.lab.compare.kind_statistics import TRIALS
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
-from macaron.lab.particles.page import write as write_particles
+from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe

@@ -16,7 +16,7 @@ from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
 from macaron.errors import MacaronError
-from macaron.evaluate.model import lower_cases, translate_all
+from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
@@ -222,7 +222,7 @@ class TranslationTask(Task):
     def score(self, device: torch.device) -> dict[str, Any]:
         """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens.
 
-        With the number of sentences and the definition. As in `macaron.evaluate.model`, lower-cased tokens are compared
+        With the number of sentences and the definition. Lower-cased tokens are compared
         with lower-cased references.
         """
         count = min(self.train.bleu_sentences, len(self.valid_pairs))

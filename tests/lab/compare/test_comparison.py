@@ -15,7 +15,7 @@ from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.evaluate.model import evaluate_split
+from macaron.evaluate.evaluation import evaluate_split
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.kind_statistics import Words
 from macaron.lab.compare.translations import Search

@@ -15,7 +15,7 @@ from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.animation import _canvas, gif, png, tracks
 from macaron.lab.particles.build_data import assemble, build_data
-from macaron.lab.particles.page import particles_page, to_json
+from macaron.lab.particles.particles_page import particles_page, to_json
 from macaron.lab.particles.traced_model import MAX_TOKENS, TracedModel
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.presets import preset

@@ -16,7 +16,7 @@ from macaron.data.prepared import PreparedData, Split
 from macaron.decode import Translator
 from macaron.device import choose_device
 from macaron.errors import MacaronError
-from macaron.evaluate.model import evaluate_split
+from macaron.evaluate.evaluation import evaluate_split
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
 from macaron.lab.compare.finished_run import FinishedRun

@@ -9,7 +9,7 @@ import torch
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.errors import MacaronError
 from macaron.evaluate import paper_bleu, tokenised_bleu
-from macaron.evaluate.model import evaluate_lines, translate_all
+from macaron.evaluate.evaluation import evaluate_lines, translate_all
 from macaron.models import TranslationModel, preset
 from macaron.text import MacaronTokenizer
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from macaron.lab.particles.build_data import build_data, frame_times
-from macaron.lab.particles.page import particles_page
+from macaron.lab.particles.particles_page import particles_page
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
 from macaron.text import MacaronTokenizer
