@@ -222,8 +222,7 @@ class TranslationTask(Task):
     def score(self, device: torch.device) -> dict[str, Any]:
         """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens.
 
-        With the number of sentences and the definition. Lower-cased tokens are compared
-        with lower-cased references.
+        With the number of sentences and the definition. Lower-cased tokens are compared with lower-cased references.
         """
         count = min(self.train.bleu_sentences, len(self.valid_pairs))
         if not count:
