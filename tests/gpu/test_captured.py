@@ -11,7 +11,7 @@ from macaron.decode.search import translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.models import TranslationConfig, TranslationModel, preset
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
-from macaron.train.step import WARM_UP, RecordedStep, Step
+from macaron.train.step import WARM_UP, RecordedStep, TrainStep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 VOCABULARY = 500
@@ -53,7 +53,7 @@ def test_a_replayed_step_gives_losses_and_gradients_of_the_plain_one(compiled):
         ):
             part.compile(dynamic=False)
     with torch.cuda.stream(torch.cuda.Stream()):
-        replayed, step = RecordedStep(fast, autocast), Step(plain, autocast)
+        replayed, step = RecordedStep(fast, autocast), TrainStep(plain, autocast)
         for number in range(WARM_UP + 3):
             for module in (plain, fast):
                 for parameter in module.parameters():

@@ -11,7 +11,7 @@ from macaron.models import EncoderForPreTraining, EncoderForSequenceClassificati
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective
 from macaron.tasks.finetune import FineTuner, TunerSettings
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.train.step import WARM_UP, RecordedStep, Step
+from macaron.train.step import WARM_UP, RecordedStep, TrainStep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 VOCABULARY = 300
@@ -45,7 +45,7 @@ def test_graphs_of_several_shapes_give_the_gradients_of_plain_steps():
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        one, other = Step(plain, autocast), RecordedStep(recorded, autocast)
+        one, other = TrainStep(plain, autocast), RecordedStep(recorded, autocast)
         shapes = ((16, 32), (8, 64), (16, 64))
         for turn in range(WARM_UP + 3):
             for number, (rows, width) in enumerate(shapes):

@@ -12,7 +12,7 @@ from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
 from macaron.train.settings import TrainSettings
-from macaron.train.step import WARM_UP, RecordedStep, Step
+from macaron.train.step import WARM_UP, RecordedStep, TrainStep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 VOCABULARY, WIDTH = 500, 64
@@ -59,7 +59,7 @@ def test_flash_is_masked():
         losses = []
         for each in (flash, masked):
             each.zero_grad()
-            losses.append(Step(each, autocast)(batch, 1e-3))
+            losses.append(TrainStep(each, autocast)(batch, 1e-3))
         torch.testing.assert_close(losses[0], losses[1], rtol=2e-3, atol=0)
         compare(flash, masked, 2e-2)
 
@@ -79,7 +79,7 @@ def test_a_replayed_step_is_the_plain_one(attention, compiled):
             part.compile(dynamic=False)
     given, _ = some_batches(WARM_UP + 3)
     with torch.cuda.stream(torch.cuda.Stream()):
-        replayed, step = RecordedStep(fast, autocast), Step(plain, autocast)
+        replayed, step = RecordedStep(fast, autocast), TrainStep(plain, autocast)
         for batch in given:
             for each in (plain, fast):
                 for parameter in each.parameters():
