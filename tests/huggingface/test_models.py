@@ -280,6 +280,8 @@ def test_segments_matter_and_default_to_the_first():
 IMPORT_ORDERS = {
     "macaron first": "import macaron, sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules",
     "transformers first": "from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer; import macaron",
+    "a model of theirs": "import macaron, sys; from transformers import BertModel",
+    "our module": "import sys, macaron.huggingface.encoder",
     "torch only": "import torch, macaron, sys; assert 'transformers' not in sys.modules",
 }
 OPEN_FOLDERS = """

@@ -1,13 +1,13 @@
 """The text encoders in transformers' interface."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
-from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
-from transformers.utils import can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple
 
 from macaron.huggingface.base import PreTrainedMixin, token_loss
 from macaron.huggingface.configuration import HFEncoderConfig
@@ -47,6 +47,20 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
         )
 
 
+@dataclass
+class PreTrainingOutput(ModelOutput):
+    """Loss and logits of both objectives; names as in transformers' BERT.
+
+    BERT's own class cannot be imported here: this module is also imported by its import (see registration.py).
+    """
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
 class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedModel):
     """`macaron.models.EncoderForPreTraining` for transformers: masked words and next sentence."""
 
@@ -62,7 +76,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
         next_sentence_label: Tensor | None = None,
         num_items_in_batch: Any = None,
         **kwargs: Any,
-    ) -> BertForPreTrainingOutput:
+    ) -> PreTrainingOutput:
         """Both logits; the loss is the mean over masked words plus the mean over sentence pairs.
 
         :param labels: (B, T), -100 where no word is to be predicted
@@ -76,7 +90,7 @@ class HFEncoderForPreTraining(EncoderMixin, EncoderForPreTraining, PreTrainedMod
             target = next_sentence_label.view(-1, 1).to(follows.dtype)
             nsp = F.binary_cross_entropy_with_logits(follows, target)
             loss = nsp if loss is None else loss + nsp
-        return BertForPreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
+        return PreTrainingOutput(loss, words, follows, encoded.hidden_states, encoded.attentions)
 
 
 class HFEncoderForMaskedLM(EncoderMixin, EncoderForMaskedLM, PreTrainedModel):
