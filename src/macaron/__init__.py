@@ -45,7 +45,7 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_ROOMS])
 
 
-# The rooms need `lazy`, so this comes last.
+# The packages need `lazy`, so this comes last.
 from macaron.huggingface.registration import register_when_imported  # noqa: E402
 
 register_when_imported()

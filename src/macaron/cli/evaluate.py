@@ -40,9 +40,9 @@ def evaluate(
         raise UsageError(f"--split is valid or test, not {split!r}")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {output.parent}")
-    from macaron.text.pipeline import import_in_background
+    from macaron.text.pipeline import import_moses_in_background
 
-    import_in_background()
+    import_moses_in_background()
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file

@@ -5,6 +5,7 @@ twin is trained, from the measured time of an update, and the learning-rate sche
 """
 
 import io
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -64,13 +65,15 @@ def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -
     write_particles(Path(pages["particles"]), build_data(folders, EXAMPLE))
     report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
     write_json(numbers, report)
+    # As the user called it: on the path, or in an environment that is not activated.
+    command = sys.argv[0] if Path(sys.argv[0]).name == "macaron" else "macaron"
     say(f"""
 Numbers: {numbers}
 Open in a browser, no network needed:
   {pages["comparison"]}   the twins compared: tests, training curves, sentences
   {pages["particles"]}    the words of a sentence as particles in both
 Translate a sentence of your own with a trained model:
-  echo "{EXAMPLE}" | .venv/bin/macaron translate {folders[-1]}""")
+  echo "{EXAMPLE}" | {command} translate {folders[-1]}""")
     return report
 
 

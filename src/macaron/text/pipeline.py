@@ -83,7 +83,7 @@ class Pipeline:
         return str(self.source_lang if side == "source" else self.target_lang or self.source_lang)
 
 
-def import_in_background() -> None:
+def import_moses_in_background() -> None:
     """Import the Moses tools in another thread: their regular expressions take a third of a second to compile."""
 
     def load() -> None:
