@@ -19,6 +19,7 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
 from macaron.settings import Origin, build, check, convert, load_toml, mentions, to_data
+from macaron.shipped import find
 from macaron.train.settings import TrainSettings
 
 #: The preset of a recipe that names none.
@@ -155,7 +156,7 @@ _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
 def load_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments."""
+    """Read a recipe for training, a file or one that comes with Macaron, and apply ``--set`` assignments."""
     return recipe_from(*_load(path, assignments))
 
 
@@ -198,9 +199,7 @@ def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsS
 
 
 def _load(path: Path, assignments: Sequence[str]) -> tuple[dict[str, Any], Origin]:
-    if not path.is_file():
-        raise MacaronError(f"{path}: no such recipe. Give a TOML file; see recipes/")
-    return load_toml(path, assignments)
+    return load_toml(find(path), assignments)
 
 
 def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any], ModelSettings]:

@@ -17,6 +17,7 @@ from macaron.cli.ode import app as ode_app
 from macaron.cli.particles import particles
 from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
+from macaron.cli.recipe import app as recipe_app
 from macaron.cli.report import report
 from macaron.cli.train import train
 from macaron.cli.translate import translate
@@ -47,6 +48,7 @@ for _verb in (
     twins,
 ):
     app.command()(guarded(_verb))
+app.add_typer(recipe_app, name="recipe")
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")
 

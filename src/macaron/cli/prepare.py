@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML); or use the options below.")] = None,
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below.")] = None,
     *,
     source_lang: Annotated[str | None, typer.Option("--source-lang", help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, typer.Option("--target-lang", help="Language to translate into.")] = None,

@@ -1,6 +1,6 @@
 """The ``[data]`` section of a recipe: which corpora, how they are cleaned, which vocabulary.
 
-The shipped files in ``recipes/`` explain every key in their comments.
+The files in ``recipes/`` explain every key in their comments.
 """
 
 import re
