@@ -6,13 +6,16 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
 
 T = TypeVar("T")
+P = ParamSpec("P")
 #: The path of a value: names of sections and keys, and indices of lists.
 KeyPath = tuple[str | int, ...]
 #: Types in messages.
@@ -24,6 +27,8 @@ _NAMES: dict[Any, str] = {
     Path: "a path",
     tuple: "a list",
 }
+#: A setting as messages name it.
+_KEY = re.compile(r"(?<![\w./-])[a-z]+(?:\.[a-z]\w*|\[\d+\])+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,23 +38,49 @@ class Origin:
     :param name: the file
     :param text: its TOML text
     :param assignments: the ``key.key=value`` that were applied to it
+    :param options: settings that options of their own gave: ``{"data.vocab_size": "--vocab-size 8000"}``
     """
 
     name: str = ""
     text: str = ""
     assignments: tuple[str, ...] = ()
+    options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def prefix(self, path: KeyPath = ()) -> str:
-        """The beginning of a message about a value: ``FILE, line N: `` or ``--set KEY=VALUE: ``."""
-        line = self._line(path) if path else None
+    def place(self, path: KeyPath) -> str:
+        """Where a value was given: ``FILE, line N``, ``--set KEY=VALUE`` or an option; empty if it was not."""
+        if not path:
+            return ""
+        line = self._line(path)
         for text in reversed(self.assignments):
             key = tuple(text.partition("=")[0].strip().split("."))
-            alone = line is None and path and key[: len(path)] == path  # the section was created by this assignment
+            alone = line is None and key[: len(path)] == path  # the section was created by this assignment
             if alone or path[: len(key)] == key:
-                return f"--set {text}: "
-        if line is not None:
-            return f"{self.name}, line {line}: "
-        return f"{self.name}: " if self.name else ""
+                return f"--set {text}"
+        option = self.options.get(dotted(path))
+        return option or ("" if line is None else f"{self.name}, line {line}")
+
+    def prefix(self, *paths: KeyPath) -> str:
+        """The beginning of a message about values: where they were given, or the file if they were not."""
+        places = dict.fromkeys(filter(None, map(self.place, paths)))
+        where = "; ".join(places) or self.name
+        return f"{where}: " if where else ""
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """A context in which messages about a setting, raised anywhere, begin with where the setting was given.
+
+        A message is about the first setting that it names (``train.seed``); others belong to its remedies.
+        """
+        try:
+            yield
+        except MacaronError as error:
+            message = str(error)
+            named = (re.findall(r"\w+", key) for key in _KEY.findall(message))
+            paths = (tuple(int(part) if part.isdigit() else part for part in parts) for parts in named)
+            place = next(filter(None, map(self.place, paths)), "")
+            if not message.startswith(place):
+                error.args = (f"{place}: {message}", *error.args[1:])
+            raise
 
     def _line(self, path: KeyPath) -> int | None:
         """The line of a key, from 1. The text is parsed up to line 1, 2, ...: whatever adds the value holds its key."""
@@ -67,6 +98,28 @@ class Origin:
             word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
             return next((number + 1 for number in range(start, end) if word.search(lines[number])), end)
         return None
+
+
+class HasOrigin(Protocol):
+    """Settings that remember where they came from."""
+
+    @property
+    def origin(self) -> Origin:
+        """Their source."""
+
+
+R = TypeVar("R", bound=HasOrigin)
+
+
+def located(function: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Wrap a function of a recipe: its messages about a setting begin with where the setting was given."""
+
+    @wraps(function)
+    def call(recipe: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with recipe.origin.located():
+            return function(recipe, *args, **kwargs)
+
+    return call
 
 
 def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, Any], Origin]:
@@ -166,9 +219,10 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
     try:
         return cls(**values)
     except MacaronError as error:
-        # A message about a key names it as in the recipe: "train.seed must be ...".
-        named = [key for key in values if mentions(error, dotted((*path, key)))]
-        raise MacaronError(f"{origin.prefix((*path, named[0]) if named else ())}{error}") from error
+        # A message about keys names them as in the recipe: "train.seed must be ...". An item of a list has a line.
+        named = [(*path, key) for key in values if mentions(error, dotted((*path, key)))]
+        item = [path] if path and isinstance(path[-1], int) else []
+        raise MacaronError(f"{origin.prefix(*(named or item))}{error}") from error
 
 
 def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool = True) -> Any:

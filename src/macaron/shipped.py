@@ -39,7 +39,9 @@ def find(path: Path) -> Path:
     if stem in names():
         return shipped(stem)
     what = "is a folder, not a recipe" if path.is_dir() else "no such recipe"
-    raise MacaronError(f"{path}: {what}. Give a TOML file, or the name of a recipe that comes with Macaron{_hint(stem)}")
+    raise MacaronError(
+        f"{path}: {what}. Give a TOML file, or the name of a recipe that comes with Macaron{_hint(stem)}"
+    )
 
 
 def title(name: str) -> str:

@@ -12,7 +12,9 @@ STARTED = time.monotonic()  # the wall clock of a run counts from here, imports 
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")

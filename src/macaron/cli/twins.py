@@ -7,7 +7,9 @@ import typer
 
 
 def twins(
-    recipe: Annotated[Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", help="The folder for the runs and their page.", show_default=False)],
     schemes: Annotated[
         str,

@@ -22,6 +22,7 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.recipe import ModelSettings, Recipe, configuration
+from macaron.settings import located
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 
@@ -80,6 +81,7 @@ class Twins:
             ) from None
 
 
+@located
 def make_twins(
     recipe: Recipe,
     schemes: Sequence[str] | Mapping[str, str],

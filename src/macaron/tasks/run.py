@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from macaron.data.prepared import data_kind
+from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
-from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from, write_toml
-from macaron.settings import load_toml
+from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from, write_toml
+from macaron.settings import load_toml, located
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
@@ -31,6 +31,7 @@ FREE_KEYS = {
 }
 
 
+@located
 def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -> bool:
     """Train a recipe in a folder, alone or as one of the processes of torchrun.
 
@@ -65,7 +66,7 @@ def _train(recipe: Recipe, out: Path, resume: bool, processes: Processes, starte
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
     """The task of the data: pairs of sentences are for translation, plain text for pre-training."""
-    held = data_kind(recipe.data)
+    held: DataKind = manifest(recipe).get("kind", "pairs")
     if held != recipe.kind:
         what = "a text encoder" if recipe.kind == "text" else "for translation"
         raise MacaronError(
