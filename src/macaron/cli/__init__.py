@@ -8,6 +8,7 @@ import typer
 from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
+from macaron.cli.doctor import doctor
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
@@ -27,7 +28,6 @@ from macaron.errors import MacaronError, system_message
 app = typer.Typer(
     help="Train, decode and study Transformers written as splitting schemes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -39,6 +39,7 @@ for _verb in (
     evaluate,
     models,
     demo,
+    doctor,
     glue,
     finetune,
     predict,
@@ -64,7 +65,7 @@ def version(show: bool) -> None:
 
 @app.callback()
 def root(
-    _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Show the version."),
+    _version: bool = typer.Option(False, "--version", "-V", callback=version, is_eager=True, help="Show the version."),
 ) -> None:
     """Train, decode and study Transformers written as splitting schemes."""
 
@@ -86,7 +87,7 @@ def main() -> None:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
     try:
-        app()
+        app(prog_name="macaron")
     except MacaronError as error:
         fail(error, str(error), error.exit_code)
     except OSError as error:
