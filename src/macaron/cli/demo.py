@@ -16,7 +16,11 @@ def demo(
     ] = 6.0,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
-    from macaron.lab.demo import run_demo
+    from macaron.recipe import load_recipe
     from macaron.shipped import shipped
+
+    load_recipe(recipe or shipped("demo"))  # before torch is imported: a mistake is reported at once
+
+    from macaron.lab.demo import run_demo
 
     run_demo(recipe or shipped("demo"), runs, typer.echo, minutes)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from macaron.cli.early import Dtype, check_early
 from macaron.errors import UsageError
 
 
@@ -29,17 +30,17 @@ def evaluate(
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU."""
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    if split not in ("valid", "test"):
-        raise UsageError(f"--split is valid or test, not {split!r}")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    read, search = [source, reference], {"device": device, "length_penalty": length_penalty}
+    check_early(translators=[model], data=data, split=split, reads=read, writes=[output], **search)
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
 from macaron.errors import UsageError
 
 
@@ -39,6 +40,7 @@ def finetune(
     if symmetric and text2 is None:
         raise UsageError("--symmetric swaps two texts: give --text2 as well")
 
+    check_early(encoders=[model], reads=[train, dev], device=device, rate=rate)
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner, TunerSettings
     from macaron.tasks.finetune_csv import finetune_csv

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
 from macaron.errors import MacaronError, UsageError
 
 _CHARACTERS = 20_000  # of input that are predicted at a time, to begin with
@@ -46,8 +47,7 @@ def predict(
         raise UsageError("--text2 needs --text")
     if kind == "lines" and text is not None:
         raise UsageError("--format lines has no columns: leave out --text")
-    if input_file is not None:
-        input_file.stat()  # a missing file is reported before the model is loaded
+    check_early(encoders=[model], reads=[input_file], writes=[output_file], device=device)
 
     from macaron.data.tabular import table_format
     from macaron.decode.stream import output

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.early import check_recipe
 from macaron.errors import MacaronError
 
 STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
@@ -28,6 +29,7 @@ def train(
     from macaron.recipe import load_recipe
 
     chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+    check_recipe(chosen, out, resume)
 
     from macaron.tasks.run import run
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.early import check_recipe
+
 
 def twins(
     recipe: Annotated[
@@ -31,13 +33,17 @@ def twins(
     ] = False,
 ) -> None:
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
+    from macaron.ode import scheme
     from macaron.recipe import load_recipe
 
     chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
 
+    names = [name.strip() for name in schemes.split(",") if name.strip()]
+    check_recipe(chosen, out)
+    for part in (part for name in names for part in name.split("/") if part != "control"):
+        scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
-    names = [name.strip() for name in schemes.split(",") if name.strip()]
     planned = make_twins(
         chosen,
         names,

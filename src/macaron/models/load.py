@@ -1,4 +1,9 @@
-"""Model folders, of translation models and encoders alike: found, checked, read and written."""
+"""Model folders, of translation models and encoders alike: found, checked, read and written.
+
+torch is imported where weights are read or written: a folder that is missing is reported without it.
+"""
+
+from __future__ import annotations
 
 import errno
 import json
@@ -6,16 +11,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 #: Each model type, and what is wrong with a model of another type.
 _WRONG_TYPE = {
@@ -94,6 +100,8 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     :param changes: fields of the configuration to set to other values
     """
+    import torch
+
     config = load_config(folder, model_class.config_class, **changes)
     try:
         with torch.device("meta"):  # nothing is allocated or drawn
@@ -152,6 +160,8 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
     :param weights: other than the model's own, by their names in the model
     :param config: other than the model's own
     """
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True, exist_ok=True)
     given = model.state_dict() if weights is None else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in given.items()}
@@ -186,6 +196,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names."""
+    from safetensors.torch import load_file
+
     try:
         files = {_WEIGHTS}
         if not (folder / _WEIGHTS).is_file():

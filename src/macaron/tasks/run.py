@@ -7,7 +7,7 @@ from typing import Any
 
 from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
-from macaron.files import remove_leftovers, write_json, write_text
+from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from, write_toml
 from macaron.settings import load_toml, located
 from macaron.tasks.pretraining import PretrainingTask
@@ -83,8 +83,8 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
 
 def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     """Refuse a folder that holds something else."""
-    if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
+    if not resume:
+        check_unused(out)
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return

@@ -16,7 +16,7 @@ from macaron.data.glue_submission import as_predictions, check_submission, expec
 from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import remove, write_json, write_text
+from macaron.files import check_unused, remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
@@ -39,8 +39,8 @@ def run_glue(
     workers: int | None = None,
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
-    if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
+    if not resume:
+        check_unused(out)
     progress = Progress()
     folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
