@@ -18,7 +18,8 @@ from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, convert, load_toml, located, mentions, to_data
+from macaron.origin import Origin, located
+from macaron.settings import build, check, convert, load_toml, mentions, to_data
 from macaron.shipped import find
 from macaron.train.settings import TrainSettings
 

@@ -56,8 +56,9 @@ def prepare(
     ] = None,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
+    from macaron.origin import Origin
     from macaron.recipe import data_recipe, load_content
-    from macaron.settings import Origin, override
+    from macaron.settings import override
 
     common = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
     pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeGuard
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.settings import Origin, load_toml
+from macaron.origin import Origin
+from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]

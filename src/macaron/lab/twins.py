@@ -21,8 +21,8 @@ from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
+from macaron.origin import located
 from macaron.recipe import ModelSettings, Recipe, configuration
-from macaron.settings import located
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 

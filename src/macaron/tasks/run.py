@@ -8,8 +8,9 @@ from typing import Any
 from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.origin import located
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from, write_toml
-from macaron.settings import load_toml, located
+from macaron.settings import load_toml
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
