@@ -88,3 +88,10 @@ def test_a_recipe_with_an_unknown_key_is_refused_without_torch(tmp_path: Path):
         assert code == 1
         assert f"unknown key '{section}.{key}'" in text
         assert "torch" not in modules
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("train", "--help"), ("recipe", "list"), ("-V",)], ids=" ".join)
+def test_help_is_light(arguments: tuple[str, ...]):
+    code, modules, text = imported(*arguments)
+    assert code == 0, text
+    assert not modules & {*HEAVY, "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses"}
