@@ -2,8 +2,8 @@
 
     python tools/absolute_links.py README.md https://HOST/OWNER/macaron/blob/v0.1.0 > PAGE.md
 
-Pictures are linked as ``...?raw=true``, which GitHub, GitLab and Gitea serve as files. The paths in README are relative to
-the repository, so that they also work in a clone and offline.
+Pictures are linked as ``...?raw=true``, which GitHub serves as files. The paths in README are relative to the
+repository, so that they also work in a clone and offline.
 """
 
 import re

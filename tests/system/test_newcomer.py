@@ -1,7 +1,7 @@
 """A newcomer with nothing but the README: every command in it is run, in its order, in an empty folder.
 
-The commands are taken from the page. What the page takes for granted (a corpus, GLUE) is replaced by small files of the same
-names, and what would take long is shortened; nothing else is changed.
+The commands are taken from the page. What the page takes for granted (a corpus, GLUE) is replaced by small files of the
+same names, and what would take long is shortened; nothing else is changed.
 """
 
 import inspect
