@@ -8,6 +8,7 @@ import typer
 from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
+from macaron.cli.embed import embed
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
@@ -18,6 +19,7 @@ from macaron.cli.particles import particles
 from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
 from macaron.cli.report import report
+from macaron.cli.score import score
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
@@ -41,6 +43,8 @@ for _verb in (
     glue,
     finetune,
     predict,
+    embed,
+    score,
     report,
     particles,
     compare,
