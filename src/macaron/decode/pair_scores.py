@@ -52,9 +52,7 @@ class PairScorer:
         #: Pairs with more tokens on a side are not scored.
         self.longest = self.model.config.longest_input
 
-    def score(
-        self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int | None = None
-    ) -> list[PairScore]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int | None = None) -> list[PairScore]:
         """The scores of pairs, in their order. The score of a pair does not depend on the others.
 
         A pair of two empty lines scores 0. If one side is empty, the other is scored against nothing but an end.
@@ -67,7 +65,10 @@ class PairScorer:
             zip(self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target"), strict=True)
         )
         empty = [not source.strip() and not target.strip() for source, target in zip(sources, targets, strict=True)]
-        found = [PairScore(0.0 if none else math.nan, 0 if none else len(pair[1])) for none, pair in zip(empty, pairs, strict=True)]
+        found = [
+            PairScore(0.0 if none else math.nan, 0 if none else len(pair[1]))
+            for none, pair in zip(empty, pairs, strict=True)
+        ]
         lengths = [max(map(len, pair)) for pair in pairs]
         scored = [i for i, length in enumerate(lengths) if not empty[i] and length <= self.longest]
         for batch in batches([lengths[i] for i in scored], batch_tokens or self.batch_tokens):

@@ -19,7 +19,6 @@ from macaron.nn.linear import Activation
 from macaron.ode import Scheme, lift
 from macaron.ode import scheme as find_scheme
 
-
 #: The parts of torch's layers and the sub-layers that hold their weights here; those of a decoder have H1, too.
 _TORCH_PARTS = {
     "self_attn.out_proj.": "F1.operator.out.",
@@ -94,8 +93,8 @@ class _TorchLayer(nn.Module):
             plain = find_scheme("lie-fg")
             if self.scheme.branches != (lift(plain) if self.decoder else plain).branches:
                 raise ValueError(
-                    f"these are the weights of torch's own layer (such as {start}in_proj_weight), and a layer of scheme "
-                    f"{self.scheme.name!r} has other sub-layers: make it with scheme=\"transformer\""
+                    f"these are weights of torch's own layer (such as {start}in_proj_weight). A layer of scheme "
+                    f'{self.scheme.name!r} has other sub-layers: make it with scheme="transformer"'
                 )
             renamed = {f"norm{i}.": f"{name}.norm." for i, name in enumerate(self.order, 1)} | _TORCH_PARTS
             for name in [name for name in state_dict if name.startswith(prefix)]:

@@ -173,7 +173,7 @@ class EncoderOnDevice:
         return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
     def over_batches(self, data: Encoded, compute: Callable[[ClassificationBatch], Tensor], width: int) -> Numbers:
-        """What a function gives for the examples of a batch, (B, width): for all examples in their order, (N, width)."""
+        """What a function of a batch, (B, width), gives for all examples, in their order, (N, width)."""
         found = np.zeros((len(data), width), dtype=np.float64)
         order = np.argsort(data.lengths, kind="stable")  # little padding
         with torch.no_grad(), self.autocast():
