@@ -12,6 +12,11 @@ from absolute_links import absolute, relative_links
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
+#: Models for the folders that the pages name.
+FIXTURES = {
+    f"runs/{name}/model": f"tests/compatibility/fixtures/{fixture}"
+    for name, fixture in (("mine", "translation"), ("bert", "classifier"))
+}
 
 
 def python_blocks(name: str) -> list[str]:
@@ -36,7 +41,7 @@ def test_the_ten_lines_of_the_readme():
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in PAGES)])
 def test_python_on_other_pages_runs(page: str):
     for block in python_blocks(page):
-        done = run("-c", block)
+        done = run("-c", re.sub("|".join(FIXTURES), lambda found: FIXTURES[found[0]], block))
         assert done.returncode == 0, done.stderr
 
 

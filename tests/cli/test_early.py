@@ -104,6 +104,16 @@ MISTAKES = {
         ("classifier --input GONE", "GONE: No such file"),
         ("classifier --device gpu", "no device 'gpu'"),
     ],
+    "embed": [
+        ("GONE", "GONE: no such folder"),
+        ("translation", "is not a text encoder"),
+        ("classifier --input GONE", "GONE: No such file"),
+    ],
+    "score": [
+        ("GONE --source corpus/test.de --target corpus/test.en", "GONE: no such folder"),
+        ("translation --source GONE --target corpus/test.en", "GONE: No such file"),
+        ("translation --source corpus/test.de --target GONE", "GONE: No such file"),
+    ],
     "report": [("GONE", "GONE: no such folder. Give the folder of a run")],
     "particles": [
         ("GONE Hallo --out NEW.html", "GONE: no such folder"),

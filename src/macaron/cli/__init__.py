@@ -9,6 +9,7 @@ from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
 from macaron.cli.doctor import doctor
+from macaron.cli.embed import embed
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
@@ -20,6 +21,7 @@ from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
 from macaron.cli.recipe import app as recipe_app
 from macaron.cli.report import report
+from macaron.cli.score import score
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
@@ -43,6 +45,8 @@ for _verb in (
     glue,
     finetune,
     predict,
+    embed,
+    score,
     report,
     particles,
     compare,

@@ -143,15 +143,28 @@ def load_model(
     return model.to(dtype or saved_in).eval(), lacking
 
 
-def save_model(folder: Path, model: Any, weights: Mapping[str, Tensor], tokenizer: Any, config: Any = None) -> None:
+def save_model(
+    folder: Path,
+    model: Any,
+    weights: Mapping[str, Tensor] | None,
+    tokenizer: Any,
+    config: Any = None,
+    more: Mapping[str, Any] | None = None,
+) -> None:
     """Write a model folder with its tokenizer: completely, or not at all.
 
-    :param weights: by their names in the model
+    The tokenizer gets the model's longest input: transformers warns of a longer one, and truncates there.
+
+    :param weights: other than the model's own, by their names in the model
     :param config: other than the model's own
+    :param more: further files, as JSON, by their paths in the folder
     """
+    tokenizer.model_max_length = (config or model.config).longest_input
     with atomic_folder(folder) as partial:
         write_model(partial, model, weights, config)
         tokenizer.save_pretrained(partial)
+        for path, content in (more or {}).items():
+            write_json(partial / path, content)
 
 
 def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None = None, config: Any = None) -> None:
