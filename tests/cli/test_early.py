@@ -92,6 +92,7 @@ MISTAKES = {
         ("GONE --train train.csv --dev train.csv --out NEW", "GONE: no such folder"),
         ("translation --train train.csv --dev train.csv --out NEW", "is not a text encoder"),
         ("classifier --train GONE --dev train.csv --out NEW", "GONE: No such file"),
+        ("classifier --train train.csv --dev train.csv --out FULL", "FULL is not empty: give another --out"),
         ("classifier --train train.csv --dev GONE --out NEW", "GONE: No such file"),
         (
             "classifier --train train.csv --dev train.csv --out NEW --learning-rate -1",
@@ -147,7 +148,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
     for path in FIXTURES.iterdir():
         (folder / path.name).symlink_to(path)
     (folder / "FULL").mkdir()
-    (folder / "FULL" / "thesis.tex").write_text("Chapter 1")
+    (folder / "FULL" / "results.json").write_text("{}")
     (folder / "train.csv").write_text("text,label\ngood,1\nbad,0\n")
     asked = "".join(json.dumps([verb, *arguments.split()]) + "\n" for verb, arguments, _ in CASES)
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb", "COLUMNS": "200"}

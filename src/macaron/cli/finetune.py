@@ -7,6 +7,7 @@ import typer
 
 from macaron.cli.early import check_early
 from macaron.errors import UsageError
+from macaron.files import check_unused
 
 
 def finetune(
@@ -46,6 +47,8 @@ def finetune(
         raise UsageError("--symmetric swaps two texts: give --text2 as well")
 
     check_early(encoders=[model], reads=[train, dev], device=device, rate=rate)
+    if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
+        check_unused(out, "give another --out")
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner, TunerSettings
     from macaron.tasks.finetune_csv import finetune_csv
