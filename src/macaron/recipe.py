@@ -18,7 +18,7 @@ from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.origin import Origin, located
+from macaron.origin import KeyPath, Origin, located
 from macaron.settings import build, check, convert, load_toml, mentions, to_data
 from macaron.shipped import find
 from macaron.train.settings import TrainSettings
@@ -224,7 +224,7 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     try:
         named_preset(model.preset, **changes)
     except MacaronError as error:
-        named = [("model", key) for key in changes if mentions(error, key)]
+        named: list[KeyPath] = [("model", key) for key in changes if mentions(error, key)]
         raise MacaronError(f"{origin.prefix(*(named or [('model',)]))}[model]: {error}") from None
     for other, name in _OWN.items():
         if name in content and other != kind:
