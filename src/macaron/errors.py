@@ -1,6 +1,10 @@
 """Errors that a user can act on, their exit codes, and the wording that messages share."""
 
 import errno
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -66,3 +70,35 @@ def system_message(error: OSError) -> str:
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
     return f"{name}{error.strerror or error}"
+
+
+def command_line(*arguments: str) -> str:
+    """A command of ours, quoted for the shell, as this one was called: on the path or not, alone or by torchrun."""
+    called, world = Path(sys.argv[0]), os.environ.get("WORLD_SIZE", "1")
+    program = ["macaron"]
+    if world != "1":
+        alone = os.environ.get("LOCAL_WORLD_SIZE", world) == world
+        program = ["torchrun", *(["--standalone", "--nproc-per-node", world] if alone else ["..."]), "-m", "macaron"]
+    elif called.name == "__main__.py":
+        program = [_short(sys.executable), "-m", "macaron"]
+    elif called.name == "macaron":
+        program = [_short(sys.argv[0])]
+    return shlex.join([*program, *arguments])
+
+
+def _short(program: str) -> str:
+    """A program by its name where the shell finds it, otherwise by its path."""
+    name = Path(program).name
+    return name if shutil.which(name) == program else program
+
+
+def resume_command(run: Path) -> str:
+    """The command that continues a training run."""
+    return command_line("train", "--resume", "--out", str(run))
+
+
+def same_command(*added: str) -> str:
+    """The command that is running, with options that it does not have yet; in words where it is not one of ours."""
+    if Path(sys.argv[0]).name not in ("macaron", "__main__.py"):
+        return " ".join(["the same command", *(["with", *added] if added else [])])
+    return command_line(*sys.argv[1:], *(option for option in added if option not in sys.argv))

@@ -16,9 +16,9 @@ from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.evaluation import evaluate_split
+from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.kind_statistics import Words
-from macaron.lab.compare.translations import Search
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 

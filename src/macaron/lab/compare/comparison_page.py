@@ -162,9 +162,9 @@ def _method(result: Result) -> str:
         reused = [name for name, made in result.translated.items() if made.reused]
         if reused:
             parts.append(
-                f"<p>The translations of {escape(', '.join(reused))} were made by an earlier comparison with the same "
-                "model, sentences, search and versions. Remove the run's folder <code>translations</code> to make them "
-                "again.</p>"
+                f"<p>The translations of {escape(', '.join(reused))} are those that an earlier command stored for the "
+                "same model, sentences, search and versions. Remove the run's folder <code>translations</code> to make "
+                "them again.</p>"
             )
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
