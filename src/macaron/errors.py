@@ -74,22 +74,7 @@ def system_message(error: OSError) -> str:
 
 def command_line(*arguments: str) -> str:
     """A command of ours, quoted for the shell, as this one was called: on the path or not, alone or by torchrun."""
-    called, world = Path(sys.argv[0]), os.environ.get("WORLD_SIZE", "1")
-    program = ["macaron"]
-    if world != "1":
-        alone = os.environ.get("LOCAL_WORLD_SIZE", world) == world
-        program = ["torchrun", *(["--standalone", "--nproc-per-node", world] if alone else ["..."]), "-m", "macaron"]
-    elif called.name == "__main__.py":
-        program = [_short(sys.executable), "-m", "macaron"]
-    elif called.name == "macaron":
-        program = [_short(sys.argv[0])]
-    return shlex.join([*program, *arguments])
-
-
-def _short(program: str) -> str:
-    """A program by its name where the shell finds it, otherwise by its path."""
-    name = Path(program).name
-    return name if shutil.which(name) == program else program
+    return shlex.join([*(_program() or ["macaron"]), *arguments])
 
 
 def resume_command(run: Path) -> str:
@@ -99,6 +84,21 @@ def resume_command(run: Path) -> str:
 
 def same_command(*added: str) -> str:
     """The command that is running, with options that it does not have yet; in words where it is not one of ours."""
-    if Path(sys.argv[0]).name not in ("macaron", "__main__.py"):
+    if _program() is None:
         return " ".join(["the same command", *(["with", *added] if added else [])])
     return command_line(*sys.argv[1:], *(option for option in added if option not in sys.argv))
+
+
+def _program() -> list[str] | None:
+    """How ``macaron`` was called; None if this process is another program."""
+    called, world = Path(sys.argv[0]), os.environ.get("WORLD_SIZE", "1")
+    module = (called.parent.name, called.name) == ("macaron", "__main__.py")
+    if not module and called.name != "macaron":
+        return None
+    if world != "1":
+        alone = os.environ.get("LOCAL_WORLD_SIZE", world) == world
+        return ["torchrun", *(["--standalone", "--nproc-per-node", world] if alone else ["..."]), "-m", "macaron"]
+    program = sys.executable if module else sys.argv[0]
+    name = Path(program).name
+    # By its name where the shell finds it.
+    return [name if shutil.which(name) == program else program, *(["-m", "macaron"] if module else [])]

@@ -1,9 +1,10 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
 from pathlib import Path
+from shlex import quote
 from statistics import median
 
-from macaron.errors import MacaronError, command_line, resume_command
+from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
 from macaron.lab.run_folder import RunFolder
@@ -82,8 +83,8 @@ def _status(run: RunFolder) -> str:
         ahead = f", with about {left} left" if left else ""
         again = " It had finished before and was resumed." if run.summary else ""
         notes.append(
-            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; "
-            f"{resume_command(run.path)} continues it.{again}"
+            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
+            f"--resume --out {quote(str(run.path))} continues it.{again}"
         )
     if run.finished and not run.has_model and run.kind != "GLUE":
         notes.append("There is no model in this folder.")
@@ -132,7 +133,7 @@ def _scores(run: RunFolder) -> list[str]:
     found = score_tables(run)
     if found and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return found
-    hint = command_line("evaluate", str(run.path), "--data", "DIR")
+    hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
     more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.model_folder else ""
     said = "No scores of translations yet." if found else "No scores yet."
     return [f'<p class="empty">{said}{more}</p>', *found]
