@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -121,7 +122,7 @@ def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Pa
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_second)
         with pytest.raises(
-            Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command continues"
+            Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; finished runs are kept.* the same command$"
         ):
             twins.run()
     assert not (tmp_path / "set" / PAGE).exists()
@@ -159,7 +160,8 @@ def test_killed_and_started_again_through_the_command(recipe: Path, tmp_path: Pa
         text = process.stderr.read()
         assert process.wait() == code
         if code == 130:
-            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; the same command continues", text)
+            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; finished runs are kept", text)
+            assert shlex.split(text.partition("Continue with: ")[2])[1:] == [*command[1:], str(out)]
             assert "Traceback" not in text
         assert not (out / run / "model").exists()
     text = done(out)
@@ -285,6 +287,13 @@ def test_the_budget_is_updates(recipe: Path):
     text = recipe.read_text().replace("max_updates = 6", "max_minutes = 1")
     other = recipe.with_name("timed.toml")
     other.write_text(text)
-    with pytest.raises(MacaronError, match=r"no train\.max_updates: give --budget UPDATES"):
+    with pytest.raises(
+        MacaronError, match=r"in train\.max_minutes the faster one would get more: give --budget UPDATES"
+    ):
         with_budget(load_recipe(other, []), None)
     assert with_budget(load_recipe(other, []), 7).train.max_updates == 7
+    by_epochs = recipe.with_name("epochs.toml")
+    by_epochs.write_text(text.replace("max_minutes", "max_epochs"))
+    assert with_budget(load_recipe(by_epochs, []), None).train.max_epochs == 1
+    # A warm-up that would not end becomes a tenth; a shorter one is the recipe's.
+    assert [with_budget(load_recipe(recipe, [f"train.warmup={n}"]), 40).train.warmup for n in (39, 40)] == [39, 4]

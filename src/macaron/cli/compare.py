@@ -33,8 +33,8 @@ def compare(
         runs=runs, data=data, split=split, writes=[out, json_file], device=device, length_penalty=length_penalty
     )
     check_page_path(out)
+    from macaron.evaluate.stored import Search
     from macaron.lab.compare.comparison import write_comparison
-    from macaron.lab.compare.translations import Search
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
     found = write_comparison(
@@ -48,4 +48,5 @@ def compare(
         say=lambda text: typer.echo(text, err=True),
     )
     typer.echo(found.sentence)
+    typer.echo(f"\n{found.table()}\n")
     typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

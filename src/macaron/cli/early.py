@@ -68,17 +68,21 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
 
 
-def check_recipe(recipe: "Recipe", out: Path, resume: bool = True) -> None:
-    """Check the data of a recipe and the folder of its run; of several processes the first one does."""
+def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
+    """Check the folder of a run, and the data of a new one; of several processes the first one does.
+
+    :param new: the folder may not be in use
+    """
     from macaron.files import check_unused
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
-        manifest(recipe)
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is a file: give a folder for the run")
-        if not resume:
+        if new:
             check_unused(out)
+        if not (out / "recipe.toml").is_file():  # a finished run does without its data
+            manifest(recipe)
 
 
 def _check_model(folder: Path, kind: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 
 _CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
@@ -47,6 +48,7 @@ def embed(
 
     import numpy as np
 
+    ready(model)
     from macaron.decode.stream import output, windows
     from macaron.tasks.embedder import Embedder
 

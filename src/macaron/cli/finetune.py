@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import check_unused
 
@@ -62,6 +63,7 @@ def finetune(
         clip_norm=clip_norm,
         symmetric=symmetric,
     )
+    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     texts = [text] if text2 is None else [text, text2]
 

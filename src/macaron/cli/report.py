@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 
 
 def report(
@@ -24,4 +25,5 @@ def report(
     check_early(runs=[run], data=data)
     from macaron.lab.report.report_page import write_report
 
+    ready(run)
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

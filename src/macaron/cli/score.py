@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
 from macaron.errors import MacaronError
 
 _CHARACTERS = 20_000  # of targets that are scored at a time, to begin with
@@ -36,6 +37,7 @@ def score(
     """
     check_early(translators=[model], reads=[source, target], writes=[output_file], device=device)
 
+    ready(model)
     from macaron.decode.pair_scores import PairScorer
     from macaron.decode.stream import output
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import one_line
 
@@ -86,6 +87,7 @@ def translate(
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import LineRefused, Translator
 
+    ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
     options: dict[str, Any] = {
         "nbest": nbest,

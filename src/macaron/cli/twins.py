@@ -23,7 +23,7 @@ def twins(
     ] = "lie-fg,strang-gfg",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Updates of every run (default: the recipe's max_updates).")
+        int | None, typer.Option("--budget", min=1, help="Updates of every run, instead of the recipe's limits.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
@@ -36,10 +36,11 @@ def twins(
     from macaron.ode import scheme
     from macaron.recipe import load_recipe
 
-    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+    limit = [] if budget is None else [f"train.max_updates={budget}"]  # the recipe may have none
+    chosen = load_recipe(recipe, [*(settings or []), *limit])  # before torch is imported: a mistake is reported at once
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
-    check_recipe(chosen, out)
+    check_recipe(chosen, out, new=False)
     for part in (part for name in names for part in name.split("/") if part != "control"):
         scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
@@ -56,4 +57,5 @@ def twins(
     found = planned.run()
     if found is not None:
         typer.echo(found.sentence)
+        typer.echo(f"\n{found.table()}\n")
         typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")

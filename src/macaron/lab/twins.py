@@ -14,7 +14,7 @@ from typing import Any
 
 from macaron import ode
 from macaron.data.prepared import read_manifest
-from macaron.errors import Interrupted, MacaronError, UsageError
+from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
 from macaron.lab.compare.result import Result
@@ -59,8 +59,8 @@ class Twins:
                 except (Interrupted, KeyboardInterrupt) as stop:
                     where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
                     raise Interrupted(
-                        f"stopped in run {number} of {len(self.plan)}{where}; the same command continues from there, "
-                        "and keeps finished runs"
+                        f"stopped in run {number} of {len(self.plan)}{where}; finished runs are kept. Continue with: "
+                        f"{same_command()}"
                     ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
@@ -77,7 +77,7 @@ class Twins:
             return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
         except KeyboardInterrupt:
             raise Interrupted(
-                "stopped while comparing: all runs are finished; the same command compares them"
+                f"stopped while comparing: all runs are finished. Continue with: {same_command()}"
             ) from None
 
 
@@ -98,7 +98,7 @@ def make_twins(
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
         gives the twins other names
     :param seeds: seeds 1 to this are trained
-    :param budget: updates of every run; by default the recipe's ``train.max_updates``
+    :param budget: updates of every run; by default as the recipe says in updates or epochs
     :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
     :param pattern: the name of a run's folder
     """
@@ -112,7 +112,9 @@ def make_twins(
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
     if len(resolved) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
-    recipe = with_budget(recipe, budget)
+    asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
+    if recipe.train.warmup != asked:
+        say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
     said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
     if said:
         raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
@@ -184,12 +186,18 @@ def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]
 
 
 def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
-    """A recipe with a budget of updates, the only budget that does not depend on the machine."""
+    """A recipe whose length does not depend on the machine: a budget of updates, or its own updates or epochs.
+
+    A budget replaces all limits of the recipe. A warm-up that would not end within it becomes a tenth of it.
+    """
     if updates is not None:
-        return replace(recipe, train=replace(recipe.train, max_updates=updates, max_epochs=None, max_minutes=None))
-    if recipe.train.max_updates is None:
+        warmup = recipe.train.warmup if recipe.train.warmup < updates else updates // 10
+        limits: dict[str, Any] = {"max_updates": updates, "max_epochs": None, "max_minutes": None}
+        return replace(recipe, train=replace(recipe.train, warmup=warmup, **limits))
+    if recipe.train.max_updates is None and recipe.train.max_epochs is None:
         raise MacaronError(
-            "twins get the same number of updates, but the recipe has no train.max_updates: give --budget UPDATES"
+            "twins get the same number of updates, and in train.max_minutes the faster one would get more: give "
+            "--budget UPDATES, or set train.max_updates or train.max_epochs"
         )
     return recipe
 

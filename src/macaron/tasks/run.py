@@ -2,19 +2,21 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.models.load import checkpoints, run_model
 from macaron.origin import located
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from, write_toml
 from macaron.settings import load_toml
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
-from macaron.train.checkpoint import checkpoints, run_state
+from macaron.train.checkpoint import run_state
 from macaron.train.distributed import Processes, join
 from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start
@@ -125,3 +127,16 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
     """The values of all sections, by section and key."""
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
+
+
+def complete(path: Path) -> None:
+    """Let a stopped run of an earlier version be used: write configuration and tokenizer beside its checkpoint.
+
+    They are made from the recipe and the data folder. Nothing is done for anything but such a run.
+    """
+    found = run_model(path)
+    if found is None or (found / "config.json").is_file() or not (path / "recipe.toml").is_file():
+        return
+    recipe = recipe_from(*load_toml(path / "recipe.toml"))
+    recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
+    (PretrainingTask if recipe.kind == "text" else TranslationTask)(recipe).describe(found)

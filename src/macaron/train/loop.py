@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from macaron.device import own_stream
-from macaron.errors import Interrupted, MacaronError
+from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
+from macaron.models.load import checkpoints
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
@@ -67,7 +68,7 @@ class Trainer:
 
     def fit(self, resume: bool) -> dict[str, Any]:
         """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
-        found = checkpoint.checkpoints(self.folder) if resume else []
+        found = checkpoints(self.folder) if resume else []
         if found:
             self._load(found[-1])
         self.processes.wait()  # nothing is removed before all have read it
@@ -150,7 +151,7 @@ class Trainer:
             self._save(scheduled=save)
         self.pace_start += time.monotonic() - paused
         if self.stop:
-            raise Interrupted(f"stopped at update {state.update}; continue with --resume")
+            raise Interrupted(f"stopped at update {state.update}; continue with: {resume_command(self.run)}")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
@@ -219,7 +220,8 @@ class Trainer:
         if not all(bool(tensor.isfinite().all()) for tensor in (*weights.values(), *moments.values())):
             raise self._not_finite("the last update of the weights", self.state.epoch)
         if self.processes.first:
-            checkpoint.save(folder, Checkpoint(weights, moments, self.state, self.task.identity(), scheduled))
+            found = Checkpoint(weights, moments, self.state, self.task.identity(), scheduled)
+            checkpoint.save(folder, found, self.task.describe)
 
     def weights(self) -> dict[str, Tensor]:
         """All weights, gathered, on the CPU."""
@@ -281,7 +283,7 @@ class Trainer:
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
         affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
-        kept = checkpoint.checkpoints(self.folder)
+        kept = checkpoints(self.folder)
         left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
         return MacaronError(
             f"{what} is not finite at or before update {self.state.update} (epoch {epoch}, learning rate "
