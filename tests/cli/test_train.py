@@ -202,7 +202,7 @@ def test_empty_and_missing_data(recipe: Path, tmp_path: Path):
 
 def test_a_folder_that_cannot_be_written(recipe: Path, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(NotADirectoryError):  # the command turns it into a message
+    with pytest.raises(MacaronError, match="file is a file: give a folder"):
         run(load_recipe(recipe, []), tmp_path / "file", False)
     with pytest.raises(
         MacaronError, match=r"run/recipe\.toml cannot be written: Not a directory\. Choose another path"
