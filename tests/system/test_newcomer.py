@@ -4,7 +4,6 @@ The commands are taken from the page. What the page takes for granted (a corpus,
 same names, and what would take long is shortened; nothing else is changed.
 """
 
-import inspect
 import lzma
 import os
 import random
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from macaron.cli.train import train
 from macaron.data.glue_tasks import TASKS
 
 REPOSITORY = Path(__file__).parents[2]
@@ -28,15 +26,9 @@ ELSEWHERE = ("pip ", "make ", "macaron demo")
 SHORTER = {
     r"--minutes \d+": "--minutes 0.2",
     r"--seeds \d+": "--seeds 1",
-    r"--budget \d+": "--budget 4 --set model.preset=macaron-tiny --set train.warmup=2",
+    r"--budget \d+": "--budget 4",
     r"--grid fixed": "--grid fixed --epochs 1",
 }
-if "minutes" not in inspect.signature(train).parameters:
-    few = [f"--set train.{key}={value}" for key, value in (("max_updates", 6), ("warmup", 2), ("validate_every", 3))]
-    tiny = {"your-own": "macaron-tiny", "pretrain-mix": "macaron-bert-tiny"}
-    for recipe, preset in tiny.items():
-        SHORTER[rf"(train {recipe} .*)--minutes [\d.]+"] = rf"\1{' '.join(few)} --set model.preset={preset}"
-    SHORTER = dict(sorted(SHORTER.items(), key=lambda item: "train" not in item[0]))
 
 
 def commands() -> list[str]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from macaron import ode
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
@@ -23,6 +25,7 @@ from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.origin import located
 from macaron.recipe import ModelSettings, Recipe, configuration
+from macaron.tasks.auto import resolve as resolve_auto
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 
@@ -112,6 +115,7 @@ def make_twins(
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
     if len(resolved) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
+    recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
     asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
     if recipe.train.warmup != asked:
         say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
