@@ -71,8 +71,7 @@ class Trainer:
 
     def fit(self, resume: bool) -> dict[str, Any]:
         """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
-        found = checkpoints(self.folder) if resume else []
-        if found:
+        if found := checkpoints(self.folder) if resume else []:
             self._load(found[-1])
         self.processes.wait()  # nothing is removed before all have read it
         if self.processes.first:
