@@ -188,7 +188,7 @@ def test_usage_and_refusals(macaron, classifier: Path, encoder_folder: Path, tmp
         (("predict", encoder_folder, "--device", "cpu"), 1, "not fine-tuned yet"),
         (("predict", classifier, "--input", tmp_path / "none"), 1, "none: No such file"),
         (("finetune", *ask, "--symmetric"), 2, "--symmetric swaps two texts: give --text2"),
-        (("finetune", *ask, "--learning-rate", "0"), 1, "macaron: learning rate must be above 0, not 0.0"),
+        (("finetune", *ask, "--learning-rate", "0"), 2, "macaron: --learning-rate must be above 0, not 0.0"),
     ):
         done = macaron(*arguments)
         assert done.returncode == code, done.stderr

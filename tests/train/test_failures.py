@@ -101,7 +101,7 @@ def test_a_full_disk_while_writing_the_model(recipe: Path, tmp_path: Path, monke
 
     settings = load_recipe(recipe, ["train.max_updates=2"])
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.models.load.save_file", full)
+        patch.setattr("safetensors.torch.save_file", full)
         with pytest.raises(
             MacaronError,
             match=r"model cannot be written: No space left on device. Free some space. Then continue with: macaron",
