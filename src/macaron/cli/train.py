@@ -18,7 +18,16 @@ def train(
         Path | None, typer.Argument(help="A recipe (TOML); see recipes/. --resume needs none.", show_default=False)
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a setting: section.key=value (repeatable); section.key= removes it.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", help="The same as --set train.max_minutes=N: the schedule is fitted to this time."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
 ) -> None:
@@ -37,7 +46,8 @@ def train(
         )
     if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
         typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
-    chosen = load_recipe(recipe or stored, settings or [])  # before torch is imported: a mistake is reported at once
+    changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
+    chosen = load_recipe(recipe or stored, changes)  # before torch is imported: a mistake is reported at once
 
     from macaron.tasks.run import run
 

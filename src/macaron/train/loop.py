@@ -13,7 +13,6 @@ from torch import Tensor
 from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
-from macaron.models.load import checkpoints
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
@@ -22,6 +21,9 @@ from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whol
 from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
+
+#: Seconds after which the time that is left is printed, if no line with it has been printed yet.
+ESTIMATE_AFTER = 8.0
 
 
 class Trainer:
@@ -68,7 +70,7 @@ class Trainer:
 
     def fit(self, resume: bool) -> dict[str, Any]:
         """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
-        found = checkpoints(self.folder) if resume else []
+        found = checkpoint.checkpoints(self.folder) if resume else []
         if found:
             self._load(found[-1])
         self.processes.wait()  # nothing is removed before all have read it
@@ -85,6 +87,7 @@ class Trainer:
         try:
             with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
+                self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
                     self._epoch()
                 return self._finish()
@@ -137,6 +140,11 @@ class Trainer:
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
+        if not self.estimated and (log or self.seconds - self.begun[0] > ESTIMATE_AFTER):
+            self.estimated = True
+            if not log:
+                left = stopping.time_left(max(self._shares()), self.seconds, *self.begun)
+                self.log.say(f"update {state.update}: about {left} left, at the pace so far")
         # Reading the loss synchronises with the GPU, so it is read only when something is written.
         if log or validate or save or at_end or self.stop or self.device.type == "cpu":
             sums = self.processes.sum(self.log_losses.clone()).tolist()
@@ -164,7 +172,7 @@ class Trainer:
             "learning_rate": self.rate,
             "tokens_per_second": round(self.pace_targets / max(elapsed, 1e-9), 1),
             "seconds": round(self.seconds, 3),
-            "time_left": stopping.time_left(share, self.seconds),
+            "time_left": stopping.time_left(share, self.seconds, *self.begun),
         }
         if self.norm is not None:
             values["gradient_norm"] = float(whole(self.norm))
@@ -283,7 +291,7 @@ class Trainer:
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
         affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
-        kept = checkpoints(self.folder)
+        kept = checkpoint.checkpoints(self.folder)
         left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
         return MacaronError(
             f"{what} is not finite at or before update {self.state.update} (epoch {epoch}, learning rate "
