@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
 from macaron.recipe import Recipe, configuration, data_recipe, load_recipe
+from macaron.settings import write_toml
 from macaron.train.stopping import StopSignals
 
 RECIPE = """
@@ -287,13 +289,33 @@ def test_the_budget_is_updates(recipe: Path):
     text = recipe.read_text().replace("max_updates = 6", "max_minutes = 1")
     other = recipe.with_name("timed.toml")
     other.write_text(text)
-    with pytest.raises(
-        MacaronError, match=r"in train\.max_minutes the faster one would get more: give --budget UPDATES"
-    ):
-        with_budget(load_recipe(other, []), None)
     assert with_budget(load_recipe(other, []), 7).train.max_updates == 7
     by_epochs = recipe.with_name("epochs.toml")
     by_epochs.write_text(text.replace("max_minutes", "max_epochs"))
     assert with_budget(load_recipe(by_epochs, []), None).train.max_epochs == 1
     # A warm-up that would not end becomes a tenth; a shorter one is the recipe's.
     assert [with_budget(load_recipe(recipe, [f"train.warmup={n}"]), 40).train.warmup for n in (39, 40)] == [39, 4]
+
+
+def test_minutes_give_all_twins_the_same_updates(recipe: Path, tmp_path: Path):
+    """The slowest twin decides, once: the number is in the first run's recipe, and the same command goes on with it."""
+    timed = recipe.with_name("minutes.toml")
+    timed.write_text(recipe.read_text().replace("max_updates = 6", "max_minutes = 0.02"))
+    said: list[str] = []
+
+    def trains() -> list[Any]:
+        planned = make_twins(load_recipe(timed, []), ["lie-fg", "strang-gfg"], 2, tmp_path / "set", say=said.append)
+        return [own.train for _, own, _ in planned.plan]
+
+    found = trains()
+    assert said[-1].startswith("pace: ")
+    assert len({each.max_updates for each in found}) == 1
+    assert [(each.max_minutes, each.seed) for each in found] == [(None, 1), (None, 1), (None, 2), (None, 2)]
+    assert all(each.warmup <= max(1, round(each.max_updates / 10)) for each in found)
+    chosen = replace(found[0], max_updates=7)  # what another speed would have given
+    (tmp_path / "set" / "lie-fg-seed1").mkdir(parents=True)
+    stored = replace(load_recipe(timed, ["model.scheme=lie-fg"]), train=chosen)
+    (tmp_path / "set" / "lie-fg-seed1" / "recipe.toml").write_text(write_toml(stored.to_data()))
+    assert [each.max_updates for each in trains()] == [7, 7, 7, 7]
+    assert trains()[0] == chosen
+    assert "7 updates of each run, as chosen when" in said[-1]

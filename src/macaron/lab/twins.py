@@ -24,10 +24,14 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.origin import located
-from macaron.recipe import ModelSettings, Recipe, configuration
+from macaron.recipe import ModelSettings, Recipe, configuration, recipe_from
+from macaron.settings import load_toml
+from macaron.tasks.auto import kept
 from macaron.tasks.auto import resolve as resolve_auto
+from macaron.tasks.run import pace_of
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
+from macaron.train.pace import fitted, trial_seconds
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"
 #: Settings that follow from a twin's scheme: a recipe must not set them.
@@ -101,7 +105,8 @@ def make_twins(
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
         gives the twins other names
     :param seeds: seeds 1 to this are trained
-    :param budget: updates of every run; by default as the recipe says in updates or epochs
+    :param budget: updates of every run; by default as the recipe says in updates or epochs, or as many as the slowest
+        twin makes in its minutes
     :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
     :param pattern: the name of a run's folder
     """
@@ -139,7 +144,7 @@ def make_twins(
     for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
         folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
         plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
-    return Twins(plan, out, say)
+    return Twins(fit_plan(plan, say), out, say)
 
 
 def resolve(name: str) -> str:
@@ -190,20 +195,40 @@ def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]
 
 
 def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
-    """A recipe whose length does not depend on the machine: a budget of updates, or its own updates or epochs.
+    """A recipe with a budget of updates, which replaces all its limits.
 
-    A budget replaces all limits of the recipe. A warm-up that would not end within it becomes a tenth of it.
+    A warm-up that would not end within it becomes a tenth of it.
     """
     if updates is not None:
         warmup = recipe.train.warmup if recipe.train.warmup < updates else updates // 10
         limits: dict[str, Any] = {"max_updates": updates, "max_epochs": None, "max_minutes": None}
         return replace(recipe, train=replace(recipe.train, warmup=warmup, **limits))
-    if recipe.train.max_updates is None and recipe.train.max_epochs is None:
-        raise MacaronError(
-            "twins get the same number of updates, and in train.max_minutes the faster one would get more: give "
-            "--budget UPDATES, or set train.max_updates or train.max_epochs"
-        )
     return recipe
+
+
+def fit_plan(plan: list[tuple[str, Recipe, Path]], say: Callable[[str], None]) -> list[tuple[str, Recipe, Path]]:
+    """A plan whose only limit is minutes, of each run: all get as many updates as the slowest twin makes in this time.
+
+    The number is measured once, before the first run begins; then it is in the recipe of that run.
+    """
+    train, minutes = plan[0][1].train, plan[0][1].train.max_minutes
+    if minutes is None or train.max_updates is not None or train.max_epochs is not None:
+        return plan
+    begun = [folder / "recipe.toml" for *_, folder in plan if (folder / "recipe.toml").is_file()]
+    if begun:
+        train = kept(plan[0][1], recipe_from(*load_toml(begun[0]))).train
+        say(f"{train.max_updates:,} updates of each run, as chosen when {begun[0].parent} began")
+    else:
+        kinds = {name: own for name, own, _ in plan}
+        paces = [pace_of(own, trial_seconds(minutes)) for own in kinds.values()]
+        given = {key for section, key in plan[0][1].given if section == "train"}
+        train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
+        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)
+        say(f"pace: {seconds} s per update; {train.max_updates:,} updates of each run in {minutes:g} minutes")
+    return [
+        (name, replace(own, train=replace(train, max_minutes=None, seed=own.train.seed)), folder)
+        for name, own, folder in plan
+    ]
 
 
 def first_process() -> bool:

@@ -12,7 +12,7 @@ import torch
 from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
-from macaron.models.load import checkpoints, run_model
+from macaron.models.load import run_model
 from macaron.origin import located
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
@@ -20,7 +20,7 @@ from macaron.tasks.auto import kept, resolve
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
-from macaron.train.checkpoint import run_state
+from macaron.train.checkpoint import checkpoints, run_state
 from macaron.train.distributed import Processes, join
 from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
-from macaron.models.load import CHECKPOINT_WEIGHTS, checkpoints
+from macaron.models.load import CHECKPOINT_WEIGHTS
+from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens.

@@ -13,7 +13,6 @@ from torch import Tensor
 from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
-from macaron.models.load import checkpoints
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
@@ -71,7 +70,8 @@ class Trainer:
 
     def fit(self, resume: bool) -> dict[str, Any]:
         """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
-        if found := checkpoints(self.folder) if resume else []:
+        found = checkpoint.checkpoints(self.folder) if resume else []
+        if found:
             self._load(found[-1])
         self.processes.wait()  # nothing is removed before all have read it
         if self.processes.first:
@@ -291,7 +291,7 @@ class Trainer:
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
         bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
         affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
-        kept = checkpoints(self.folder)
+        kept = checkpoint.checkpoints(self.folder)
         left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
         return MacaronError(
             f"{what} is not finite at or before update {self.state.update} (epoch {epoch}, learning rate "
