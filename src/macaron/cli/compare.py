@@ -25,8 +25,8 @@ def compare(
     dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
+    from macaron.evaluate.stored import Search
     from macaron.lab.compare.comparison import write_comparison
-    from macaron.lab.compare.translations import Search
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
     found = write_comparison(
@@ -40,4 +40,5 @@ def compare(
         say=lambda text: typer.echo(text, err=True),
     )
     typer.echo(found.sentence)
+    typer.echo(f"\n{found.table()}\n")
     typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 
 
@@ -57,6 +58,7 @@ def finetune(
         clip_norm=clip_norm,
         symmetric=symmetric,
     )
+    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     texts = [text] if text2 is None else [text, text2]
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
+from macaron.cli.stopped import ready
 from macaron.errors import MacaronError, UsageError
 
 Number = TypeVar("Number", int, float)
@@ -88,6 +89,7 @@ def glue(
         one_logit=not two_logits,
         clip_norm=clip_norm,
     )
+    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 

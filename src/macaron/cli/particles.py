@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 
 
@@ -49,5 +50,6 @@ def particles(
     from macaron.lab.particles.build_data import build_data
 
     models = [model] if model2 is None else [model, model2]
+    ready(*models)
     write(out, build_data(models, sentence, target=target, parts=parts), view)
     typer.echo(f"wrote {out}", err=True)

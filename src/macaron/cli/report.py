@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.stopped import ready
+
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
@@ -21,4 +23,5 @@ def report(
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
     from macaron.lab.report.report_page import write_report
 
+    ready(run)
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import one_line
 
@@ -84,6 +85,7 @@ def translate(
 
     if input_file is not None:
         input_file.stat()  # a missing file is reported before the model is loaded
+    ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
     options: dict[str, Any] = {
         "nbest": nbest,

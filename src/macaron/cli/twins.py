@@ -19,7 +19,7 @@ def twins(
     ] = "lie-fg,strang-gfg",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Updates of every run (default: the recipe's max_updates).")
+        int | None, typer.Option("--budget", min=1, help="Updates of every run, instead of the recipe's limits.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
@@ -31,7 +31,8 @@ def twins(
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
     from macaron.recipe import load_recipe
 
-    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+    limit = [] if budget is None else [f"train.max_updates={budget}"]  # the recipe may have none
+    chosen = load_recipe(recipe, [*(settings or []), *limit])  # before torch is imported: a mistake is reported at once
 
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
@@ -48,4 +49,5 @@ def twins(
     found = planned.run()
     if found is not None:
         typer.echo(found.sentence)
+        typer.echo(f"\n{found.table()}\n")
         typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")

@@ -12,6 +12,7 @@ import torch
 from macaron.data.prepared import data_kind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
+from macaron.models.load import run_model
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
@@ -151,3 +152,16 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
     """The values of all sections, by section and key."""
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
+
+
+def complete(path: Path) -> None:
+    """Let a stopped run of an earlier version be used: write configuration and tokenizer beside its checkpoint.
+
+    They are made from the recipe and the data folder. Nothing is done for anything but such a run.
+    """
+    found = run_model(path)
+    if found is None or (found / "config.json").is_file() or not (path / "recipe.toml").is_file():
+        return
+    recipe = recipe_from(*load_toml(path / "recipe.toml"))
+    recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
+    (PretrainingTask if recipe.kind == "text" else TranslationTask)(recipe).describe(found)
