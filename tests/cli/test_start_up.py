@@ -68,8 +68,16 @@ def test_translating_imports_no_transformers(folders: Path):
     assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
 
 
-def test_predicting_imports_no_transformers(folders: Path):
-    code, modules, text = imported("predict", folders / "encoder", "--input", folders / "text")
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_predicting_imports_no_transformers(verb: str, folders: Path):
+    code, modules, text = imported(verb, folders / "encoder", "--input", folders / "text")
+    assert code == 0, text
+    assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
+
+
+def test_scoring_imports_no_transformers(folders: Path):
+    line = folders / "text"
+    code, modules, text = imported("score", folders / "translation", "--source", line, "--target", line)
     assert code == 0, text
     assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
 

@@ -128,8 +128,13 @@ def test_a_score_of_two_texts(macaron, encoder_folder: Path, tmp_path: Path):
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     columns = ("--text", "a", "--text2", "b", "--label", "price", "--regression")
     files = ("--train", tmp_path / "train.tsv", "--dev", tmp_path / "dev.tsv")
-    done = macaron("finetune", encoder_folder, *files, *columns, *FAST, "--epochs", 4, "--out", tmp_path / "run")
+    options = ("--batch-size", "16", "--device", "cpu", "--epochs", 4)
+    done = macaron("finetune", encoder_folder, *files, *columns, *options, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
+    # Without --learning-rate it follows the size of the model.
+    assert "learning rate 0.001 (5e-05 for BERT-base, higher for narrower encoders" in done.stderr
+    assert json.loads((tmp_path / "run" / "settings.json").read_text())["learning_rate"] == 1e-3
+    assert "the best in dev pearson" in done.stderr
     assert json.loads((tmp_path / "run" / "results.json").read_text())["scores"]["dev"]["pearson"] > 80
     (tmp_path / "pairs").write_text("the good cat\tgood mat\n\nbad house\ta bad mat\n")
     found = macaron("predict", tmp_path / "run", "--device", "cpu", "--input", tmp_path / "pairs")

@@ -172,7 +172,7 @@ class FineTuning:
 def usual_rate(hidden_size: int) -> tuple[float, str]:
     """The learning rate for an encoder of this width, and why: narrow ones need higher rates.
 
-    BERT's rate, 5e-5 for 768, times (768 / width)^1.5, in one digit; docs/finetuning.md has the measurements.
+    BERT's rate, 5e-5 for 768, times (768 / width)^2, in one digit; docs/finetuning.md has the measurements.
     """
-    rate = float(f"{min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 1.5, _HIGHEST_RATE):.0e}")
+    rate = float(f"{min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 2, _HIGHEST_RATE):.0e}")
     return rate, f"{_BERT_RATE:g} for BERT-base, higher for narrower encoders; this one's hidden size is {hidden_size}"
