@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
-from macaron.data.prepare.sentence_splitter import splitter
+from macaron.text.sentence_splitter import splitter
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
