@@ -9,7 +9,8 @@ the next word does not begin with a lower-case letter. The rules are about full 
     list numbers        1. First                                never end one
     ordinals (German)   am 3. Mai, der 2. Weltkrieg             end none before a month, or after an article
 
-The words are in `macaron.text.abbreviations`. Nothing is lost or moved: the concatenated sentences are the paragraph, except for white space.
+The words are in `macaron.text.abbreviations`. Nothing is lost or moved: the concatenated sentences are the paragraph,
+except for white space.
 """
 
 import re
@@ -19,6 +20,10 @@ from functools import partial
 from macaron.text.abbreviations import Abbreviations, abbreviations
 from macaron.text.pipeline import State
 
+#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
+SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 _OPENERS = "\"'“‘„‚«‹([{¿¡*_`—–-"
 #: Some quotes open in one language and close in another. Directly after a stop they close.
 _CLOSERS = "\"'”’“‘»›«‹)]}*_"
