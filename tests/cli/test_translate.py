@@ -112,7 +112,8 @@ def test_json_and_samples(folder: Path, translator: Translator):
 
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("The cat.\n" * 300)
-    command = f"{' '.join(COMMAND)} {folder} --one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    options = f"--one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    command = f"{' '.join(COMMAND)} {folder} {options}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -n 1"], capture_output=True, check=False, env=ENVIRONMENT
     )

@@ -27,7 +27,7 @@ _DASH = r"[-–—*+•·‣◦▪●○■□►▶➢✓✔→]"
 _BULLET = re.compile(rf"{_DASH}\s+")
 #: At the start of a line or cell, also one after another: bullets, "> ", "## ", "1. ", "2.3) ", "(4) ", "a) ", "iv. ".
 _MARKS = re.compile(
-    rf"(?:(?:{_DASH}|>|#{{1,6}}|\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\)|[ivx]{{2,4}}[.)]|\((?:\d{{1,3}}|[A-Za-z])\))\s+)+"
+    rf"(?:(?:{_DASH}|>|#{{1,6}}|\d{{1,3}}(?:\.\d{{1,3}})*[.)]|[A-Za-z]\)|[ivx]{{2,4}}[.)]|\((?:\d{{1,3}}|[A-Za-z])\))(?:\s+|$))+"
 )
 _LAST_NUMBER = re.compile(r"\d{1,3}\.\s+$")
 _FIRST_WORD = re.compile(r"\w*")
@@ -115,8 +115,8 @@ def _after_marks(cell: str, lang: str) -> str:
 
 def _spaces_after(text: str, sentences: Sequence[str]) -> list[str]:
     """The white space after each sentence of a text, whose sentences differ from it in white space only."""
-    if len(sentences) == 1:
-        return [text[len(text.rstrip()) :]]
+    if len(sentences) < 2:
+        return [text[len(text.rstrip()) :] for _ in sentences]
     places = [index for index, letter in enumerate(text) if not letter.isspace()]
     ends = list(accumulate(len(sentence) - sentence.count(" ") for sentence in sentences))
     starts = [places[end] for end in ends[:-1]] + [len(text)]

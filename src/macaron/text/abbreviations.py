@@ -19,7 +19,7 @@ class Abbreviations:
     :param numbered: end none before a number
     :param others: may end a sentence, and often do not
     :param starters: words that begin a sentence far more often than they follow an abbreviation
-    :param ordinals: capitalised words that follow an ordinal number, as in "3. Mai"
+    :param ordinals: words that follow an ordinal number, as in "3. Mai"
     :param before_ordinals: words before an ordinal number, as in "der 2. Weltkrieg"
     """
 
@@ -100,7 +100,7 @@ _GERMAN = Abbreviations(
         _WORDS(
             "Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember Jan Feb Apr Aug "
             "Sep Sept Okt Nov Dez Weltkrieg Jahrhundert Jh Jahrtausend Klasse Platz Rang Stock Etage Liga Bundesliga "
-            "Runde Mal Advent Semester Quartal Halbjahr Geburtstag Jahrestag FC SC SV"
+            "Runde Mal Advent Semester Quartal Halbjahr Geburtstag Jahrestag FC SC SV und oder bis"
         )
     ),
     before_ordinals=frozenset(
