@@ -106,6 +106,7 @@ def translate(
     }
     number = 1
     noted = NotedLines()
+    filled = translated = False
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
             lines, refused = window, None
@@ -118,10 +119,15 @@ def translate(
                 text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
                 noted.add(number, best[0].notes)
+                filled, translated = filled or bool(line.strip()), translated or bool(best[0].tokens)
                 number += 1
             file.flush()
             if refused is not None:
                 raise refused
+    if filled and not translated:
+        typer.echo(
+            "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
+        )
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
 
