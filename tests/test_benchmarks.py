@@ -245,3 +245,14 @@ def test_profile_step(place: Path):
         assert times[group] > 0, group
     assert sum(times.values()) == pytest.approx(result["profiled_step_milliseconds"], rel=0.01)
     assert "| matrix products" in said
+
+
+def test_joined_lines(place: Path):
+    fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
+    files = ["--source", fixtures / "corpus" / "train.de", "--reference", fixtures / "corpus" / "train.en"]
+    result, said = measured("joined_lines.py", fixtures / "translation", *files, where=place)
+    assert (result["sentences"], result["lines"]) == (240, 48)
+    bleu = result["bleu"]
+    assert bleu["one to a line"] - bleu["split"] == pytest.approx(result["loss"], abs=0.002)
+    assert bleu["split"] > bleu["whole"] + 5  # so small a model translates one sentence at best
+    assert "| split " in said

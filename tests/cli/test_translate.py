@@ -80,7 +80,9 @@ def test_an_answer_to_each_line_as_it_is_typed(folder: Path, translator: Transla
 def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: Path):
     (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
     arguments = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", "--max-length", 8, "--beam", 3)
-    done = run(folder, *arguments, "--nbest", 2, "--scores", "--length-penalty", 0.6, "--batch-tokens", 20)
+    done = run(
+        folder, *arguments, "--one-per-line", "--nbest", 2, "--scores", "--length-penalty", 0.6, "--batch-tokens", 20
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     expected = [
         f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
@@ -95,7 +97,7 @@ def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: 
 
 def test_json_and_samples(folder: Path, translator: Translator):
     arguments = (folder, "--json", "--sample", "--seed", 5, "--top-k", 20, "--nbest", 3, "--max-length", 8)
-    done = run(*arguments, text="\n".join(LINES).encode())
+    done = run(*arguments, "--one-per-line", text="\n".join(LINES).encode())
     assert done.returncode == 0, done.stderr
     records = [json.loads(row) for row in done.stdout.decode().split("\n")[:-1]]
     assert [record["line"] for record in records] == [1, 2, 3, 4]
@@ -108,9 +110,32 @@ def test_json_and_samples(folder: Path, translator: Translator):
     assert first["score"] == pytest.approx(sum(first["token_scores"]) / len(first["tokens"]))
 
 
+def test_lines_of_several_sentences(folder: Path, translator: Translator):
+    cat, where = translator.translate(["The cat sits.", "Where is it?"], one_per_line=True, max_length=8)
+    text = "The cat sits. Where is it?\n\n \t- Where is it?\n1) The cat sits.\t42 \n" + "x" * 3000
+    done = run(folder, "--max-length", 8, "--device", "cpu", text=text.encode())
+    assert done.returncode == 0
+    expected = [f"{cat} {where}", "", f" \t- {where}", f"1) {cat}\t42 ", "x" * 3000]
+    assert done.stdout.decode().split("\n")[:-1] == [one_line(line) for line in expected]
+    assert "macaron: 1 line (5): a word was too long for the model" in done.stderr.decode()
+    done = run(folder, "--max-length", 8, "--device", "cpu", "--one-per-line", "--scores", text=b"A dog. The cat sits.")
+    ((best,),) = translator.translate_nbest(["A dog. The cat sits."], nbest=1, max_length=8)
+    score, _, text = done.stdout.decode().partition("\t")
+    assert text == one_line(best.text) + "\n"
+    assert float(score) == pytest.approx(best.score, abs=1e-4)
+
+
+def test_numbers_are_kept_and_that_is_said(folder: Path):
+    done = run(folder, "--max-length", 8, text=b"3 4 5\n\n7,5 -- 6\n")
+    assert (done.returncode, done.stdout) == (0, b"3 4 5\n\n7,5 -- 6\n")
+    assert done.stderr.startswith(b"macaron: nothing was translated: no line has words")
+    assert run(folder, text=b"\n \n").stderr == b""
+
+
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("The cat.\n" * 300)
-    command = f"{' '.join(COMMAND)} {folder} --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    options = f"--one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    command = f"{' '.join(COMMAND)} {folder} {options}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -n 1"], capture_output=True, check=False, env=ENVIRONMENT
     )
@@ -128,7 +153,7 @@ def test_bad_input_is_named_and_leaves_no_file(folder: Path, tmp_path: Path):
 
 def test_lines_before_a_refused_one_are_written(folder: Path, translator: Translator, tmp_path: Path):
     good = ["The cat sits.", "", "Where is it?"]
-    text = "\n".join([*good, "The cat sits on the mat. " * 20, "A dog."]).encode()
+    text = "\n".join([*good, "A dog. The cat sits " + "on the mat " * 20, "A dog."]).encode()
     arguments = ("--long-lines", "refuse", "--max-source-length", 30, "--max-length", 8, "--device", "cpu")
     done = run(folder, *arguments, text=text)
     assert done.returncode == 1
@@ -145,6 +170,7 @@ def test_usage_errors(folder: Path):
         (["--top-k", "3"], "--top-k is for --sample"),
         (["--sample", "--beam", "3"], "--nbest"),
         (["--nbest", "3", "--beam", "2"], "--beam 3"),
+        (["--nbest", "3"], "add --one-per-line"),
     ):
         done = run(folder, *arguments)
         assert done.returncode == 2
