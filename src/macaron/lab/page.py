@@ -15,7 +15,7 @@ from macaron.files import write_text
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 #: The maximum number of rows that are shown as lists on a phone: more would fill screens.
-STACKED = 6
+STACKED = 4
 
 
 class Raw(str):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.figures import trajectory_label
+from macaron.lab.figures import scheme_label, trajectory_label
 from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (
@@ -180,7 +180,7 @@ def _dots(path: Sequence[float]) -> str:
 def _error_chart(groups: Sequence[Group]) -> str:
     series = [
         Series(
-            trajectory_label(each),
+            scheme_label(each.scheme.name, each.method) if len(groups) > 1 else trajectory_label(each),
             [(float(one.steps), one.error) for one in each.trajectories],
             colour=COLOURS[i % len(COLOURS)],
             dashed=each.method != "exact",
