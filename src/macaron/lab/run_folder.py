@@ -182,8 +182,8 @@ def _merged(first: Record, second: Record) -> Record:
     whole: Record = {**first, **second, "targets": one + other}
     for name in first.keys() & second.keys() - _OF_LAST_UPDATE - {"targets"}:
         a, b = first[name], second[name]
-        if is_number(a) and is_number(b):
-            whole[name] = (one * a + other * b) / max(one + other, 1)
+        if one + other > 0 and is_number(a) and is_number(b):
+            whole[name] = (one * a + other * b) / (one + other)
             if name == "tokens_per_second" and a > 0 < b:
                 whole[name] = (one + other) / (one / a + other / b)
     return whole
