@@ -90,7 +90,8 @@ class RunFolder:
         lines: list[Record] = []
         others: list[Record] = []
         for record in self.metrics:
-            (lines if is_number(record.get("targets")) else others).append(record)
+            targets = record.get("targets")
+            (lines if is_number(targets) and targets >= 0 else others).append(record)
         least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
         whole: list[Record] = []
         for line in lines:
