@@ -4,6 +4,7 @@ import json
 import math
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, TypeGuard
 
 from safetensors import SafetensorError, safe_open
@@ -20,6 +21,8 @@ Record = dict[str, Any]
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
+#: Numbers in a line of the training log that are of its last update; the others are means over its targets.
+_OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gib"}
 
 
 class RunFolder:
@@ -109,9 +112,31 @@ class RunFolder:
             found[same] = {"file": name, "data": data, "scores": rows}
         return sorted(found.values(), key=lambda each: str(each["file"]))
 
+    @cached_property
+    def curves(self) -> list[Record]:
+        """The metrics for drawing: a line of the training log with few targets is merged with the next one.
+
+        An epoch's last line averages the few batches that are left, and the line after it begins late: drawn as they
+        are, they look like spikes. Half the usual number of targets is enough. The last line is merged with the one
+        before it.
+        """
+        lines: list[Record] = []
+        others: list[Record] = []
+        for record in self.metrics:
+            targets = record.get("targets")
+            (lines if is_number(targets) and targets >= 0 else others).append(record)
+        least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
+        whole: list[Record] = []
+        for line in lines:
+            short = whole and whole[-1]["targets"] < least
+            whole[-1:] = [_merged(whole[-1], line)] if short else [*whole[-1:], line]
+        if len(whole) > 1 and whole[-1]["targets"] < least:
+            whole[-2:] = [_merged(*whole[-2:])]
+        return [*others, *whole]
+
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""
-        pairs = ((record.get(against), record.get(name)) for record in self.metrics)
+        pairs = ((record.get(against), record.get(name)) for record in self.curves)
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
@@ -171,6 +196,19 @@ class RunFolder:
         if damaged:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
+
+
+def _merged(first: Record, second: Record) -> Record:
+    """Two consecutive lines of a training log as one: means are weighted by targets, a speed by the time it took."""
+    one, other = first["targets"], second["targets"]
+    whole: Record = {**first, **second, "targets": one + other}
+    for name in first.keys() & second.keys() - _OF_LAST_UPDATE - {"targets"}:
+        a, b = first[name], second[name]
+        if one + other > 0 and is_number(a) and is_number(b):
+            whole[name] = (one * a + other * b) / (one + other)
+            if name == "tokens_per_second" and a > 0 < b:
+                whole[name] = (one + other) / (one / a + other / b)
+    return whole
 
 
 def is_number(value: Any) -> TypeGuard[float]:
