@@ -13,7 +13,10 @@ from macaron.lab.run_folder import Record, RunFolder, is_number
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
-_NOT_DRAWN = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"}
+_NOT_DRAWN = {
+    *("update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"),
+    *("parts", "validation_parts"),
+}
 #: Units of time: the first that the run has at least two of is used.
 _CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
@@ -34,6 +37,7 @@ _CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
         {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
         "from zero",
     ),
+    ("Validation chrF", "chrF2", {"valid_chrf": "chrF2"}, "from zero"),
     (
         "Validation accuracy",
         "accuracy",
