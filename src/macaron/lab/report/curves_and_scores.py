@@ -148,12 +148,21 @@ def score_tables(run: RunFolder) -> list[str]:
     candidates = run.summary.get("candidates")
     if isinstance(candidates, dict) and candidates:
         chosen = run.summary.get("final_model")
+        scores = run.summary.get("candidate_scores")
+        scores = scores if isinstance(scores, dict) and all(map(is_number, scores.values())) else {}
+        metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
         rows = [
-            (Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name, "–" if loss is None else f"{loss:.4f}")
+            (
+                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
+                "–" if loss is None else f"{loss:.4f}",
+                *([f"{scores[name]:.2f}" if name in scores else "–"] if scores else []),
+            )
             for name, loss in candidates.items()
         ]
-        caption = "Candidates for the final model: the one with the lowest validation loss is chosen"
-        parts.append(html_table(["weights", "validation loss"], rows, caption=caption, numeric=[1]))
+        decides = f"highest validation {metric}" if scores else "lowest validation loss"
+        caption = f"Candidates for the final model: the one with the {decides} is chosen"
+        headers = ["weights", "validation loss", *([metric] if scores else [])]
+        parts.append(html_table(headers, rows, caption=caption, numeric=[1, 2]))
     return parts
 
 
