@@ -62,7 +62,7 @@ class Trainer:
         # FSDP gathers one layer at a time, unless one layer is applied at every depth.
         parts = [] if task.model.config.tying == "depth" else task.layers
         distribute(task.module, parts, settings.distributed, processes, self.device)
-        # The processes of FSDP communicate between the kernels, which a graph of one process cannot do.
+        # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
         self.gradients = Accumulation(task, self.step, processes, self.device, settings.seed)

@@ -111,7 +111,7 @@ class Accumulation:
         :param parts: in which each micro-batch is computed: the same gradients but for rounding and dropout
         """
         module, targets = self.step.module, sum(planned.targets for planned in group)
-        # FSDP averages gradients over the processes, the others are summed.
+        # FSDP averages gradients over the processes; otherwise they are summed.
         weight = (self.processes.world if isinstance(module, FSDPModule) else 1) / max(targets, 1)
         sums = torch.zeros(len(self.task.loss_names), dtype=torch.float64, device=self.device)
         turns = self.processes.turns(len(group))
@@ -122,6 +122,8 @@ class Accumulation:
                 torch.manual_seed((self.seed * 1_000_003 + update) * 4099 + i + (j - 1) * _PART_SEED & _SEEDS)
                 if isinstance(module, FSDPModule):
                     module.set_requires_gradient_sync(turn == len(turns) and j == parts)
+                elif not real:
+                    continue
                 losses = self.step(part, weight if counts and real else 0.0)
                 if counts and real:
                     sums += losses
