@@ -24,6 +24,9 @@ from macaron.train.step import Accumulation, RecordedStep, TrainStep, precision,
 from macaron.train.task import MicroBatch, Task
 from macaron.train.validation import TITLES, Validation
 
+#: Seconds after which the time that is left is printed, if no line with it has been printed yet.
+ESTIMATE_AFTER = 8.0
+
 
 class Trainer:
     """Trains a task in a run folder.
@@ -48,7 +51,7 @@ class Trainer:
         self.folder = run / "checkpoints"
         self.started = time.monotonic() if started is None else started
         self.signals = stopping.StopSignals()
-        self.state, self.definition = RunState(), ""
+        self.state, self.definition, self.parts_logged = RunState(), "", 1
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
@@ -90,6 +93,7 @@ class Trainer:
         try:
             with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
+                self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
                     self._epoch()
                 return self._finish()
@@ -120,9 +124,7 @@ class Trainer:
             self.processes.most,
             self._drop_gradients,
         )
-        if parts > state.parts:  # smaller from now on: the next ones would not fit either
-            state.parts = parts
-            self.log.metrics(state.update + 1, {"epoch": state.epoch, "parts": parts}, max(self._shares()))
+        state.parts = parts  # of the later ones, too: they would not fit either
         self.log_losses += losses
         if self.processes.world > 1 and self.settings.distributed == "ddp":
             self.processes.sum_gradients(self.optimiser.named.values())
@@ -146,9 +148,17 @@ class Trainer:
             for every in (settings.validate_every, settings.checkpoint_every)
         )
         epoch = state.epoch
+        if state.parts > self.parts_logged:
+            self.parts_logged = state.parts
+            self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
+        if not self.estimated and (log or self.seconds - self.begun[0] > ESTIMATE_AFTER):
+            self.estimated = True
+            if not log:
+                left = stopping.time_left(max(self._shares()), self.seconds, *self.begun)
+                self.log.say(f"update {state.update}: about {left} left, at the pace so far")
         # Reading the loss synchronises with the GPU, so it is read only when something is written.
         if log or validate or save or at_end or self.stop or self.device.type == "cpu":
             sums = self.processes.sum(self.log_losses.clone()).tolist()
@@ -176,7 +186,7 @@ class Trainer:
             "learning_rate": self.rate,
             "tokens_per_second": round(self.pace_targets / max(elapsed, 1e-9), 1),
             "seconds": round(self.seconds, 3),
-            "time_left": stopping.time_left(share, self.seconds),
+            "time_left": stopping.time_left(share, self.seconds, *self.begun),
         }
         if self.norm is not None:
             values["gradient_norm"] = float(whole(self.norm))
@@ -233,7 +243,7 @@ class Trainer:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
         legacy = found.format == checkpoint.LEGACY_FORMAT
         checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy))
-        self.state = found.state
+        self.state, self.parts_logged = found.state, found.state.parts
         self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
         self.optimiser.load(found.moments)
@@ -247,17 +257,13 @@ class Trainer:
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
-        losses: dict[str, float] = {}
-        scores: dict[str, float] = {}
-        metric = self.settings.best_metric
-        for name, weights in found.items():
-            copy_weights(weights, self.optimiser.named.items())
-            values, counts = self.validation.losses(self.state)
-            losses[name] = values["valid_loss"]
-            if metric != "loss" and math.isfinite(losses[name]):
-                scores[name] = self.validation.value(self.validation.scores(self.state, counts))
+
+        def use(name: str) -> None:
+            copy_weights(found[name], self.optimiser.named.items())
+
+        losses, scores = self.validation.compare(found, use, self.state)
         chosen = self.validation.best(scores or losses)
-        copy_weights(found[chosen], self.optimiser.named.items())
+        use(chosen)
         summary = {
             "update": self.state.update,
             "epoch": self.state.epoch,
@@ -269,7 +275,7 @@ class Trainer:
         if self.processes.first:
             self.task.save(self.run / "model", found[chosen])
         self.log.metrics(self.state.update, {"final": summary}, 1.0)
-        shown = f", {TITLES[metric]} {scores[chosen]:.2f}" if scores else ""
+        shown = f", {TITLES[self.settings.best_metric]} {scores[chosen]:.2f}" if scores else ""
         self.log.say(f"final model: {chosen} (valid loss {losses[chosen]:.4f}{shown}) in {self.run / 'model'}")
         self.processes.wait()
         return summary

@@ -1,7 +1,7 @@
 """Validation: losses and scores of the present weights, the same for any number of processes, and which are better."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -71,6 +71,22 @@ class Validation:
     def is_better(self, value: float, than: float | None) -> bool:
         """Whether a value of the metric is an improvement."""
         return than is None or (value < than if self.metric == "loss" else value > than)
+
+    def compare(
+        self, names: Iterable[str], use: Callable[[str], None], state: RunState
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Losses of several weights, and their scores if scores decide.
+
+        :param use: fills the module with the weights of that name
+        """
+        losses, scores = {}, {}
+        for name in names:
+            use(name)
+            values, counts = self.losses(state)
+            losses[name] = values["valid_loss"]
+            if self.metric != "loss" and math.isfinite(losses[name]):
+                scores[name] = self.value(self.scores(state, counts))
+        return losses, scores
 
     def best(self, values: dict[str, float]) -> str:
         """The name of the best of several values; the first of equals. NaN is the worst."""
