@@ -151,7 +151,7 @@ def score_tables(run: RunFolder) -> list[str]:
         scores = run.summary.get("candidate_scores")
         scores = scores if isinstance(scores, dict) and all(map(is_number, scores.values())) else {}
         metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
-        rows = [
+        weights: list[tuple[object, ...]] = [
             (
                 Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
                 "–" if loss is None else f"{loss:.4f}",
@@ -162,7 +162,7 @@ def score_tables(run: RunFolder) -> list[str]:
         decides = f"highest validation {metric}" if scores else "lowest validation loss"
         caption = f"Candidates for the final model: the one with the {decides} is chosen"
         headers = ["weights", "validation loss", *([metric] if scores else [])]
-        parts.append(html_table(headers, rows, caption=caption, numeric=[1, 2]))
+        parts.append(html_table(headers, weights, caption=caption, numeric=[1, 2]))
     return parts
 
 
