@@ -60,7 +60,9 @@ def whole(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("where", "positions", "parts"), [("forward", 130, 2), ("backward", 40, 8)])
+@pytest.mark.parametrize(
+    ("where", "positions", "parts"), [pytest.param("forward", 130, 2, marks=pytest.mark.slow), ("backward", 40, 8)]
+)
 def test_parts_are_the_whole(
     where: Any, positions: int, parts: int, recipe: Path, whole: Path, metrics: Any, tmp_path: Path
 ):
@@ -198,7 +200,13 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("changes", [[], ["pretrain.nsp=false", "pretrain.cls_target=true"]], ids=["nsp", "mlm"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param([], id="nsp"),
+        pytest.param(["pretrain.nsp=false", "pretrain.cls_target=true"], id="mlm", marks=pytest.mark.slow),
+    ],
+)
 def test_pre_training_in_parts(changes: list[str], documents: Path, metrics: Any, tmp_path: Path):
     settings = load_recipe(documents, [*EXACT, *changes, "train.max_updates=3"])
     train(settings, tmp_path / "whole", False)

@@ -29,8 +29,7 @@ from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
 from macaron.train.task import MicroBatch, Task, same_text
 
-#: Source tokens of a batch that is translated: its beams multiply them.
-SCORE_TOKENS = {"cpu": 1024, "cuda": 4096}
+SCORE_TOKENS = 4096  # source tokens of a batch that is translated: its beams multiply them
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ class TranslationTask(Task):
         state = self.data.text_state("valid")
         sources = [self.valid_pairs.source[i].tolist() for i in range(count)]
         search = SearchSettings(self.decode.beam, self.decode.length_penalty, self.decode.max_length)
-        batch_tokens = min(self.train.batch_tokens, SCORE_TOKENS[device.type])
+        batch_tokens = min(self.train.batch_tokens, SCORE_TOKENS)
         self.present = batch_tokens, max(map(len, sources))
         sharded = any(isinstance(parameter, DTensor) for parameter in self.model.parameters())
         model = CpuTranslationModel(self.model) if device.type == "cpu" and not sharded else self.model
