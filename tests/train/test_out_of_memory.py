@@ -16,6 +16,9 @@ from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.run import run as train
 from macaron.tasks.translation import TranslationTask
+from macaron.train.distributed import Processes
+from macaron.train.loop import Trainer
+from macaron.train.pace import measure
 from small_device import small_device
 
 # Without dropout parts are the whole; see test_distributed.py for epsilon.
@@ -105,6 +108,21 @@ def test_the_run_says_so_once_and_resumes_exactly(
     assert "micro-batches in 2 parts, resumed at update 6" in text
     same_run(one, other)
     assert last_state(other)["parts"] == 2
+
+
+def test_a_trial_of_the_pace_finds_the_parts(recipe: Path, whole: Path, metrics: Any, tmp_path: Path):
+    settings = load_recipe(recipe, EXACT)
+    trainer = Trainer(TranslationTask(settings), settings.train, tmp_path / "run", Processes())
+    (tmp_path / "run").mkdir()
+    device = small_device(130)
+    try:
+        measure(trainer, 0.01)
+    finally:
+        device.remove()
+    assert (trainer.state.update, trainer.state.parts) == (0, 2)
+    trainer.fit(resume=False)
+    assert parts_of(metrics(tmp_path / "run")) == [(1, 2)]
+    assert_same_numbers(tmp_path / "run", whole, metrics)
 
 
 @pytest.mark.parametrize("where", [pytest.param("forward", marks=pytest.mark.slow), "backward"])
