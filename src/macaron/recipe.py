@@ -64,7 +64,8 @@ class DecodeSettings:
 class PretrainSettings:
     """The ``[pretrain]`` section: what an encoder learns from plain text.
 
-    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here.)
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
+    is loss.)
 
     Masked words (MLM)
         mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
@@ -118,6 +119,8 @@ class PretrainSettings:
         """Refuse a combination with [train] that cannot work."""
         problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
         require(train.batching != "bucket", problem)
+        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
+        require(train.best_metric == "loss", problem)
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
         problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
         require(8 <= self.longest(train) <= train.row_tokens, problem)

@@ -99,6 +99,7 @@ def test_a_translation_run(translation: Path):
         "Negative log-likelihood",
         "Loss",
         "Validation BLEU",
+        "Validation chrF",
         "Learning rate",
         "Gradient norm",
         "Speed",

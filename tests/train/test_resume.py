@@ -183,6 +183,8 @@ def as_format_1(run: Path, data: Path) -> None:
     digest = PreparedData.open(data).legacy_lengths_digest()
     for path in (run / "checkpoints").glob("*/state.json"):
         state = json.loads(path.read_text())
+        state["progress"]["best_loss"] = state["progress"].pop("best_value")
+        del state["progress"]["parts"], state["progress"]["validation_parts"]
         path.write_text(json.dumps({**state, "format": 1, "identity": {**state["identity"], "training data": digest}}))
 
 
@@ -202,7 +204,7 @@ def test_a_checkpoint_of_format_1_resumes(
     state.write_text(kept)
     server.run("train", recipe, "--out", run, *ALL, "--resume")
     same_run(whole, run)
-    assert json.loads((run / "checkpoints" / "update-00000031" / "state.json").read_text())["format"] == 2
+    assert json.loads((run / "checkpoints" / "update-00000031" / "state.json").read_text())["format"] == 3
 
 
 def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(

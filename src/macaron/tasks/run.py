@@ -124,7 +124,8 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     }
-    changed = [text for key, text in differences.items() if key not in FREE_KEYS]
+    free = {key for key in FREE_KEYS if key[0] != "decode" or recipe.train.best_metric == "loss"}
+    changed = [text for key, text in differences.items() if key not in free]
     if changed:
         raise MacaronError(
             f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "

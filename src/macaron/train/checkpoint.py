@@ -1,7 +1,7 @@
 """Checkpoints: folders of safetensors and JSON, written atomically. Nothing is ever unpickled.
 
 checkpoints/update-00001200/    complete state after an update: weights, the optimiser's moments, the run's state
-checkpoints/best-00001000/      the weights with the lowest validation loss so far
+checkpoints/best-00001000/      the best weights so far, by train.best_metric
 
 Each has the model's configuration and tokenizer beside it, so that it can be used (see `macaron.models.load`).
 """
@@ -22,9 +22,11 @@ from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.train.failures import disk_full
 
-#: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens.
-FORMAT = 2
+#: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
+#: measure of the best weights than the loss.
+FORMAT = 3
 LEGACY_FORMAT = 1
+READABLE = (LEGACY_FORMAT, 2, FORMAT)
 Weights = dict[str, Tensor]
 _MOMENTS, _STATE = "optimiser.safetensors", "state.json"
 
@@ -42,8 +44,10 @@ class RunState:
     batches: int = 0  # all micro-batches of this epoch
     seconds: float = 0.0
     best_update: int | None = None
-    best_loss: float | None = None
+    best_value: float | None = None  # of train.best_metric
     validations_without_gain: int = 0
+    parts: int = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
+    validation_parts: int = 1  # likewise, in validations
     log_losses: list[float] = field(default_factory=list)  # sums since the last logged line
     log_targets: int = 0  # targets since the last logged line
 
@@ -93,15 +97,19 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     """
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        if state["format"] not in (FORMAT, LEGACY_FORMAT):
+        if state["format"] not in READABLE:
             raise MacaronError(
-                f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads {LEGACY_FORMAT} "
-                f"and {FORMAT}. Resume with the version that wrote it, or start a new run with another --out."
+                f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads "
+                f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
+                "another --out."
             )
+        progress = dict(state["progress"])
+        if "best_loss" in progress:
+            progress["best_value"] = progress.pop("best_loss")
         return Checkpoint(
             weights=load_file(folder / CHECKPOINT_WEIGHTS) if weights else {},
             moments=load_file(folder / _MOMENTS) if moments else {},
-            state=RunState(**state["progress"]),
+            state=RunState(**progress),
             identity=dict(state["identity"]),
             scheduled=bool(state["scheduled"]),
             format=state["format"],

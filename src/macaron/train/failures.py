@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from macaron.errors import FULL, Interrupted, MacaronError, ProcessLost, resume_command
 from macaron.train.settings import TrainSettings
@@ -64,6 +65,21 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
                 f"with: {resume_command(run)}"
             ) from error
         raise
+
+
+def not_finite(what: str, when: str, weights: dict[str, Tensor], kept: list[Path]) -> MacaronError:
+    """The message for numbers that are not finite.
+
+    :param when: the update that followed
+    :param kept: the checkpoints on disk
+    """
+    bad = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
+    affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
+    left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
+    return MacaronError(
+        f"{what} is not finite at or before {when}; {affected}. {left} Try a lower train.learning_rate, a longer "
+        "train.warmup or train.clip_norm=1."
+    )
 
 
 def disk_full(run: Path, what: Path, error: Exception) -> MacaronError:
