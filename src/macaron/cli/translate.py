@@ -12,6 +12,7 @@ from macaron.files import one_line
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
+    from macaron.decode.translator import Translator
 
 _CHARACTERS = 4  # characters per token, approximately
 
@@ -23,6 +24,16 @@ def translate(
     ] = None,
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus", metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on."),
     ] = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beams (default: the model's, or 5).")] = None,
     length_penalty: Annotated[
@@ -83,11 +94,17 @@ def translate(
     if not sample and beam is not None and nbest > beam:
         raise UsageError(f"--nbest {nbest} needs a beam of {nbest}: give --beam {nbest} or more")
 
+    if (corpus is None) != (out is None):
+        raise UsageError("--corpus FILE and --out PREFIX belong together")
+    if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import LineRefused, Translator
 
-    if input_file is not None:
-        input_file.stat()  # a missing file is reported before the model is loaded
+    for given in (input_file, corpus):
+        if given is not None:
+            given.stat()  # a missing file is reported before the model is loaded
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "nbest": nbest,
@@ -99,6 +116,9 @@ def translate(
         "long_lines": long_lines,
         "max_source_length": max_source_length,
     }
+    if corpus is not None and out is not None:
+        _make_corpus(translator, corpus, out, options)
+        return
     number = 1
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
@@ -115,6 +135,24 @@ def translate(
             file.flush()
             if refused is not None:
                 raise refused
+
+
+def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[str, Any]) -> None:
+    """Make a corpus and print what became of the lines."""
+    from macaron.decode.corpus import RULES, translate_corpus
+    from macaron.processes import Progress
+
+    given = {name: value for name, value in options.items() if name not in ("nbest", "long_lines")}
+    counts = translate_corpus(translator, text, out, given, Progress())
+    if counts is None:
+        typer.echo(f"{out} is complete: nothing to do")
+        return
+    typer.echo(f"{counts['read']:,} lines")
+    for rule, meaning in RULES.items():
+        if counts[rule]:
+            typer.echo(f"- {counts[rule]:,} {rule}: {meaning}")
+    sides = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
+    typer.echo(f"{counts['kept']:,} pairs in {' and '.join(f'{out}.{side}' for side in sides)}")
 
 
 def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":

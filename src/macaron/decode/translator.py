@@ -94,7 +94,7 @@ class Translator:
         self.model: TranslationModel = model.to(where, None if products_only else precision)
         fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
-        self.tokenizer, self.tag = tokenizer, tag
+        self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         tag_ids(tokenizer, tag)  # refuse an unknown one now
         self.defaults = _folder_defaults(model)
         self.settings = SearchSettings(**self.defaults)
