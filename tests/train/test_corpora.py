@@ -147,7 +147,7 @@ def test_one_model_for_two_languages(recipe: Path, server: Any, tmp_path: Path):
     data = PreparedData.open(recipe.parent / "prepared")
     assert data.tags("test") == ["<en>"] * 64 + ["<fr>"] * 64
     scored = json.loads(server.run("evaluate", run, "--data", data.folder, "--split", "test", "--json"))
-    assert scored["scores"][1]["metric"] == "chrF"
+    assert scored["scores"][1]["metric"] == "chrF2"
     assert scored["scores"][1]["score"] > 95
     wrong = json.loads(server.run("evaluate", run, "--data", data.folder, "--tag", "<en>", "--json"))
     assert wrong["scores"][1]["score"] < 75

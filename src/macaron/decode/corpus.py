@@ -20,7 +20,7 @@ from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import GrowingFiles, decode_line
+from macaron.files import GrowingFiles
 from macaron.processes import Progress
 
 #: Why a line is left out.
@@ -61,32 +61,30 @@ def translate_corpus(
     options = {name: value for name, value in options.items() if value is not None}
     made = _made_by(translator, options)
     _check(files, made)
-    if files.complete:
-        files.put_in_place()
-        return None
-    done = int(files.noted.get("read", 0))
-    counts: Counter[str] = Counter(files.noted.get("counts", {}))
-    with progress.step("counting lines", "lines") as step:
-        total = sum(1 for _ in raw_lines(text))
+    done, counts = int(files.noted.get("read", 0)), Counter[str](files.noted.get("counts", {}))
+    digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
+    with progress.step("reading", "lines") as step:
+        for total, raw in enumerate(raw_lines(text), start=1):
+            if total <= done:
+                digest.update(_bytes(raw))
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    lines, digest = raw_lines(text), hashlib.blake2b(digest_size=16)
+    if done and (digest.hexdigest() != files.noted["text"] or (files.complete and total != done)):
+        raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
+    if files.complete:
+        files.put_in_place()
+        return None
     try:
         with files.growing(), progress.step("translating", "lines", total) as step:
-            for raw in islice(lines, done):
-                digest.update(_bytes(raw))
-            if done and digest.hexdigest() != files.noted["text"]:
-                raise MacaronError(f"{text} has changed since {out} was begun. Give the same text, or another --out.")
             step(done)
+            lines = islice(raw_lines(text), done, None)
             for chunk in _chunks(lines, _STEP * options.get("batch_tokens", translator.batch_tokens)):
-                for raw in chunk:
-                    digest.update(_bytes(raw))
-                pairs = _translate(translator, chunk, done + 1, options, counts, text)
+                digest.update(b"".join(map(_bytes, chunk)))
+                pairs = _translate(translator, chunk, done + 1, options, counts)
                 done += len(chunk)
                 columns = ["".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1)]
-                noted = {"made by": made, "read": done, "counts": dict(counts), "text": digest.hexdigest()}
-                files.add(columns, noted)
+                files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
                 step(len(chunk))
     except KeyboardInterrupt:
         raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
@@ -94,42 +92,33 @@ def translate_corpus(
 
 
 def _translate(
-    translator: Translator,
-    chunk: list[bytes | None],
-    first_line: int,
-    options: dict[str, Any],
-    counts: Counter[str],
-    path: Path,
+    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], counts: Counter[str]
 ) -> list[tuple[str, str]]:
     """The pairs of a chunk that are kept; counts what is read, kept and left out."""
     limit = options.get("max_length", translator.settings.max_length)
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
     longest = options.get("max_source_length") or min(max(limit, SearchSettings.max_length), positions)
     options = {**options, "max_source_length": longest + 1}  # nothing is split, with or without a tag
-    lines = [_text(raw, path, first_line + index) for index, raw in enumerate(chunk)]
+    lines = list(map(_text, chunk))
     lengths = [len(ids) - 1 for ids in translator.tokenizer.encode_lines([line or "" for line in lines])]
     # A line that is left out stays as an empty one: the random numbers of a line depend on its number.
     given = [line or "" if length <= longest else "" for line, length in zip(lines, lengths, strict=True)]
-    found = translator.translate_nbest(given, nbest=1, first_line=first_line, **options)
+    found = translator.translate_nbest(given, nbest=1, first_line=first, **options)
     pairs = []
     for line, length, (best, *_) in zip(lines, lengths, found, strict=True):
         translation = " ".join(best.text.split())
-        rule = None
-        if line is None:
-            rule = "bad bytes"
-        elif not line:
-            rule = "empty"
-        elif length > longest:
-            rule = "too long"
-        elif not translation:
-            rule = "not translated"
-        elif len(best.tokens) > limit:
-            rule = "cut"
-        elif _LOOP.search(translation) and not _LOOP.search(line):
-            rule = "loop"
-        else:
-            pairs.append((line, translation))
-        counts[rule or "kept"] += 1
+        broken = {
+            "bad bytes": line is None,
+            "empty": not line,
+            "too long": length > longest,
+            "not translated": not translation,
+            "cut": len(best.tokens) > limit,
+            "loop": _LOOP.search(translation) and not _LOOP.search(line or ""),
+        }
+        rule = next((rule for rule, applies in broken.items() if applies), "kept")
+        counts[rule] += 1
+        if rule == "kept":
+            pairs.append((str(line), translation))
     counts["read"] += len(chunk)
     return pairs
 
@@ -188,9 +177,9 @@ def _bytes(raw: bytes | None) -> bytes:
     return b"\n" if raw is None else raw + b"\n"
 
 
-def _text(raw: bytes | None, path: Path, number: int) -> str | None:
+def _text(raw: bytes | None) -> str | None:
     """A line with single spaces; None if it cannot be read."""
     try:
-        return None if raw is None else " ".join(decode_line(raw, path, number).replace("\0", " ").split())
-    except MacaronError:
+        return None if raw is None else " ".join(raw.decode().replace("\0", " ").split())
+    except UnicodeDecodeError:
         return None
