@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from macaron.data.corpora import Corpus, Mixture, reweighted
+from macaron.data.corpora import CorpusPart, Mixture, reweighted
 from macaron.errors import MacaronError
 
 KEPT = np.array([0, 1, 3, 4, 7, 8, 9, 11, 12])  # of 13 pairs; the first corpus has 5 of them, the second 8
 
 
 def mixture(first: float, second: float, seed: int = 1) -> Mixture:
-    return Mixture(KEPT, [Corpus("a", 5, weight=first), Corpus("b", 8, weight=second)], seed)
+    return Mixture(KEPT, [CorpusPart("a", 5, weight=first), CorpusPart("b", 8, weight=second)], seed)
 
 
 def test_weights_of_one_change_nothing():
@@ -42,7 +42,7 @@ def test_a_fraction_sees_all_pairs_equally_often(weight: float):
 
 
 def test_two_halves_are_the_whole_and_depend_on_seed_and_epoch_alone():
-    corpora = [Corpus("a", 1000, weight=0.5)]
+    corpora = [CorpusPart("a", 1000, weight=0.5)]
     kept = np.arange(1000)
     one, same, other = (Mixture(kept, corpora, seed) for seed in (1, 1, 2))
     halves = [one.epoch(number) for number in (1, 2, 3)]
@@ -58,7 +58,7 @@ def test_an_epoch_without_pairs_is_refused():
 
 
 def test_a_recipe_changes_the_weights_of_the_corpora_it_names():
-    corpora = (Corpus("a", 5, "<x>", 3.0), Corpus("b", 8))
+    corpora = (CorpusPart("a", 5, "<x>", 3.0), CorpusPart("b", 8))
     assert [each.weight for each in reweighted(corpora, {}, "folder")] == [3.0, 1.0]
     assert [each.weight for each in reweighted(corpora, {"a": 1.0, "b": 0.5}, "folder")] == [1.0, 0.5]
     assert [each.weight for each in reweighted(corpora, {"elsewhere": 1.0}, "folder")] == [3.0, 1.0]

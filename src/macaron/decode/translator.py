@@ -95,7 +95,7 @@ class Translator:
         fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
-        tag_ids(tokenizer, tag)  # refuse an unknown one now
+        self._front = tag_ids(tokenizer, tag)
         self.defaults = _folder_defaults(model)
         self.settings = SearchSettings(**self.defaults)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
@@ -162,7 +162,7 @@ class Translator:
         # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
-        fronts = [tag_ids(self.tokenizer, tag) for tag in ([self.tag] * len(lines) if tags is None else tags)]
+        fronts = [self._front] * len(lines) if tags is None else [tag_ids(self.tokenizer, tag) for tag in tags]
         longest -= max(map(len, fronts), default=0)
         # A line has several parts if it is split; the parts of all lines are translated together.
         parts = self._parts(lines, longest, long_lines, first_line, state)
