@@ -204,5 +204,5 @@ def test_tags(folder: Path, translator: Translator):
     assert abs(as_text.score - as_tag.score) > 1e-3
     with pytest.raises(MacaronError, match="unknown tag '<sport>': this model knows <law>, <news>"):
         Translator(folder, tag="<sport>")
-    done = macaron_text("translate", folder, "--tag", "<news>", text="\n".join(lines))
+    done = macaron_text("translate", folder, "--one-per-line", "--tag", "<news>", text="\n".join(lines))
     assert done.stdout.split("\n")[:-1] == [one_line(best.text) for best in plain[2]]

@@ -6,7 +6,6 @@ files are the same as if it had never been stopped.
 """
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -17,7 +16,9 @@ from typing import Any
 import torch
 
 from macaron.data.prepare.inputs import raw_lines
+from macaron.decode.degenerate import without_repetition
 from macaron.decode.settings import Sampling, SearchSettings
+from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import GrowingFiles
@@ -36,8 +37,6 @@ RULES = {
 _SEARCH = ("beam", "length_penalty", "max_length")
 #: Characters of a step in source tokens of a batch: steps of some seconds, with batches of similar length.
 _STEP = 64
-#: A translation with six times the same is a loop, unless the source has one, too.
-_LOOP = re.compile(r"(.{2,60}?)\1{5,}")
 
 
 def translate_corpus(
@@ -95,25 +94,26 @@ def _translate(
     translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], counts: Counter[str]
 ) -> list[tuple[str, str]]:
     """The pairs of a chunk that are kept; counts what is read, kept and left out."""
-    limit = options.get("max_length", translator.settings.max_length)
+    settings = _search(translator, options)
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
-    longest = options.get("max_source_length") or min(max(limit, SearchSettings.max_length), positions)
+    longest = options.get("max_source_length") or min(max(settings.max_length, SearchSettings.max_length), positions)
     options = {**options, "max_source_length": longest + 1}  # nothing is split, with or without a tag
     lines = list(map(_text, chunk))
-    lengths = [len(ids) - 1 for ids in translator.tokenizer.encode_lines([line or "" for line in lines])]
+    sources = translator.tokenizer.encode_lines([line or "" for line in lines])
     # A line that is left out stays as an empty one: the random numbers of a line depend on its number.
-    given = [line or "" if length <= longest else "" for line, length in zip(lines, lengths, strict=True)]
+    given = [line or "" if len(ids) - END <= longest else "" for line, ids in zip(lines, sources, strict=True)]
     found = translator.translate_nbest(given, nbest=1, first_line=first, **options)
     pairs = []
-    for line, length, (best, *_) in zip(lines, lengths, found, strict=True):
+    for line, ids, (best, *_) in zip(lines, sources, found, strict=True):
         translation = " ".join(best.text.split())
+        notes = without_repetition(best, ids, settings).notes
         broken = {
             "bad bytes": line is None,
             "empty": not line,
-            "too long": length > longest,
+            "too long": len(ids) - END > longest,
             "not translated": not translation,
-            "cut": len(best.tokens) > limit,
-            "loop": _LOOP.search(translation) and not _LOOP.search(line or ""),
+            "cut": "length" in notes,
+            "loop": "repetition" in notes,
         }
         rule = next((rule for rule, applies in broken.items() if applies), "kept")
         counts[rule] += 1
@@ -138,6 +138,10 @@ def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
         )
 
 
+def _search(translator: Translator, options: dict[str, Any]) -> SearchSettings:
+    return replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
+
+
 def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     """All that the translations depend on besides the text, as JSON has it."""
     weights = hashlib.blake2b(digest_size=16)
@@ -145,7 +149,7 @@ def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
         weights.update(name.encode())
         weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     drawn: Sampling | None = options.get("sampling")
-    search = replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
+    search = _search(translator, options)
     return {
         "model": weights.hexdigest(),
         "tokenizer": translator.tokenizer.fingerprint(),
