@@ -91,7 +91,7 @@ class DataSettings:
     :param pipeline: ``raw`` (cased plain text) or ``moses`` (normalised, tokenised, lower-cased)
     :param lower: lower-case; for ``moses``
     :param normalize: normalise punctuation; for ``moses``
-    :param vocab_size: size of the subword vocabulary, joint for both languages
+    :param vocab_size: size of the subword vocabulary, joint for both languages; ``auto``: by the size of the corpus
     :param vocab_multiple: the vocabulary is padded to a multiple of this
     :param max_words: drop pairs or sentences with more words
     :param valid_every: validate on every Nth pair or document. Pairs, by default: on the corpora of `valid`; without
@@ -108,7 +108,7 @@ class DataSettings:
     pipeline: Literal["raw", "moses"] = "raw"
     lower: bool = True
     normalize: bool = True
-    vocab_size: int = 10_000
+    vocab_size: Literal["auto"] | int = "auto"
     vocab_multiple: int = 8
     max_words: int = 175
     valid_every: int | None = None
@@ -121,7 +121,8 @@ class DataSettings:
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         require(min(self.max_words, self.vocab_multiple) >= 1, "data.max_words and data.vocab_multiple must be above 0")
         try:
-            check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
+            if self.vocab_size != "auto":
+                check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
             raise MacaronError(f"data.vocab_size: {error}") from error
         for split in SPLITS:
@@ -231,7 +232,6 @@ class TextSettings(DataSettings):
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
-    vocab_size: int = 32_000
     max_words: int = 500
     valid_every: int = 200
 

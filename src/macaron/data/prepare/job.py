@@ -28,6 +28,7 @@ from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import chosen_size
 
 #: Lines and bytes of a chunk, for pairs and for documents.
 PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
@@ -198,11 +199,15 @@ class PrepareJob:
             step(rows)
         settings = self.settings
         source_lang, target_lang = settings.languages
+        wanted = settings.vocab_size
+        if wanted == "auto":
+            wanted, reason = chosen_size(words.total(), settings.vocabulary)
+            self.progress.say(f"data.vocab_size = {wanted:,}: {reason}")
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
             tokenizer = MacaronTokenizer.train(
                 repeated_words(words, settings.pipeline == "raw"),
-                settings.vocab_size,
+                wanted,
                 pipeline=settings.pipeline,
                 kind=settings.vocabulary,
                 source_lang=source_lang,
@@ -214,8 +219,8 @@ class PrepareJob:
                 tags=settings.tags,
             )
         tokenizer.save_pretrained(self.folder / "tokenizer")
-        if len(tokenizer) < settings.vocab_size:
-            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {settings.vocab_size:,}")
+        if len(tokenizer) < wanted:
+            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {wanted:,}")
         return tokenizer, {f"learned_from_{self.unit}": rows, "word_types": len(words)}
 
     # Step 4
