@@ -128,10 +128,11 @@ class PretrainSettings:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The sections that training reads; of ``[data]`` it needs the prepared folder alone.
+    """The sections that training reads; of ``[data]`` it needs the prepared folder, and the weights of corpora.
 
     ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
-    ``given`` holds section and key of all settings that are not defaults of the toolkit; ``origin`` is for messages.
+    ``weights`` are by path; ``given`` holds section and key of all settings that are not defaults of the toolkit;
+    ``origin`` is for messages.
     """
 
     data: Path
@@ -140,14 +141,16 @@ class Recipe:
     decode: DecodeSettings
     pretrain: PretrainSettings
     kind: DataKind = "pairs"
+    weights: dict[str, float] = field(default_factory=dict)
     given: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
     origin: Origin = field(default=Origin(), compare=False, repr=False)
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
         own = _OWN[self.kind]
+        weighted = [{"path": path, "weight": weight} for path, weight in self.weights.items()]
         return {
-            "data": {"out": str(self.data)},
+            "data": {"out": str(self.data), **({"train": weighted} if {*self.weights.values()} - {1.0} else {})},
             "model": {"preset": self.model.preset, **to_data(self.model.changes)},
             "train": to_data(self.train),
             own: to_data(getattr(self, own)),
@@ -182,8 +185,9 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     if "out" not in data:
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
+    weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
-    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, given=given, origin=origin)
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
     if kind == "text":
         with origin.located():
             recipe.pretrain.check(recipe.train)

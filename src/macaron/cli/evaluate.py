@@ -29,6 +29,7 @@ def evaluate(
         ),
     ] = None,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
@@ -58,7 +59,7 @@ def evaluate(
 
     ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
-    translator = Translator(folder, device=device, dtype=dtype, int8=int8)
+    translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": beam,
         "length_penalty": length_penalty,

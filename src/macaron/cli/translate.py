@@ -14,6 +14,7 @@ from macaron.files import one_line
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
+    from macaron.decode.translator import Translator
 
 _CHARACTERS = 4  # characters per token, approximately
 
@@ -25,6 +26,16 @@ def translate(
     ] = None,
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+    ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus", metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on."),
     ] = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beams (default: the model's, or 5).")] = None,
     length_penalty: Annotated[
@@ -43,6 +54,10 @@ def translate(
     ] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
+    tag: Annotated[
+        str | None,
+        typer.Option("--tag", help="A tag that the model was trained with: domain, language to translate into."),
+    ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[
@@ -87,8 +102,17 @@ def translate(
     if nbest > 1 and not one_per_line:
         raise UsageError("--nbest is for whole lines, not for lines split into sentences: add --one-per-line")
 
+    if (corpus is None) != (out is None):
+        raise UsageError("--corpus FILE and --out PREFIX belong together")
+    if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+
     check_early(
-        translators=[model], reads=[input_file], writes=[output_file], device=device, length_penalty=length_penalty
+        translators=[model],
+        reads=[input_file, corpus],
+        writes=[output_file],
+        device=device,
+        length_penalty=length_penalty,
     )
     from macaron.decode.degenerate import NotedLines
     from macaron.decode.stream import output, windows
@@ -96,7 +120,7 @@ def translate(
     from macaron.decode.translator import Translator
 
     ready(model)
-    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
+    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "nbest": nbest,
         "one_per_line": one_per_line,
@@ -108,6 +132,9 @@ def translate(
         "long_lines": long_lines,
         "max_source_length": max_source_length,
     }
+    if corpus is not None and out is not None:
+        _make_corpus(translator, corpus, out, options)
+        return
     number = 1
     noted = NotedLines()
     filled = translated = False
@@ -134,6 +161,24 @@ def translate(
         )
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
+
+
+def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[str, Any]) -> None:
+    """Make a corpus and print what became of the lines."""
+    from macaron.decode.corpus import RULES, translate_corpus
+    from macaron.processes import Progress
+
+    given = {name: value for name, value in options.items() if name not in ("nbest", "one_per_line", "long_lines")}
+    counts = translate_corpus(translator, text, out, given, Progress())
+    if counts is None:
+        typer.echo(f"{out} is complete: nothing to do")
+        return
+    typer.echo(f"{counts['read']:,} lines")
+    for rule, meaning in RULES.items():
+        if counts[rule]:
+            typer.echo(f"- {counts[rule]:,} {rule}: {meaning}")
+    sides = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
+    typer.echo(f"{counts['kept']:,} pairs in {' and '.join(f'{out}.{side}' for side in sides)}")
 
 
 def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":

@@ -55,7 +55,10 @@ class Evaluation:
 
 
 def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> Evaluation:
-    """Score a model on a split of a prepared folder; the options are those of `evaluate_lines`."""
+    """Score a model on a split of a prepared folder, with the split's own tags unless the translator has one.
+
+    The options are those of `evaluate_lines`.
+    """
     state = data.text_state(split)
     if state == "moses" and translator.tokenizer.text_pipeline.name != "moses":
         raise MacaronError(
@@ -63,6 +66,8 @@ def evaluate_split(translator: Translator, data: PreparedData, split: Split, **o
             "text, with --source and --reference"
         )
     lines, references = data.text(split, data.source_lang), data.text(split, data.target_lang)
+    if translator.tag is None and translator.tokenizer.tags:  # a model without tags translates the plain text
+        options["tags"] = data.tags(split)
     return evaluate_lines(translator, lines, references, data.target_lang, state=state, **options)
 
 
@@ -121,14 +126,21 @@ def evaluate_lines(
     given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
     settings = replace(translator.settings, **given)
     intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
-    text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language))
+    tags = search.get("tags") or [translator.tag] * len(lines)
+    text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language), tags)
     definition = {"lower": lower, "compound_split": compound_split}
     return Evaluation(translations, settings, scores, intervals, definition, text)
 
 
-def text_digest(lines: Sequence[str], references: Sequence[str], state: State, languages: Sequence[str | None]) -> str:
-    """A digest of a test set: sources, references, whether they are tokens, the two languages."""
-    text = json.dumps([[list(lines), list(references)], state, list(languages)])
+def text_digest(
+    lines: Sequence[str],
+    references: Sequence[str],
+    state: State,
+    languages: Sequence[str | None],
+    tags: Sequence[str | None] = (),
+) -> str:
+    """A digest of a test set: sources, references, whether they are tokens, the two languages, the tags if any."""
+    text = json.dumps([[list(lines), list(references)], state, list(languages), *([list(tags)] if any(tags) else [])])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
