@@ -36,6 +36,13 @@ def prepare(
         int | None,
         typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: 10,000 joint; --text: 32,000)."),
     ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option("--tokenizer", metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder."),
+    ] = None,
+    extend_vocab: Annotated[
+        int | None, typer.Option("--extend-vocab", min=1, help="With --tokenizer: add this many subwords to it.")
+    ] = None,
     pipeline: Annotated[
         Literal["raw", "moses"] | None,
         typer.Option("--pipeline", help="raw: cased plain text (default); moses: tokenised and lower-cased."),
@@ -57,6 +64,7 @@ def prepare(
     from macaron.settings import Origin, override
 
     common = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
+    common |= {"--tokenizer": tokenizer, "--extend-vocab": extend_vocab}
     pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}
     held = {"--valid": valid, "--test": test}
     assignments = settings or []
@@ -70,6 +78,7 @@ def prepare(
         chosen = load_data_recipe(recipe, assignments, out)
     else:
         data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
+        data |= {"tokenizer": tokenizer and str(tokenizer), "extend_vocab": extend_vocab}
         if text:
             if extra := _given({**pairs, **held}):
                 raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
@@ -102,7 +111,8 @@ def prepare(
         return
     prepared = outcome.data
     _print_report(prepared)
-    typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline})")
+    origin = f", from {chosen.tokenizer}" if chosen.tokenizer is not None else ""
+    typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline}{origin})")
     typer.echo(f"prepared in {prepared.folder}")
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from macaron.data.prepared import SPLITS, DataKind
 from macaron.errors import MacaronError, require
-from macaron.text.pipeline import State
+from macaron.text.pipeline import PipelineName, State
 from macaron.text.vocabulary import TokenizerKind, check_size
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
@@ -145,6 +145,8 @@ class DataSettings:
     :param normalize: normalise punctuation; for ``moses``
     :param vocab_size: size of the subword vocabulary, joint for both languages
     :param vocab_multiple: the vocabulary is padded to a multiple of this
+    :param tokenizer: a model, a run or a prepared folder whose tokenizer and pipeline are used, not a new one
+    :param extend_vocab: number of subwords to add to that tokenizer, learned on this corpus
     :param max_words: drop pairs or sentences with more words
     :param valid_every: validate on every Nth pair or document (pairs, 0: on the corpora of `valid`)
     """
@@ -156,11 +158,13 @@ class DataSettings:
     train: tuple[CorpusSettings | TextFileSettings, ...]
     root: Path = Path()
     downloads: Path | None = None
-    pipeline: Literal["raw", "moses"] = "raw"
+    pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
     vocab_size: int = 10_000
     vocab_multiple: int = 8
+    tokenizer: Path | None = None
+    extend_vocab: int | None = None
     max_words: int = 175
     valid_every: int = 0
 
@@ -171,6 +175,10 @@ class DataSettings:
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         require(min(self.max_words, self.vocab_multiple) >= 1, "data.max_words and data.vocab_multiple must be above 0")
+        known = self.pipeline != "spaces" or self.tokenizer is not None
+        require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
+        grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
+        require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         try:
             check_size(self.vocab_size, self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
@@ -178,7 +186,7 @@ class DataSettings:
         for split in SPLITS:
             for corpus in getattr(self, split, ()):
                 require(
-                    self.pipeline == "moses" or corpus.state == "raw",
+                    self.pipeline != "raw" or corpus.state == "raw" or self.tokenizer is not None,
                     f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
                     "Choose pipeline 'moses', or detokenise the text.",
                 )

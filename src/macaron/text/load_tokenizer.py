@@ -30,6 +30,14 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     return tokenizer
 
 
+def find_tokenizer(path: Path, kind: TokenizerKind) -> MacaronTokenizer:
+    """The tokenizer at a path: a model folder, that of a run, or a prepared folder."""
+    for folder in (path, path / "model", path / "tokenizer"):
+        if (folder / "tokenizer.json").is_file():
+            return load_tokenizer(folder, kind)
+    raise MacaronError(f"{path}: no tokenizer there (tokenizer.json). Give a model folder, a run or a prepared folder.")
+
+
 def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTokenizer:
     """The same; refused if it makes other tokens, or other segments, than the model was trained with."""
     tokenizer = load_tokenizer(folder, kind)
