@@ -15,8 +15,7 @@ from macaron.decode.stream import LongLines, longest_start, pieces
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig
-from macaron.models.folder import find_folder
-from macaron.models.load import load_model
+from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import model_tokenizer, verify
 from macaron.text.pipeline import State

@@ -1,4 +1,4 @@
-"""The weights of model folders, of translation models and encoders alike: read and written (see `folder`)."""
+"""Model folders, of translation models and encoders alike: found, checked, read and written."""
 
 import errno
 import json
@@ -15,11 +15,69 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
-from macaron.models.configuration import GenerationSettings
-from macaron.models.folder import CONFIG, GENERATION, INDEX, WEIGHTS, first_line, load_config, read_json
+from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
 
+#: Each model type, and what is wrong with a model of another type.
+_WRONG_TYPE = {
+    TranslationConfig.model_type: "cannot translate",
+    EncoderConfig.model_type: "is not a text encoder",
+}
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
+_CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
+    "config.json",
+    "generation_config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+)
+
+
+def find_folder(path: str | Path, model_type: str | None = None) -> Path:
+    """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+
+    :param model_type: by default any of ours
+    """
+    folder = Path(path)
+    if not (folder / _CONFIG).is_file() and (folder / "model" / _CONFIG).is_file():
+        folder /= "model"
+    if not folder.exists():
+        raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
+    if not folder.is_dir():
+        raise MacaronError(f"{folder} is a file; give its folder")
+    kind = stored_type(folder)
+    if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
+        wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
+        raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
+    if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX)):
+        raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
+    if not (folder / "tokenizer.json").is_file():
+        raise MacaronError(
+            f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json). It is saved with the "
+            "weights: copy the folder again."
+        )
+    return folder
+
+
+def stored_type(folder: Path) -> Any:
+    """The type of model that a folder's config.json names."""
+    if not (folder / _CONFIG).is_file():
+        raise MacaronError(
+            f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
+            "`macaron convert` makes one from a foreign checkpoint."
+        )
+    return _read_json(folder / _CONFIG).get("model_type")
+
+
+def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
+    """The configuration of a folder.
+
+    :param config_class: `TranslationConfig` or `EncoderConfig`
+    :param changes: fields to set to other values
+    """
+    try:
+        return config_class.from_dict({**_read_json(folder / _CONFIG), **changes})
+    except MacaronError as error:
+        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
 
 
 def load_model(
@@ -41,9 +99,9 @@ def load_model(
         with torch.device("meta"):  # nothing is allocated or drawn
             model = model_class(config)
     except MacaronError as error:
-        raise MacaronError(f"{folder / CONFIG}: {error}") from None
-    if hasattr(model, "generation_config") and (folder / GENERATION).is_file():
-        model.generation_config = GenerationSettings.from_dict(read_json(folder / GENERATION))
+        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
+    if hasattr(model, "generation_config") and (folder / _GENERATION).is_file():
+        model.generation_config = GenerationSettings.from_dict(_read_json(folder / _GENERATION))
     stored = _read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
@@ -100,25 +158,38 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config = config or model.config
     added = {"architectures": [type(model).__name__], "dtype": str(dtype).removeprefix("torch.")}
-    write_json(folder / CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
+    write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
     if hasattr(model, "generation_config"):
         tokens = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
         special = {name: config.to_dict()[name] for name in tokens}
-        write_json(folder / GENERATION, {**special, **model.generation_config.to_diff_dict()})
+        write_json(folder / _GENERATION, {**special, **model.generation_config.to_diff_dict()})
     try:
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        save_file(tensors, folder / _WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
-        raise OSError(number, os.strerror(number), str(folder / WEIGHTS)) from error
+        raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
+
+
+def first_line(error: Exception) -> str:
+    """What an error of a library says, in short."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise MacaronError(f"{path}: not valid JSON ({error}). Copy the folder again.") from None
+    return content if isinstance(content, dict) else {}
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names."""
     try:
-        files = {WEIGHTS}
-        if not (folder / WEIGHTS).is_file():
-            files = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        files = {_WEIGHTS}
+        if not (folder / _WEIGHTS).is_file():
+            files = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
         return {name: tensor for file in sorted(files) for name, tensor in load_file(folder / file).items()}
     except Exception as error:  # safetensors raises nearly anything for a damaged file
         raise MacaronError(

@@ -18,8 +18,7 @@ from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.folder import find_folder
-from macaron.models.load import ENCODER_HEADS, load_model
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
 from macaron.text.load_tokenizer import model_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError
-from macaron.models.folder import first_line
+from macaron.models.load import first_line
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 

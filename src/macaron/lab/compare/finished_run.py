@@ -17,7 +17,7 @@ from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.folder import load_config
+from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
 from macaron.train import stopping

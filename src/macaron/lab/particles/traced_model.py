@@ -16,8 +16,7 @@ from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
-from macaron.models.folder import find_folder, stored_type
-from macaron.models.load import ENCODER_HEADS, load_model
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer

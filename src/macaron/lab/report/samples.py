@@ -54,8 +54,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     import torch
 
     from macaron.models import EncoderConfig, EncoderForPreTraining
-    from macaron.models.folder import find_folder
-    from macaron.models.load import load_model
+    from macaron.models.load import find_folder, load_model
     from macaron.text.load_tokenizer import model_tokenizer
 
     prepared = PreparedText.open(data)
