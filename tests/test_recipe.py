@@ -8,8 +8,8 @@ import pytest
 
 from macaron.data.settings import TextSettings
 from macaron.errors import MacaronError
-from macaron.recipe import data_recipe, load_data_recipe, load_recipe, recipe_from, write_toml
-from macaron.settings import load_toml
+from macaron.recipe import data_recipe, load_data_recipe, load_recipe, recipe_from
+from macaron.settings import load_toml, write_toml
 from macaron.tasks.translation import model_config
 
 WHOLE = """\

@@ -8,8 +8,8 @@ import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.recipe import DecodeSettings, PretrainSettings, load_data_recipe, load_recipe, recipe_from, write_toml
-from macaron.settings import load_toml
+from macaron.recipe import DecodeSettings, PretrainSettings, load_data_recipe, load_recipe, recipe_from
+from macaron.settings import load_toml, write_toml
 from macaron.tasks.pretraining import encoder_config
 from macaron.tasks.translation import model_config
 from macaron.train.settings import TrainSettings

@@ -5,8 +5,6 @@ verb that needs them: ``prepare`` needs ``[data]``, ``train`` needs ``data.out``
 imports torch or transformers.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -32,11 +30,14 @@ class ModelSettings:
     """The ``[model]`` section: a preset, and the fields of its configuration that differ.
 
     ``preset`` names a row of ``macaron models``; every other key is a field of the configuration, such as ``scheme``,
-    ``dropout``, ``encoder_layers``.
+    ``dropout``, ``encoder_layers``. ``from`` is a model to start from, whose configuration is taken (`tasks.start`);
+    a run also stores ``from_weights``, their digest.
     """
 
     preset: str
     changes: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,10 @@ class Recipe:
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
-        own = _OWN[self.kind]
+        own, start = _OWN[self.kind], {"from": self.model.source, "from_weights": self.model.weights}
         return {
             "data": {"out": str(self.data)},
-            "model": {"preset": self.model.preset, **to_data(self.model.changes)},
+            "model": to_data({**start, "preset": self.model.preset, **self.model.changes}),
             "train": to_data(self.train),
             own: to_data(getattr(self, own)),
         }
@@ -154,9 +155,15 @@ _SECTIONS: dict[str, type[Any]] = {"train": TrainSettings, "decode": DecodeSetti
 _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
-def load_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments."""
-    return recipe_from(*_load(path, assignments))
+def load_recipe(path: Path, assignments: Sequence[str] = (), source: Path | None = None) -> Recipe:
+    """Read a recipe for training and apply ``--set`` assignments.
+
+    :param source: a model to start from
+    """
+    content, origin = _load(path, assignments)
+    if source is not None and isinstance(content.setdefault("model", {}), dict):
+        content["model"] |= {"from": str(source), "from_weights": None}
+    return recipe_from(content, origin)
 
 
 def load_data_recipe(
@@ -220,10 +227,13 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
     changes = dict(content.get("model", {}))
-    model = ModelSettings(changes.pop("preset", DEFAULT_PRESETS[kind]), changes)
-    check(type(_preset(model.preset, origin)), changes, origin, ("model",))
+    start = [convert(str | None, changes.pop(key, None), origin, ("model", key)) for key in ("from", "from_weights")]
+    named = changes.pop("preset", None if start[0] else DEFAULT_PRESETS[kind])
+    model = ModelSettings(named or "", changes, *start)
+    check(type(_preset(named or DEFAULT_PRESETS[kind], origin)), changes, origin, ("model",))
     try:
-        named_preset(model.preset, **changes)
+        if model.source is None:  # otherwise the changes are those of a model that is not known yet
+            named_preset(model.preset, **changes)
     except MacaronError as error:
         named = next((key for key in changes if mentions(error, key)), None)
         where = ("model",) if named is None else ("model", named)
@@ -259,34 +269,13 @@ def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
 
 def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
+    changes = {"vocab_size": vocab_size, **recipe.model.changes}
+    if recipe.model.source is not None:  # the vocabulary of its model, or of the data if that was extended
+        changes["vocab_size"] = max(vocab_size, changes["vocab_size"])
     try:
-        config = named_preset(recipe.model.preset, **{"vocab_size": vocab_size, **recipe.model.changes})
+        config = named_preset(recipe.model.preset, **changes)
     except MacaronError as error:
         raise MacaronError(f"[model]: {error}") from None
     if config.vocab_size < vocab_size:
         raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
     return config
-
-
-def write_toml(sections: dict[str, dict[str, Any]]) -> str:
-    """Sections of plain values as TOML; tables inside a section (a scheme as data) are written inline."""
-    blocks = []
-    for name, values in sections.items():
-        lines = (f"{_key(key)} = {_toml(value)}" for key, value in values.items())
-        blocks.append("\n".join([f"[{_key(name)}]", *lines]))
-    return "\n\n".join(blocks) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, dict):
-        return f"{{ {', '.join(f'{_key(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
-    # JSON's strings are TOML's, but for one character that JSON does not escape.
-    return json.dumps(value, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,8 @@
-"""Strict settings: TOML into frozen dataclasses, dotted overrides. An unknown key is refused with its line."""
+"""Strict settings: TOML into frozen dataclasses and back, dotted overrides. An unknown key is refused with its line."""
 
 import copy
 import dataclasses
+import json
 import re
 import tomllib
 import types
@@ -204,3 +205,27 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
     expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)
     name = _NAMES.get(options or kind, expected)
     raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be {name}, not {value!r}")
+
+
+def write_toml(sections: dict[str, dict[str, Any]]) -> str:
+    """Sections of plain values as TOML; tables inside a section (a scheme as data) are written inline."""
+    blocks = []
+    for name, values in sections.items():
+        lines = (f"{_key(key)} = {_toml(value)}" for key, value in values.items())
+        blocks.append("\n".join([f"[{_key(name)}]", *lines]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(str(key))} = {_toml(item)}' for key, item in value.items())} }}"
+    # JSON's strings are TOML's, but for one character that JSON does not escape.
+    return json.dumps(value, default=str, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -17,6 +17,12 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="MODEL", help="Start from a model: a run or a model folder.", show_default=False
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
@@ -25,7 +31,9 @@ def train(
     """
     from macaron.recipe import load_recipe
 
-    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
+    if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
+        raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
+    chosen = load_recipe(recipe, settings or [], source)  # before torch is imported: a mistake is reported at once
 
     from macaron.tasks.run import run
 

@@ -151,6 +151,8 @@ def resolve(name: str) -> str:
 
 def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
     """The recipe with another scheme; everything else is unchanged."""
+    if recipe.model.source is not None:
+        raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     changes = dict(recipe.model.changes)
     if name == CONTROL:
         changes |= control_changes(configuration(recipe, vocabulary))

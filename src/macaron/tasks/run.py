@@ -8,9 +8,10 @@ from typing import Any
 from macaron.data.prepared import data_kind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
-from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from, write_toml
-from macaron.settings import load_toml
+from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from
+from macaron.settings import load_toml, write_toml
 from macaron.tasks.pretraining import PretrainingTask
+from macaron.tasks.start import fill, with_source
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
 from macaron.train.checkpoint import checkpoints, run_state
@@ -38,6 +39,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :returns: whether this process should write more about the run; no process if the run was finished before
     """
     with join(recipe.train) as processes, explained(recipe.train, out):
+        recipe = with_source(recipe, out, resume)
         _check(recipe, out, resume)
         if resume and _is_finished(recipe, out):
             if processes.first:
@@ -50,6 +52,10 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
 def _train(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> None:
     """Train and write the run's files. The trainer is freed at the end of this function, before the process group."""
     task = _task(recipe, processes)
+    if recipe.model.source is not None and not (resume and checkpoints(out / "checkpoints")):
+        line = fill(task, recipe)
+        if processes.first:
+            print(line, file=sys.stderr)
     trainer = Trainer(task, recipe.train, out, processes, started)
     processes.wait()  # nothing is written before all have read the folder
     if processes.first:

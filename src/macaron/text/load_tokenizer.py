@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError
-from macaron.models.load import first_line
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
@@ -21,6 +20,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
+        from macaron.models.load import first_line  # late: it imports torch
+
         raise MacaronError(
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"

@@ -17,7 +17,7 @@ from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute, gathered, local_gradients
 from macaron.train.logs import RunLog
-from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whole
+from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
 from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
@@ -51,6 +51,7 @@ class Trainer:
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         self.autocast = partial(precision, self.device, self.half)
         task.model.to(self.device)
+        freeze(task.module, settings.freeze)
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         if compiled:
@@ -76,8 +77,11 @@ class Trainer:
         self._consult()
         keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
+        total, trained = (
+            sum(p.numel() for p in each.values()) for each in (self.optimiser.named, self.optimiser.trained)
+        )
         self.log.say(
-            f"{sum(p.numel() for p in self.task.model.parameters()):,} parameters, {self.device.type}, "
+            f"{total:,} parameters{f' ({trained:,} of them trained)' if trained < total else ''}, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
             + (f", resumed at update {self.state.update}" if found else "")
         )

@@ -56,6 +56,8 @@ class TrainSettings:
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
         (0: off). The final model is the candidate with the lowest validation loss.
+        freeze: parts that keep their weights: names of parameters or of modules (embedding, encoder, decoder,
+        encoder.layers.0), patterns (``*.layers.0.*``), or attention, ffn, norm
     Watching
         log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: number of
         validation sentences to translate at each validation (0: none); patience: stop after this many validations
@@ -85,6 +87,7 @@ class TrainSettings:
     final_rate: float = 0.0
     average: int = 0
     ema: float = 0.0
+    freeze: tuple[str, ...] = ()
     seed: int = 1
     log_every: int = 100
     validate_every: int = 0
