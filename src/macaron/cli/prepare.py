@@ -63,7 +63,7 @@ def prepare(
     from macaron.recipe import data_recipe, load_data_recipe
     from macaron.settings import Origin, override
 
-    common = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
+    common: dict[str, object] = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
     common |= {"--tokenizer": tokenizer, "--extend-vocab": extend_vocab}
     pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}
     held = {"--valid": valid, "--test": test}

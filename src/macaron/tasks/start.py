@@ -103,8 +103,7 @@ def fill(task: Task, recipe: Recipe) -> str:
     folder = find_folder(str(recipe.model.source), network.config_class.model_type)
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
-    kind = "translation" if recipe.kind == "pairs" else "encoder"
-    old, new = load_tokenizer(folder, kind), task.data.tokenizer
+    old, new = load_tokenizer(folder, task.tokenizer.kind), task.data.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."
         raise MacaronError(

@@ -53,8 +53,8 @@ def extended(tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, 
     made += fillers(len(made), multiple, first=sum(symbol.startswith(FILLER) for symbol in old))
     model["vocab"] = _numbered([*made, *ghosts])
     model["merges"] = [*model["merges"], *merges]
-    size = None if tokenizer.dictionary_size is None else len(made)
-    return tokenizer.changed(Tokenizer.from_str(json.dumps(content)), dictionary_size=size)
+    known_to_model = None if tokenizer.dictionary_size is None else len(made)
+    return tokenizer.changed(Tokenizer.from_str(json.dumps(content)), dictionary_size=known_to_model)
 
 
 def extends(new: MacaronTokenizer, old: MacaronTokenizer) -> bool:
@@ -155,7 +155,11 @@ def _learned(sequences: Mapping[str, int], count: int) -> list[tuple[list[int], 
         BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False),
     )
     merges = json.loads(trained.to_str())["model"]["merges"]
-    return [tuple([ord(letter) - _LETTERS for letter in side] for side in pair) for pair in merges]
+    return [(_numbers(left), _numbers(right)) for left, right in merges]
+
+
+def _numbers(letters: str) -> list[int]:
+    return [ord(letter) - _LETTERS for letter in letters]
 
 
 def _chosen(

@@ -118,16 +118,17 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
     """
     plain = {name.removeprefix("model.").removeprefix("model."): each for name, each in module.named_parameters()}
     for pattern in patterns:
-        chosen = PARTS.get(pattern, (pattern, f"{pattern}.*"))
-        found = [name for name in plain if any(fnmatchcase(name, each) for each in chosen)]
+        name = pattern.removeprefix("model.")  # as a pre-trained encoder's weights are called in its file
+        chosen = PARTS.get(name, (name, f"{name}.*"))
+        found = [weight for name, weight in plain.items() if any(fnmatchcase(name, each) for each in chosen)]
         if not found:
             parts = sorted({*PARTS, *(name.partition(".")[0] for name in plain)})
             raise MacaronError(
                 f"train.freeze: {pattern!r} matches no weight of the model. There are the parts {', '.join(parts)}; "
                 f"names and patterns, such as {next(iter(plain))!r} and '*.layers.0.*', will do, too"
             )
-        for name in found:
-            plain[name].requires_grad_(False)
+        for weight in found:
+            weight.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in plain.values()):
         raise MacaronError(f"train.freeze = {list(patterns)} leaves nothing to train: leave something out")
 

@@ -234,8 +234,9 @@ class PrepareJob:
             step(len(words))
             tokenizer = learn_subwords(words, settings, self.given)
         tokenizer.save_pretrained(self.folder / "tokenizer")
-        if len(tokenizer) < settings.vocab_size and self.given is None:
-            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {settings.vocab_size:,}")
+        wanted = settings.vocab_size if self.given is None else len(self.given) + (settings.extend_vocab or 0)
+        if len(tokenizer) < wanted:
+            self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {wanted:,}")
         return tokenizer, {f"learned_from_{self.unit}": rows, "word_types": len(words)}
 
     # Step 4
