@@ -21,7 +21,7 @@ from macaron.ode import scheme
 from macaron.recipe import ModelSettings, Recipe, recipe_from
 from macaron.settings import load_toml, to_data
 from macaron.text.extension import extends, origins
-from macaron.text.load_tokenizer import load_tokenizer
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.train.task import Task
 
 _CLASSES: dict[DataKind, Any] = {"pairs": TranslationModel, "text": EncoderForPreTraining}
@@ -103,7 +103,8 @@ def fill(task: Task, recipe: Recipe) -> str:
     folder = find_folder(str(recipe.model.source), network.config_class.model_type)
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
-    old, new = load_tokenizer(folder, task.tokenizer.kind), task.data.tokenizer
+    source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)
+    old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.data.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."
         raise MacaronError(
@@ -111,7 +112,6 @@ def fill(task: Task, recipe: Recipe) -> str:
             f"mean others to the model. Prepare the data with it: macaron prepare {how} --tokenizer "
             f"{recipe.model.source} (or data.tokenizer in the recipe), and --extend-vocab N for new subwords"
         )
-    source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)
     table = task.model.embedding.tokens.weight
     with torch.no_grad():
         rows = source.embedding.tokens.weight
