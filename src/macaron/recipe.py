@@ -126,9 +126,10 @@ class PretrainSettings:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The sections that training reads; of ``[data]`` it needs the prepared folder alone.
+    """The sections that training reads; of ``[data]`` it needs the prepared folder, and the weights of corpora.
 
     ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
+    ``weights`` are by path.
     """
 
     data: Path
@@ -137,12 +138,14 @@ class Recipe:
     decode: DecodeSettings
     pretrain: PretrainSettings
     kind: DataKind = "pairs"
+    weights: dict[str, float] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
         own, start = _OWN[self.kind], {"from": self.model.source, "from_weights": self.model.weights}
+        weighted = [{"path": path, "weight": weight} for path, weight in self.weights.items()]
         return {
-            "data": {"out": str(self.data)},
+            "data": {"out": str(self.data), **({"train": weighted} if {*self.weights.values()} - {1.0} else {})},
             "model": to_data({**start, "preset": self.model.preset, **self.model.changes}),
             "train": to_data(self.train),
             own: to_data(getattr(self, own)),
@@ -189,7 +192,8 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     if "out" not in data:
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
-    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind)
+    weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights)
     if kind == "text":
         recipe.pretrain.check(recipe.train, origin.prefix())
     return recipe

@@ -118,6 +118,28 @@ def test_it_repeats_and_is_stored(pair: Any, tmp_path: Path):
     assert extends(twice, old)
 
 
+def test_tags_are_added_and_kept(pair: Any):
+    old, new = pair
+    tagged = extended(old, {}, 0, 8, ["<law>"])
+    assert extends(tagged, old)
+    assert tagged.tags == ["<law>"]
+    index = tagged.get_vocab()["<law>"]
+    assert index == len(old) == tagged.backend_tokenizer.token_to_id("<law>")
+    assert not any(origins(old, tagged).values())
+    more = extended(tagged, counts(old, lines(2, "жü")), 50, 8, ["<law>", "<news>"])
+    assert more.tags == ["<law>", "<news>"]
+    assert extends(more, tagged)
+    assert more.get_vocab()["<law>"] == index
+    text = ["ba <law> naka", *lines(1)]
+    # In text a tag is text, before and after.
+    assert tagged.encode_lines(text) == old.encode_lines(text)
+    if old.dictionary_size is None:
+        assert more.decode_lines(more.encode_lines(lines(1))) == old.decode_lines(old.encode_lines(lines(1)))
+    with pytest.raises(MacaronError, match="is the name of a special token"):
+        extended(old, {}, 0, 8, ["<unk>"])
+    assert new.tags == []
+
+
 def test_another_tokenizer_is_no_extension():
     one, other = (MacaronTokenizer.train(lines(seed), 300) for seed in (1, 5))
     assert not extends(other, one)

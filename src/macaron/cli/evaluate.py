@@ -27,6 +27,7 @@ def evaluate(
         ),
     ] = None,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
@@ -48,7 +49,7 @@ def evaluate(
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
 
-    translator = Translator(model, device=device, dtype=dtype, int8=int8)
+    translator = Translator(model, device=device, dtype=dtype, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": beam,
         "length_penalty": length_penalty,

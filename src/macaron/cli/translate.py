@@ -37,6 +37,10 @@ def translate(
     ] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
+    tag: Annotated[
+        str | None,
+        typer.Option("--tag", help="A tag that the model was trained with: domain, language to translate into."),
+    ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
     sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
     temperature: Annotated[
@@ -84,7 +88,7 @@ def translate(
 
     if input_file is not None:
         input_file.stat()  # a missing file is reported before the model is loaded
-    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
+    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "nbest": nbest,
         "beam": 1 if greedy else beam,

@@ -4,83 +4,24 @@ The shipped files in ``recipes/`` explain every key in their comments.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
-from urllib.parse import urlsplit
 
+from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
 from macaron.data.prepared import SPLITS, DataKind
 from macaron.errors import MacaronError, require
 from macaron.text.pipeline import PipelineName, State
+from macaron.text.special_tokens import check_tag
 from macaron.text.vocabulary import TokenizerKind, check_size
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
 ArchiveFormat = Literal["lines", "sgm", "ted"]
 
+#: Pairs to validate on, about, where the recipe names none; but at most every `LEAST_EVERY`-th pair.
+HELD_OUT, LEAST_EVERY = 1_500, 20
+
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
-
-
-def _check_checksum(checksum: str | None, where: str) -> None:
-    right = checksum is None or _CHECKSUM.fullmatch(checksum) is not None
-    require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
-
-
-def file_name(urls: Sequence[str]) -> str:
-    """The name of a file in the folder of downloads."""
-    return urlsplit(urls[0]).path.rpartition("/")[2]
-
-
-@dataclass(frozen=True)
-class ArchiveSettings:
-    """A tar or zip archive to fetch.
-
-    :param name: what corpora call it
-    :param urls: its addresses; the next one is tried when one fails
-    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
-    """
-
-    name: str
-    urls: tuple[str, ...]
-    checksum: str | None = None
-
-    def __post_init__(self) -> None:
-        require(bool(self.urls), f"archive {self.name!r} needs at least one url")
-        _check_checksum(self.checksum, f"archive {self.name!r}")
-
-
-@dataclass(frozen=True)
-class FetchSettings:
-    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
-
-    :param path: its path, relative to the recipe's `root`
-    """
-
-    path: str
-    urls: tuple[str, ...]
-    checksum: str | None = None
-
-    def __post_init__(self) -> None:
-        require(bool(self.path and self.urls), f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
-        _check_checksum(self.checksum, self.path)
-
-
-@dataclass(frozen=True)
-class WikipediaSettings(FetchSettings):
-    """A dump of Wikipedia, ``...-pages-articles.xml.bz2``, whose text is written to `path`.
-
-    :param min_words: leave out articles with fewer words: stubs, lists, disambiguations
-    """
-
-    min_words: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(
-            not self.path.endswith(".xz"), f"{self.path}: the text of a dump is written plain or as .gz: name it so"
-        )
-        require(self.min_words >= 0, f"{self.path}: min_words must not be negative")
 
 
 @dataclass(frozen=True)
@@ -96,6 +37,8 @@ class CorpusSettings:
     :param target: file in the archive with the target side
     :param format: layout of the archive's files
     :param replace: strings to replace while the text is extracted from the archive
+    :param weight: how often each of its pairs is seen in an epoch; for corpora to train on
+    :param tag: a token that is put in front of its sources: ``<law>``
     """
 
     path: str
@@ -107,6 +50,8 @@ class CorpusSettings:
     target: str | None = None
     format: ArchiveFormat = "lines"
     replace: dict[str, str] = field(default_factory=dict)
+    weight: float = 1.0
+    tag: str | None = None
 
     def __post_init__(self) -> None:
         require(self.path != "", "a corpus needs a path: the prefix of its two files")
@@ -115,7 +60,10 @@ class CorpusSettings:
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
         for checksum in self.checksums.values():
-            _check_checksum(checksum, self.path)
+            check_checksum(checksum, self.path)
+        require(0 < self.weight <= 1000, f"{self.path}: weight must be above 0 and at most 1000, not {self.weight:g}")
+        if self.tag is not None:
+            check_tag(self.tag, f"{self.path}: ")
 
 
 @dataclass(frozen=True)
@@ -148,7 +96,8 @@ class DataSettings:
     :param tokenizer: a model, a run or a prepared folder whose tokenizer and pipeline are used, not a new one
     :param extend_vocab: number of subwords to add to that tokenizer, learned on this corpus
     :param max_words: drop pairs or sentences with more words
-    :param valid_every: validate on every Nth pair or document (pairs, 0: on the corpora of `valid`)
+    :param valid_every: validate on every Nth pair or document. Pairs, by default: on the corpora of `valid`; without
+        them on about `HELD_OUT` pairs. 0: hold nothing out
     """
 
     kind: ClassVar[DataKind]
@@ -166,7 +115,7 @@ class DataSettings:
     tokenizer: Path | None = None
     extend_vocab: int | None = None
     max_words: int = 175
-    valid_every: int = 0
+    valid_every: int | None = None
 
     def __post_init__(self) -> None:
         for key in ("source_lang", "target_lang", "lang"):
@@ -180,7 +129,7 @@ class DataSettings:
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         try:
-            check_size(self.vocab_size, self.pipeline == "raw", self.vocabulary)
+            check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
             raise MacaronError(f"data.vocab_size: {error}") from error
         for split in SPLITS:
@@ -190,6 +139,12 @@ class DataSettings:
                     f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
                     "Choose pipeline 'moses', or detokenise the text.",
                 )
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of the corpora to train on, in their order."""
+        tags = (getattr(corpus, "tag", None) for corpus in self.train)
+        return list(dict.fromkeys(tag for tag in tags if tag is not None))
 
     @property
     def downloads_folder(self) -> Path:
@@ -234,7 +189,7 @@ class PairsSettings(DataSettings):
         differ = self.source_lang != self.target_lang
         require(differ, "data.source_lang and data.target_lang are the same: the two files would be one")
         require(not (self.valid and self.valid_every), "give either data.valid or data.valid_every, not both")
-        some_left = self.valid_every >= 2 or self.valid_every == 0
+        some_left = self.valid_every is None or self.valid_every >= 2 or self.valid_every == 0
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
@@ -242,13 +197,17 @@ class PairsSettings(DataSettings):
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}
-            fits = len(states) < 2 or (split == "train" and not self.valid_every)
-            require(fits, f"data.{split}: corpora of different state cannot be scored together; split them")
+            fits = len(states) < 2 or (split == "train" and not self.holds_out)
+            remedy = "give corpora to data.valid" if split == "train" else "split them"
+            require(fits, f"data.{split}: corpora of different state cannot be scored together; {remedy}")
+            unknown = sorted({str(corpus.tag) for corpus in getattr(self, split)} - {"None", *self.tags})
+            require(not unknown, f"data.{split}: tag {', '.join(unknown)} is not that of a corpus to train on")
         names = {archive.name for archive in self.archives}
         require(len(names) == len(self.archives), "data.archives: two archives have the same name")
         for corpus in (*self.train, *self.valid, *self.test):
             named = corpus.archive is None or corpus.archive in names
             require(named, f"{corpus.path}: there is no archive {corpus.archive!r} in data.archives")
+            require(corpus in self.train or corpus.weight == 1, f"{corpus.path}: weight is for data.train alone")
             unknown = sorted(set(corpus.checksums) - set(self.languages))
             require(not unknown, f"{corpus.path}: checksums for {', '.join(unknown)}, not a language here")
 
@@ -256,6 +215,11 @@ class PairsSettings(DataSettings):
     def languages(self) -> tuple[str, str]:
         """Source and target language."""
         return self.source_lang, self.target_lang
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether training pairs are held out to validate on."""
+        return not self.valid if self.valid_every is None else self.valid_every > 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import model_tokenizer, verify
 from macaron.text.pipeline import State
+from macaron.text.special_tokens import tag_ids
 from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
@@ -50,6 +51,7 @@ class Translator:
     :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default that of the saved weights
     :param threads: CPU threads for PyTorch, for the whole process
     :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
+    :param tag: what stands in front of every source: a tag that the model was trained with, such as ``<law>``
 
     On the CPU a model from a folder is searched with packed matrices (`macaron.decode.cpu`). A model in memory may
     still be trained and is searched directly, unless ``int8`` is given.
@@ -64,6 +66,7 @@ class Translator:
         dtype: str | torch.dtype | None = None,
         threads: int | None = None,
         int8: bool = False,
+        tag: str | None = None,
     ) -> None:
         if threads is not None:
             if threads < 1:
@@ -91,7 +94,8 @@ class Translator:
         self.model: TranslationModel = model.to(where, None if products_only else precision)
         fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
-        self.tokenizer = tokenizer
+        self.tokenizer, self.tag = tokenizer, tag
+        tag_ids(tokenizer, tag)  # refuse an unknown one now
         self.defaults = _folder_defaults(model)
         self.settings = SearchSettings(**self.defaults)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
@@ -117,6 +121,7 @@ class Translator:
         max_source_length: int | None = None,
         first_line: int = 1,
         state: State = "raw",
+        tags: Sequence[str | None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best translations of each line with their scores, best first.
 
@@ -132,6 +137,7 @@ class Translator:
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
+        :param tags: the tag of each line; by default the translator's own
         """
         lines = _list_of_lines(lines)
         if sampling is not None:
@@ -156,10 +162,12 @@ class Translator:
         # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
+        fronts = [tag_ids(self.tokenizer, tag) for tag in ([self.tag] * len(lines) if tags is None else tags)]
+        longest -= max(map(len, fronts), default=0)
         # A line has several parts if it is split; the parts of all lines are translated together.
         parts = self._parts(lines, longest, long_lines, first_line, state)
         keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
-        sources = [source for of_line in parts for source in of_line]
+        sources = [front + source for front, of_line in zip(fronts, parts, strict=True) for source in of_line]
         found = iter(self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state))
         return [_join([next(found) for _ in of_line], settings, nbest) for of_line in parts]
 

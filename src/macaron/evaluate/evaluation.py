@@ -46,7 +46,10 @@ class Evaluation:
 
 
 def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> Evaluation:
-    """Score a model on a split of a prepared folder; the options are those of `evaluate_lines`."""
+    """Score a model on a split of a prepared folder, with the split's own tags unless the translator has one.
+
+    The options are those of `evaluate_lines`.
+    """
     state = data.text_state(split)
     if state == "moses" and translator.tokenizer.text_pipeline.name != "moses":
         raise MacaronError(
@@ -54,6 +57,8 @@ def evaluate_split(translator: Translator, data: PreparedData, split: Split, **o
             "text, with --source and --reference"
         )
     lines, references = data.text(split, data.source_lang), data.text(split, data.target_lang)
+    if translator.tag is None and translator.tokenizer.tags:  # a model without tags translates the plain text
+        options["tags"] = data.tags(split)
     return evaluate_lines(translator, lines, references, data.target_lang, state=state, **options)
 
 

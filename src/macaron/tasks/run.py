@@ -22,13 +22,14 @@ from macaron.train.loop import Trainer
 from macaron.train.settings import LIMITS
 
 # Settings that may change on resume: the run's length, its log, the machine, how the model will be used. The data is
-# compared by its tokens, not by its path.
+# compared by its tokens and weights, not by its path.
 FREE_KEYS = {
     *(("train", key) for key in LIMITS),
     *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
     *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
     ("pretrain", "attention"),
     ("data", "out"),
+    ("data", "train"),
 }
 
 
@@ -83,6 +84,8 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     task = TranslationTask(recipe)
     if processes.first and task.left_out():
         print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
+    if processes.first and len(task.corpora) > 1:
+        print("\n".join(f"corpus {corpus}" for corpus in task.corpora), file=sys.stderr)
     return task
 
 

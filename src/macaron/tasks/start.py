@@ -97,7 +97,7 @@ def _nearest_preset(fields: dict[str, Any], kind: type[Any]) -> tuple[str, dict[
 def fill(task: Task, recipe: Recipe) -> str:
     """Fill a new model with the weights of the one that the recipe starts from; returns a line about it.
 
-    The vector of a new subword is the mean of those of the old subwords that it is made of.
+    The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
     """
     network = _CLASSES[recipe.kind]
     folder = find_folder(str(recipe.model.source), network.config_class.model_type)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.data.batching import Indices, bucket, epoch_order, padded
+from macaron.data.corpora import Mixture, reweighted
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.settings import SearchSettings
@@ -181,10 +182,13 @@ class TranslationTask(Task):
                 f"{data.folder}: all {len(self.train_pairs):,} training pairs are longer than train.{name} = {limit} "
                 "tokens, and such pairs are left out: raise it"
             )
+        self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
+        self.mixture = Mixture(self.kept, self.corpora, train.seed)
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
-        """The tokens, and whether they are packed."""
-        return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket"}
+        """The tokens, whether they are packed, and the weights of corpora if they differ from 1."""
+        weights = {} if set(self.mixture.weights) == {1.0} else {"weights": self.mixture.weights}
+        return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket", **weights}
 
     def left_out(self) -> int:
         """The number of training pairs that are too long for a batch or a row."""
@@ -192,14 +196,19 @@ class TranslationTask(Task):
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:
-        return plan_padded(self.train_pairs, self.kept, self.train.batch_tokens, self.train.seed)
+        return self._bucketed(1)
+
+    def _bucketed(self, epoch: int) -> list[MicroBatch]:
+        return plan_padded(self.train_pairs, self.mixture.epoch(epoch), self.train.batch_tokens, self.train.seed)
 
     def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
-        """Pack the pairs anew for every epoch, or shuffle the buckets."""
+        """Pack the pairs of an epoch, or shuffle the buckets, which are new if each epoch has pairs of its own."""
         width, seed = self.train.row_tokens, self.train.seed
         if self.packing:
-            return plan_packed(self.train_pairs, self.kept, width, self.rows_per_batch, seed, epoch)
-        return [self._buckets[i] for i in epoch_order(len(self._buckets), seed, epoch)]
+            seen = self.mixture.epoch(epoch)
+            return plan_packed(self.train_pairs, seen, width, self.rows_per_batch, seed, epoch)
+        buckets = self._buckets if self.mixture.constant else self._bucketed(epoch)
+        return [buckets[i] for i in epoch_order(len(buckets), seed, epoch)]
 
     def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
         """Sums of the losses over this process's share."""

@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import require
+from macaron.text.special_tokens import check_tag, tag_tokens
 from macaron.text.subword import RESERVED
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import FILLER, UNK, fillers
@@ -30,8 +31,10 @@ _AT_A_TIME = 10_000
 Pairs = list[tuple[str, str]]
 
 
-def extended(tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, multiple: int = 1) -> MacaronTokenizer:
-    """The tokenizer with up to ``count`` more subwords.
+def extended(
+    tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, multiple: int = 1, tags: Sequence[str] = ()
+) -> MacaronTokenizer:
+    """The tokenizer with up to ``count`` more subwords, and with these tags.
 
     Vocabularies of words also take letters that they lack, and that occur twice.
 
@@ -41,20 +44,28 @@ def extended(tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, 
     content = _content(tokenizer)
     model, size = content["model"], len(tokenizer)
     require(model["type"] == "BPE", "the tokenizer looks words up in a dictionary: there are no subwords to extend")
-    symbols = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    vocabulary = {**model["vocab"], **{token["content"]: token["id"] for token in content["added_tokens"]}}
+    symbols = sorted(vocabulary, key=vocabulary.__getitem__)
     old, ghosts = symbols[:size], symbols[size:]  # ghosts have no id that the model knows
     letters = _new_letters(words, symbols, model)[:count] if tokenizer.pipeline != "raw" else []
     known = [*old, *letters]
     require(len(known) <= _MAX_PIECES, f"a vocabulary of {len(known):,} entries is too large to be extended")
+    fresh = [tag for tag in tags if tag not in tokenizer.tags]
+    for tag in fresh:
+        check_tag(tag)
+        require(tag not in vocabulary, f"the vocabulary has {tag!r}: choose another name for this tag")
     model["vocab"] = _numbered([*known, *ghosts])
-    sequences = _split(Tokenizer.from_str(json.dumps(content)), words, len(known), tokenizer.pipeline == "raw")
-    merges, new = _chosen(_learned(sequences, 2 * count), known, {*known, *ghosts}, count - len(letters))
-    made = [*known, *new]
+    split = Tokenizer.from_str(json.dumps(content))
+    learned = _learned(_split(split, words, len(known), tokenizer.pipeline == "raw"), 2 * count) if count else []
+    merges, new = _chosen(learned, known, {*known, *ghosts}, count - len(letters))
+    made = [*known, *new, *fresh]
     made += fillers(len(made), multiple, first=sum(symbol.startswith(FILLER) for symbol in old))
     model["vocab"] = _numbered([*made, *ghosts])
     model["merges"] = [*model["merges"], *merges]
     known_to_model = None if tokenizer.dictionary_size is None else len(made)
-    return tokenizer.changed(Tokenizer.from_str(json.dumps(content)), dictionary_size=known_to_model)
+    backend = Tokenizer.from_str(json.dumps(content))
+    backend.add_special_tokens(tag_tokens(fresh))
+    return tokenizer.changed(backend, dictionary_size=known_to_model, tags=[*tokenizer.tags, *fresh])
 
 
 def extends(new: MacaronTokenizer, old: MacaronTokenizer) -> bool:
@@ -76,7 +87,8 @@ def extends(new: MacaronTokenizer, old: MacaronTokenizer) -> bool:
 def origins(old: MacaronTokenizer, new: MacaronTokenizer) -> dict[int, list[int]]:
     """For every id of an extension that the old tokenizer lacks, the old ids that stand for it.
 
-    A subword is what its merges are made of, a letter its bytes, or ``<unk>``. An entry that no text reaches has none.
+    A subword is what its merges are made of, a letter its bytes, or ``<unk>``. A tag has none, and neither has an entry
+    that no text reaches.
     """
     parts = {token: [index] for token, index in old.get_vocab().items()}
     content, vocabulary = _content(new), new.get_vocab()
@@ -85,7 +97,7 @@ def origins(old: MacaronTokenizer, new: MacaronTokenizer) -> dict[int, list[int]
             parts[left + right] = [part for half in (left, right) for part in parts.get(half) or _spelled(half, parts)]
     added = {token: index for token, index in vocabulary.items() if index >= len(old)}
     return {
-        index: parts.get(token) or ([] if token.startswith(FILLER) else _spelled(token, parts))
+        index: parts.get(token) or ([] if token.startswith(FILLER) or token in new.tags else _spelled(token, parts))
         for token, index in added.items()
     }
 

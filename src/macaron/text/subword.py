@@ -22,6 +22,7 @@ from tokenizers.trainers import BpeTrainer
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side
+from macaron.text.special_tokens import with_tags
 from macaron.text.vocabulary import (
     COMPLETE_SIZE,
     CONTINUED,
@@ -33,7 +34,6 @@ from macaron.text.vocabulary import (
     bpe_symbol,
     byte_tokens,
     check_size,
-    fillers,
     read_codes,
     read_dictionary,
     specials,
@@ -122,17 +122,23 @@ def trained_backend(
     train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
     if pipeline != "raw" and vocab_size < COMPLETE_SIZE:
         settings.setdefault("show_unknown", True)
-    backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple)
+    backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple, tags=settings.get("tags", ()))
     return backend, {"kind": kind, "pipeline": pipeline, **settings}
 
 
 def train_byte_bpe(
-    lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation", *, pad_to_multiple: int = 1
+    lines: Iterable[str],
+    vocab_size: int,
+    kind: TokenizerKind = "translation",
+    *,
+    pad_to_multiple: int = 1,
+    tags: Sequence[str] = (),
 ) -> Tokenizer:
     """Train a byte-level BPE on prepared lines of the ``raw`` pipeline: no text is unknown to it.
 
-    `vocab_size` counts the special tokens. A small corpus may hold fewer merges than asked for.
+    `vocab_size` counts the special tokens and tags. A small corpus may hold fewer merges than asked for.
     """
+    vocab_size -= len(tags)
     check_size(vocab_size, True, kind)
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = Steps(
@@ -147,11 +153,16 @@ def train_byte_bpe(
         show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
-    return _padded(tokenizer, pad_to_multiple)
+    return with_tags(tokenizer, tags, pad_to_multiple)
 
 
 def train_word_bpe(
-    lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation", *, pad_to_multiple: int = 1
+    lines: Iterable[str],
+    vocab_size: int,
+    kind: TokenizerKind = "translation",
+    *,
+    pad_to_multiple: int = 1,
+    tags: Sequence[str] = (),
 ) -> Tokenizer:
     """Train a BPE inside words on prepared lines of space-separated words.
 
@@ -161,6 +172,7 @@ def train_word_bpe(
     The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
     merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
     """
+    vocab_size -= len(tags)
     check_size(vocab_size, False, kind)
     complete = vocab_size >= COMPLETE_SIZE
     trained = Tokenizer(BPE())
@@ -182,7 +194,7 @@ def train_word_bpe(
         byte_fallback=complete,
     )
     # ByteFallback is all that decoding needs: the marks of word ends are spaces already.
-    return _padded(_word_tokenizer(model, ByteFallback(), kind), pad_to_multiple)
+    return with_tags(_word_tokenizer(model, ByteFallback(), kind), tags, pad_to_multiple)
 
 
 def dictionary_lookup(tokens: Sequence[str], kind: TokenizerKind = "translation") -> Tokenizer:
@@ -253,18 +265,6 @@ def _unmark(symbol: str) -> str:
 def _added(kind: TokenizerKind) -> list[AddedToken]:
     # <mask> takes the space before it along, as the word it stands for would.
     return [AddedToken(token, special=True, normalized=False, lstrip=token == "<mask>") for token in specials(kind)]
-
-
-def _padded(tokenizer: Tokenizer, multiple: int) -> Tokenizer:
-    """Pad the vocabulary with entries that no text and no merge can reach."""
-    extra = fillers(tokenizer.get_vocab_size(), multiple)
-    if not extra:
-        return tokenizer
-    content = json.loads(tokenizer.to_str())
-    vocabulary = content["model"]["vocab"]
-    for name in extra:
-        vocabulary[name] = len(vocabulary)
-    return Tokenizer.from_str(json.dumps(content))
 
 
 def _warn_of_inversions(merges: Sequence[tuple[str, str]]) -> None:

@@ -19,6 +19,7 @@ from tokenizers.processors import TemplateProcessing
 from macaron.errors import MacaronError
 from macaron.files import write_text
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side, State
+from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
 
@@ -46,6 +47,7 @@ class MacaronTokenizer:
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
     :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens
+    :param tags: tokens that may stand in front of a source, see `macaron.text.special_tokens`
     :param model_max_length: longest input of the model, for transformers
     """
 
@@ -62,6 +64,7 @@ class MacaronTokenizer:
         segments: Sequence[int] = (0, 1),
         dictionary_size: int | None = None,
         show_unknown: bool = False,
+        tags: Sequence[str] = (),
         model_max_length: int = _NO_LIMIT,
     ) -> None:
         self._tokenizer = backend
@@ -71,7 +74,7 @@ class MacaronTokenizer:
         self.lower, self.normalize = lower, normalize
         self.segments = list(segments)
         self.dictionary_size, self.show_unknown = dictionary_size, show_unknown
-        self.model_max_length = model_max_length
+        self.tags, self.model_max_length = list(tags), model_max_length
         languages = (source_lang, target_lang)
         self.text_pipeline = (
             Pipeline(pipeline, *languages, lower, normalize) if pipeline == "moses" else Pipeline(pipeline)
@@ -135,7 +138,7 @@ class MacaronTokenizer:
             "pad_token": names[PAD],
             "eos_token": names[EOS],
             "unk_token": names[UNK],
-            "extra_special_tokens": [names[0]],
+            "extra_special_tokens": [names[0], *self.tags],
             "split_special_tokens": self.kind == "translation",
         }
         if self.pipeline == "moses":
@@ -152,6 +155,8 @@ class MacaronTokenizer:
             stored["dictionary_size"] = self.dictionary_size
         if self.show_unknown:
             stored["show_unknown"] = True
+        if self.tags:
+            stored["tags"] = self.tags
         return stored
 
     def with_segments(self, first: int) -> Self:
@@ -243,17 +248,11 @@ class MacaronTokenizer:
 
     def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:
         """Send text through the pipeline; special tokens to be recognised go as words that it leaves alone."""
-        stand_ins: dict[str, str] = {}
+        words: dict[str, str] = {}
         if recognise_specials and self.pipeline == "moses":
-            for index, token in enumerate(self.special_names):
-                if token in text:
-                    word = f"zqx{chr(ord('a') + index)}xqz"
-                    while word in text.lower():
-                        word += "z"
-                    text = text.replace(token, word)
-                    stand_ins[word] = token
+            text, words = stand_ins(text, (*self.special_names, *self.tags))
         prepared = self.text_pipeline.encode(text, side, state)
-        for word, token in stand_ins.items():
+        for word, token in words.items():
             prepared = prepared.replace(word, token)
         return prepared
 
@@ -274,8 +273,8 @@ class MacaronTokenizer:
         size = len(self)
         known = [int(index) for index in ids if 0 <= index < size]
         if skip_special_tokens and self.show_unknown:
-            ordinary = len(self.special_names)
-            known = [index for index in known if index >= ordinary or index == UNK]
+            skipped = {*range(len(self.special_names)), *map(self._tokenizer.token_to_id, self.tags)} - {UNK}
+            known = [index for index in known if index not in skipped]
             skip_special_tokens = False
         text = self._tokenizer.decode(known, skip_special_tokens=skip_special_tokens)
         if isinstance(self._tokenizer.model, WordLevel):
@@ -286,7 +285,7 @@ class MacaronTokenizer:
 #: The settings of the class that are stored.
 SETTINGS = (
     *("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize"),
-    *("segments", "dictionary_size", "show_unknown", "model_max_length"),
+    *("segments", "dictionary_size", "show_unknown", "tags", "model_max_length"),
 )
 
 

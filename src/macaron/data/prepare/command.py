@@ -60,16 +60,21 @@ def prepare(
 
     progress = progress or Progress(quiet=True)
     older = _older(settings.out, settings.kind)
-    files, fingerprints, downloads = gather(settings, older, progress, workers)
     kind = {"kind": "text"} if settings.kind == "text" else {}
     settings, given = _with_tokenizer(settings)
     origin = {} if given is None else {"tokenizer_fingerprint": given.fingerprint()}
     stored = {"version": VERSION, **kind, **to_data(settings), **origin}
+    _keep_splits(settings.out, older, stored)
+    files, fingerprints, downloads = gather(settings, older, progress, workers)
     reason = _reason(settings.out.absolute(), older, stored, fingerprints)
     if reason is None:
         try:
             data = open_prepared(settings.out)
             data.check()
+            if _weights(older["settings"]) != _weights(stored):
+                progress.say(f"{settings.out}: only weights have changed, which are noted")
+                data.manifest["settings"]["train"] = stored["train"]
+                write_json(settings.out / MANIFEST, data.manifest)
             return Outcome(data, None)
         except MacaronError as error:
             reason = str(error)
@@ -103,8 +108,26 @@ def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
         if settings.get("kind") == "text":  # patterns, each of which may mean several files
             decisive.pop(split, None)
         else:
-            decisive[split] = [corpus["state"] for corpus in settings.get(split, [])]
+            decisive[split] = [(corpus["state"], corpus.get("tag")) for corpus in settings.get(split, [])]
+    decisive.setdefault("valid_every", 0 if decisive.get("valid") else None)
     return decisive
+
+
+def _weights(settings: dict[str, Any]) -> list[float]:
+    """The weights of the corpora to train on. They are applied in training and decide nothing here."""
+    return [corpus.get("weight", 1.0) for corpus in settings["train"]]
+
+
+def _keep_splits(out: Path, older: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse to prepare a folder again without corpora of a split that it has."""
+    for split in ("valid", "test"):
+        before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
+        if before and not settings.get(split):
+            given = " ".join(f"--{split} {path}" for path in before)
+            raise MacaronError(
+                f"{out} has a {split} split, which would be lost: nothing is given for it now. Add {given} "
+                f"(in a recipe: [[data.{split}]]), choose another --out, or remove the folder first."
+            )
 
 
 def _older(out: Path, kind: DataKind) -> dict[str, Any]:
@@ -132,6 +155,8 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
     changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     if changed:
         return f"changed: {', '.join(changed)}"
+    if any(weight != 1 for weight in _weights(settings)) and "corpora" not in older["splits"]["train"]:
+        return "the corpora of its pairs were not noted, which weights need"
     # Files that were moved or touched are the same.
     before, now = (
         [(entry["sha256"], entry.get("state")) for entry in each] for each in (older.get("inputs", []), inputs)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from macaron.data.prepare.cleaning import CleanedChunk
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.processes import Workers
@@ -36,6 +37,7 @@ class CleanedPart:
     :param offsets: first byte in each file
     :param first: number of the first row
     :param rows: number of rows
+    :param corpus: index of the split's corpus that the chunk is from, and its tag
     :param roles: file with one byte per row (see `macaron.data.prepare.roles`)
     :param starts: file with one byte per row, 1 if a document starts with it; None for pairs
     """
@@ -44,6 +46,7 @@ class CleanedPart:
     offsets: tuple[int, ...]
     first: int
     rows: int
+    corpus: tuple[int, str | None]
     roles: Path
     starts: Path | None = None
 
@@ -56,6 +59,47 @@ class CleanedPart:
     def bytes_of(self, path: Path) -> Roles:
         """The bytes of these rows in a file with one byte per row."""
         return np.fromfile(path, np.uint8, self.rows, offset=self.first)
+
+
+@dataclass
+class CleanedSplit:
+    """The cleaned rows of a split in the work folder: one file per column, and files with data for each row.
+
+    :param texts: the original lines, if they are kept
+    :param hashes: two 64-bit hashes per pair
+    :param starts: one byte per sentence, 1 if a document starts with it
+    :param roles: one byte per row; written in step 2, for train
+    :param counts: what was read and kept
+    :param sources: the same for each input, as the manifest has it
+    """
+
+    columns: tuple[Path, ...]
+    texts: tuple[Path, ...]
+    hashes: Path
+    starts: Path
+    roles: Path
+    parts: list[CleanedPart] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    in_document: bool = False  # the last document may continue in the next chunk
+
+    def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], is_text: bool, tag: str | None = None) -> bytes:
+        """Note a chunk that is written at these offsets, after the others; return its document starts."""
+        starts = bytearray(cleaned.starts)
+        if starts:
+            starts[0] |= not self.in_document
+        self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
+        rows = cleaned.counts["rows"]
+        if rows or not is_text:
+            starts_file = self.starts if is_text else None
+            number = len(self.sources)  # of the corpus: those before it are complete
+            self.parts.append(
+                CleanedPart(self.columns, offsets, self.counts["rows"], rows, (number, tag), self.roles, starts_file)
+            )
+        self.counts.update(cleaned.counts, documents=sum(starts))
+        self.dropped.update(cleaned.dropped)
+        return bytes(starts)
 
 
 def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter[str], int]:
@@ -93,7 +137,7 @@ def learn_subwords(
 ) -> MacaronTokenizer:
     """A tokenizer for counted words, or the given one with more subwords."""
     if given is not None:
-        return extended(given, words, settings.extend_vocab or 0, settings.vocab_multiple)
+        return extended(given, words, settings.extend_vocab or 0, settings.vocab_multiple, settings.tags)
     source_lang, target_lang = settings.languages
     return MacaronTokenizer.train(
         repeated_words(words, settings.pipeline == "raw"),
@@ -106,6 +150,7 @@ def learn_subwords(
         normalize=settings.normalize,
         prepared=True,
         pad_to_multiple=settings.vocab_multiple,
+        tags=settings.tags,
     )
 
 
@@ -125,13 +170,16 @@ def encode_part(
     :param end: put ``</s>`` at the end of every line
     """
     encoder = word_encoder(tokenizer_file, fingerprint, dtype, raw, end)
+    tag = part.corpus[1]
     roles = part.bytes_of(part.roles)
     starts = None if part.starts is None else part.bytes_of(part.starts)
     encoded: dict[int, EncodedRows] = {}
     for role in (TRAIN, VALID):
         chosen = roles == role
         if chosen.any():
-            columns = [encoder.encode(part.lines(column, chosen)) for column in range(len(part.files))]
+            columns = [
+                encoder.encode(part.lines(column, chosen), None if column else tag) for column in range(len(part.files))
+            ]
             encoded[role] = columns, None if starts is None else np.flatnonzero(starts[chosen])
     return encoded
 
@@ -158,8 +206,11 @@ class WordEncoder:
         self._known: dict[str, bytes] = {}
         self._end = np.array([EOS], self.dtype).tobytes() if end else b""
 
-    def encode(self, lines: Sequence[str]) -> FlatIds:
-        """The ids of all lines, flat; and their lengths."""
+    def encode(self, lines: Sequence[str], tag: str | None = None) -> FlatIds:
+        """The ids of all lines, flat; and their lengths.
+
+        :param tag: put it in front of every line that is not empty
+        """
         # In raw text every word has its space in front, and the line begins with one. Moses' words have none.
         words = [line[1:].split(" ") if self.raw else line.split(" ") for line in lines]
         self._learn(set(chain.from_iterable(words)))
@@ -169,6 +220,9 @@ class WordEncoder:
             for index, line in enumerate(lines):
                 if "  " in line:
                     rows[index] = self._ids([line])[0] + self._end
+        if tag is not None:
+            front = np.array([self.backend.token_to_id(tag)], self.dtype).tobytes()
+            rows = [front + row if row != self._end else row for row in rows]
         lengths = np.fromiter(map(len, rows), np.int64, len(rows)) // self.dtype.itemsize
         return np.frombuffer(b"".join(rows), self.dtype), lengths
 

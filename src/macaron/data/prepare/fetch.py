@@ -8,20 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, file_name
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.settings import (
-    ArchiveSettings,
-    CorpusSettings,
-    FetchSettings,
-    PairsSettings,
-    TextSettings,
-    WikipediaSettings,
-    file_name,
-)
+from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import ENDINGS, find_compressed
 from macaron.processes import Progress, Workers
@@ -83,7 +76,7 @@ def _find_corpora(settings: PairsSettings) -> Found:
             paths = tuple(path for path in sides.values() if path is not None)
             lacking = [language for language, path in sides.items() if path is None]
             if not lacking:
-                found[split] = (*found.get(split, ()), AlignedFiles(paths, corpus.state))
+                found[split] = (*found.get(split, ()), AlignedFiles(paths, corpus.state, corpus.path, corpus.tag))
             elif corpus.archive is not None:
                 absent.append(corpus)
             elif corpus.url is not None:

@@ -18,10 +18,16 @@ _END: Any = object()
 
 @dataclass(frozen=True)
 class AlignedFiles:
-    """Files that are aligned line by line: the two sides of a corpus, or a single text."""
+    """Files that are aligned line by line: the two sides of a corpus, or a single text.
+
+    :param prefix: what the recipe calls the corpus
+    :param tag: of its sources
+    """
 
     paths: tuple[Path, ...]
     state: State = "raw"
+    prefix: str = ""
+    tag: str | None = None
 
 
 @dataclass(frozen=True)

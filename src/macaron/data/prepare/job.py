@@ -13,14 +13,13 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
-from macaron.data.prepare.encoding import CleanedPart, count_words, encode_part, learn_subwords
+from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
@@ -32,44 +31,6 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 #: Lines and bytes of a chunk, for pairs and for documents.
 PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
-
-
-@dataclass
-class CleanedSplit:
-    """The cleaned rows of a split in the work folder: one file per column, and files with data for each row.
-
-    :param texts: the original lines, if they are kept
-    :param hashes: two 64-bit hashes per pair
-    :param starts: one byte per sentence, 1 if a document starts with it
-    :param roles: one byte per row; written in step 2, for train
-    :param counts: what was read and kept
-    :param sources: the same for each input, as the manifest has it
-    """
-
-    columns: tuple[Path, ...]
-    texts: tuple[Path, ...]
-    hashes: Path
-    starts: Path
-    roles: Path
-    parts: list[CleanedPart] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
-    sources: list[dict[str, Any]] = field(default_factory=list)
-    in_document: bool = False  # the last document may continue in the next chunk
-
-    def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], is_text: bool) -> bytes:
-        """Note a chunk that is written at these offsets, after the others; return its document starts."""
-        starts = bytearray(cleaned.starts)
-        if starts:
-            starts[0] |= not self.in_document
-        self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
-        rows = cleaned.counts["rows"]
-        if rows or not is_text:
-            starts_file = self.starts if is_text else None
-            self.parts.append(CleanedPart(self.columns, offsets, self.counts["rows"], rows, self.roles, starts_file))
-        self.counts.update(cleaned.counts, documents=sum(starts))
-        self.dropped.update(cleaned.dropped)
-        return bytes(starts)
 
 
 class PrepareJob:
@@ -102,12 +63,13 @@ class PrepareJob:
         train = self.clean("train", files["train"])
         kept = self.choose(train, held)
         tokenizer, subwords = self.learn(train)
-        splits = self.encode(train, tokenizer, {TRAIN: "train", VALID: "valid"} if kept[VALID] else {TRAIN: "train"})
+        roles: dict[int, Split] = {TRAIN: "train", VALID: "valid"} if kept[VALID] else {TRAIN: "train"}
+        splits = self.encode(train, files["train"], tokenizer, roles)
         if not self.is_text and kept[VALID]:
             self._write_held_out(train)
             splits["valid"]["text_state"] = files["train"][0].state
         for split, cleaned in held.items():
-            splits |= self.encode(cleaned, tokenizer, {TRAIN: split})
+            splits |= self.encode(cleaned, files[split], tokenizer, {TRAIN: split})
             splits[split]["text_state"] = files[split][0].state
         shutil.rmtree(self.work)
         source_lang, target_lang = self.settings.languages
@@ -140,7 +102,7 @@ class PrepareJob:
     def clean(self, split: Split, files: Sequence[AlignedFiles]) -> CleanedSplit:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
-        keep_text = not self.is_text and (strict or self.settings.valid_every > 0)
+        keep_text = isinstance(self.settings, PairsSettings) and (strict or self.settings.holds_out)
         cleaned = CleanedSplit(
             columns=self._names(self.work, f"{split}.prepared"),
             texts=self._names(self.folder if strict else self.work, split) if keep_text else (),
@@ -165,7 +127,7 @@ class PrepareJob:
                 before = cleaned.counts.copy()
                 for chunk in self.workers.map(task, chunks(each, *self.chunk)):
                     offsets = tuple(file.tell() for file in outputs[: len(cleaned.columns)])
-                    starts = cleaned.add(chunk, offsets, self.is_text)
+                    starts = cleaned.add(chunk, offsets, self.is_text, each.tag)
                     contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
@@ -212,11 +174,21 @@ class PrepareJob:
                 f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
                 "loosen the rules in [data]."
             )
-        if settings.valid_every and not kept[VALID]:
-            raise MacaronError(
-                f"data.valid_every = {settings.valid_every} leaves nothing to validate on: there are only "
-                f"{kept[TRAIN]:,} {self.unit}"
-            )
+        if isinstance(settings, TextSettings) or settings.holds_out:
+            wanted = settings.valid_every
+            if not kept[VALID]:
+                cause = (
+                    "There is no data.valid, and holding pairs out"
+                    if wanted is None
+                    else f"data.valid_every = {wanted}"
+                )
+                raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
+            if wanted is None:
+                share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
+                self.progress.say(
+                    f"no corpus to validate on was given: every {share}th pair is held out, {kept[VALID]:,} in all "
+                    "(data.valid_every sets the share; 0: none)"
+                )
         return kept
 
     # Step 3
@@ -224,7 +196,7 @@ class PrepareJob:
     def learn(self, train: CleanedSplit) -> tuple[MacaronTokenizer, dict[str, int]]:
         """Learn the vocabulary from the rows that are trained on, unless it is given, and save the tokenizer."""
         settings = self.settings
-        if self.given is not None and settings.extend_vocab is None:
+        if self.given is not None and settings.extend_vocab is None and set(settings.tags) <= set(self.given.tags):
             self.given.save_pretrained(self.folder / "tokenizer")
             return self.given, {}
         with self.progress.step("counting words", self.unit) as step:
@@ -242,9 +214,12 @@ class PrepareJob:
     # Step 4
 
     def encode(
-        self, cleaned: CleanedSplit, tokenizer: MacaronTokenizer, names: dict[int, Split]
+        self, cleaned: CleanedSplit, files: Sequence[AlignedFiles], tokenizer: MacaronTokenizer, names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
-        """Write the token stores of the splits that the roles go to, and return their sizes."""
+        """Write the token stores of the splits that the roles go to, and return their sizes.
+
+        :param files: the corpora of these rows
+        """
         task = partial(
             encode_part,
             tokenizer_file=self.folder / "tokenizer" / "tokenizer.json",
@@ -264,12 +239,22 @@ class PrepareJob:
                 ]
                 for role, split in names.items()
             }
-            for encoded in self.workers.map(task, cleaned.parts):
+            pairs: Counter[tuple[int, int]] = Counter()  # of a role and a corpus
+            encoded_parts = self.workers.map(task, cleaned.parts)
+            for part, encoded in zip(cleaned.parts, encoded_parts, strict=True):
                 for role, (columns, starts) in encoded.items():
+                    pairs[role, part.corpus[0]] += len(columns[0][1])
                     for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
                         writer.append(ids, lengths, starts)
                     step(len(columns[0][1]))
-        return {split: self._sizes(*writers[role]) for role, split in names.items()}
+        sizes = {split: self._sizes(*writers[role]) for role, split in names.items()}
+        if not self.is_text:
+            for role, split in names.items():
+                sizes[split]["corpora"] = [
+                    {"path": each.prefix, "pairs": pairs[role, number], **({"tag": each.tag} if each.tag else {})}
+                    for number, each in enumerate(files)
+                ]
+        return sizes
 
     def _sizes(self, first: StoreWriter, *others: StoreWriter) -> dict[str, Any]:
         if self.is_text:

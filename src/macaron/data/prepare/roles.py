@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.settings import PairsSettings
+from macaron.data.settings import HELD_OUT, LEAST_EVERY, PairsSettings
 
 Hashes = NDArray[np.uint64]
 Roles = NDArray[np.uint8]
@@ -45,8 +45,8 @@ def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) ->
     if settings.remove_overlap != "none":
         for path in held:
             dropped["overlap"] += mark_overlap(hashes, roles, sorted_keys(path, whole_pair), whole_pair)
-    if settings.valid_every:
-        hold_out(roles, settings.valid_every)
+    if settings.holds_out:
+        hold_out(roles, settings.valid_every or _usual_share(roles))
         if settings.remove_overlap != "none":
             forbidden = sorted_keys(hashes, whole_pair, roles)
             dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
@@ -86,6 +86,12 @@ def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) 
         block[hit] = OVERLAP
         marked += int(hit.sum())
     return marked
+
+
+def _usual_share(roles: Roles) -> int:
+    """Every how many pairs one is held out where the recipe does not say: about `HELD_OUT`, at least one."""
+    pairs = int((roles == TRAIN).sum())
+    return max(2, min(max(LEAST_EVERY, pairs // HELD_OUT), pairs))
 
 
 def hold_out(roles: Roles, every: int) -> None:

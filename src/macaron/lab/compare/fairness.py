@@ -88,6 +88,8 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
     found["train.batching"] = identity.get("batching", "pack" if run.recipe.train.packs(on_gpu) else "bucket")
     if run.recipe.model.source is not None:
         found["model.from"] = run.recipe.model.weights  # two paths may be the same model
+    if "weights" in identity:
+        found["data.weights"] = identity["weights"]
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
     return found
 

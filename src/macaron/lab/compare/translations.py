@@ -80,10 +80,11 @@ def translate_run(
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what an earlier comparison stored."""
     text = [data.text(split, language) for language in data.languages]
+    tags = [data.tags(split)] if any(data.tags(split)) else []
     # Everything that the translations and their scores depend on.
     key = {
         "model": run.fingerprint,
-        "text": _digest([text, data.text_state(split), data.languages]),
+        "text": _digest([text, data.text_state(split), data.languages, *tags]),
         "search": {**asdict(search), "device": choose_device(search.device).type},
         "definition": definition,
         "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
