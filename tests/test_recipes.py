@@ -8,7 +8,16 @@ import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.recipe import DecodeSettings, PretrainSettings, load_data_recipe, load_recipe, recipe_from
+from macaron.recipe import (
+    AUTO,
+    DEFAULT_PRESETS,
+    DecodeSettings,
+    PretrainSettings,
+    Recipe,
+    load_data_recipe,
+    load_recipe,
+    recipe_from,
+)
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.pretraining import encoder_config
 from macaron.tasks.translation import model_config
@@ -33,7 +42,8 @@ def test_shipped_recipes(path: Path):
         str(load_toml(other)[0]["data"]["out"]) for other in RECIPES if set(load_toml(other)[0]["data"]) > {"out"}
     }
     assert str(recipe.data) in prepared
-    size = data.vocab_size if data else 32_000
+    size = data.vocab_size if data and data.vocab_size != "auto" else 32_000
+    recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, preset=preset_of(recipe)))
     if recipe.kind == "text":
         assert isinstance(encoder_config(recipe, size), EncoderConfig)
     else:
@@ -41,6 +51,10 @@ def test_shipped_recipes(path: Path):
     # What a run stores is read back as the same.
     stored = tomllib.loads(write_toml(recipe.to_data()))
     assert recipe_from(stored, "stored") == recipe
+
+
+def preset_of(recipe: Recipe) -> str:
+    return DEFAULT_PRESETS[recipe.kind] if recipe.model.preset == AUTO else recipe.model.preset
 
 
 def test_the_papers_settings() -> None:
@@ -59,6 +73,7 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     shown = load_data_recipe(FOLDER / "your-own.toml")
     given = {name: getattr(shown, name) for name in ("out", "train", "valid", "test")}
     assert shown == PairsSettings(source_lang="de", target_lang="en", **given)
+    assert shown.vocab_size == "auto"
 
 
 def test_overrides():
@@ -74,7 +89,8 @@ def test_the_shipped_data_of_documents() -> None:
     books = load_data_recipe(FOLDER / "wikipedia-books.toml")
     for recipe in (mix, books):
         assert isinstance(recipe, TextSettings)
-        assert (recipe.pipeline, recipe.vocab_size, recipe.valid_every) == ("moses", 32_000, 200)
+        assert (recipe.pipeline, recipe.valid_every) == ("moses", 200)
+    assert (mix.vocab_size, books.vocab_size) == ("auto", 32_000)
     # wikipedia-books is the manual: it shows every key.
     shown = (FOLDER / "wikipedia-books.toml").read_text()
     for name in ("kind", *(field.name for field in dataclasses.fields(TextSettings))):
@@ -91,14 +107,19 @@ def test_the_base_recipe_shows_every_key_of_pretraining():
 
 
 def test_your_own_recipe_is_the_manual():
-    """It shows every key of [train] and [decode], at its default but for the four that say they differ."""
+    """It shows every key of [train] and [decode]: those of [train] behind a #, at their defaults."""
     path = FOLDER / "your-own.toml"
     shown = load_toml(path)[0]
-    ends = {"max_updates", "max_epochs", "max_minutes"}
-    keys = {field.name for field in dataclasses.fields(TrainSettings)}
-    assert keys - set(shown["train"]) == ends - {"max_updates"}
-    made, default = load_recipe(path, []).train, TrainSettings(max_updates=1)
-    differ = {name for name in keys if getattr(made, name) != getattr(default, name)}
-    assert differ == {"max_updates", "learning_rate", "warmup", "validate_every"}
+    assert shown["train"] == {"max_minutes": 30}
+    text = path.read_text().partition("\n[train]\n")[2].partition("\n[decode]\n")[0]
+    hidden = tomllib.loads("\n".join(line.removeprefix("# ") for line in text.splitlines()))
+    assert set(hidden) == {field.name for field in dataclasses.fields(TrainSettings)}
+    made, default = TrainSettings(**hidden), TrainSettings(max_updates=1)
+    differ = {name for name in hidden if list_or(getattr(made, name)) != list_or(getattr(default, name))}
+    assert differ == {"max_updates", "max_epochs", "max_minutes"}
     assert set(shown["decode"]) == {field.name for field in dataclasses.fields(DecodeSettings)}
     assert load_recipe(path, []).decode == DecodeSettings()
+
+
+def list_or(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value

@@ -19,6 +19,8 @@ from macaron.models.presets import preset_names
 from macaron.settings import Origin, build, check, convert, load_toml, mentions, to_data
 from macaron.train.settings import TrainSettings
 
+#: Instead of a preset: the model, and the settings of [train] that are not given, are chosen (`macaron.tasks.auto`).
+AUTO = "auto"
 #: The preset of a recipe that names none.
 DEFAULT_PRESETS: dict[DataKind, str] = {"pairs": "macaron-small", "text": "macaron-bert-base"}
 #: What is trained on each kind of data, for messages.
@@ -130,6 +132,7 @@ class Recipe:
 
     ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
     ``weights`` are by path.
+    ``given`` holds section and key of all settings that are not defaults of the toolkit.
     """
 
     data: Path
@@ -139,6 +142,7 @@ class Recipe:
     pretrain: PretrainSettings
     kind: DataKind = "pairs"
     weights: dict[str, float] = field(default_factory=dict)
+    given: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
@@ -193,7 +197,8 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
-    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights)
+    given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given)
     if kind == "text":
         recipe.pretrain.check(recipe.train, origin.prefix())
     return recipe
@@ -228,16 +233,18 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     kind = _kind(content, origin)
     data = {key: value for key, value in content.get("data", {}).items() if key != "kind"}
     check(_DATA[kind], data, origin, ("data",))
+    data = {key: value for key, value in data.items() if value is not None}
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
     changes = dict(content.get("model", {}))
     start = [convert(str | None, changes.pop(key, None), origin, ("model", key)) for key in ("from", "from_weights")]
-    named = changes.pop("preset", None if start[0] else DEFAULT_PRESETS[kind])
-    model = ModelSettings(named or "", changes, *start)
-    check(type(_preset(named or DEFAULT_PRESETS[kind], origin)), changes, origin, ("model",))
+    name = changes.pop("preset", None) or (AUTO if start[0] else DEFAULT_PRESETS[kind])
+    known_preset = DEFAULT_PRESETS[kind] if name == AUTO else name
+    check(type(_preset(known_preset, origin)), changes, origin, ("model",))
+    model = ModelSettings(name, {key: value for key, value in changes.items() if value is not None}, *start)
     try:
         if model.source is None:  # otherwise the changes are those of a model that is not known yet
-            named_preset(model.preset, **changes)
+            named_preset(known_preset, **model.changes)
     except MacaronError as error:
         named = next((key for key in changes if mentions(error, key)), None)
         where = ("model",) if named is None else ("model", named)
@@ -253,9 +260,9 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
 def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     """The kind of a recipe: that of data.kind, of the model's preset, of the sections, or of the prepared folder."""
     data, preset = content.get("data", {}), content.get("model", {}).get("preset")
-    if "kind" in data:
+    if data.get("kind") is not None:
         return cast(DataKind, convert(DataKind, data["kind"], origin, ("data", "kind")))
-    if preset is not None:
+    if preset not in (None, AUTO):
         return "text" if isinstance(_preset(preset, origin), EncoderConfig) else "pairs"
     for kind, name in _OWN.items():
         if name in content:

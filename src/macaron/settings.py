@@ -83,7 +83,7 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``key.key=value`` assignments; values are TOML (a bare word is taken as a string)."""
+    """Apply ``key.key=value`` assignments; values are TOML (a bare word is taken as a string), nothing unsets a key."""
     changed = copy.deepcopy(dict(data))
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -95,6 +95,9 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             section = section.setdefault(name, {})
             if not isinstance(section, dict):
                 raise MacaronError(f"cannot set {key.strip()}: {name} is a value, not a section")
+        if not text.strip():
+            section[last] = None  # as if it were not there, but its spelling is checked
+            continue
         try:
             section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
@@ -157,6 +160,8 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
         here = (*path, key)
         if key not in fields:
             raise MacaronError(f"{origin.prefix(here)}unknown key {dotted(here)!r}{nearest(key, fields)}")
+        if value is None:  # unset
+            continue
         values[key] = convert(hints[key], value, origin, here, complete)
     if not complete:
         return None

@@ -34,7 +34,7 @@ def prepare(
     out: Annotated[Path | None, typer.Option("--out", help="The folder to write.")] = None,
     vocab_size: Annotated[
         int | None,
-        typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: 10,000 joint; --text: 32,000)."),
+        typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: by the size of the corpus)."),
     ] = None,
     tokenizer: Annotated[
         Path | None,

@@ -15,7 +15,16 @@ def train(
     recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); see recipes/.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Override a setting: section.key=value (repeatable); section.key= removes it.",
+            metavar="KEY=VALUE",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", help="The same as --set train.max_minutes=N: the schedule is fitted to this time."),
     ] = None,
     source: Annotated[
         Path | None,
@@ -33,7 +42,8 @@ def train(
 
     if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
         raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
-    chosen = load_recipe(recipe, settings or [], source)  # before torch is imported: a mistake is reported at once
+    changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
+    chosen = load_recipe(recipe, changes, source)  # before torch is imported: a mistake is reported at once
 
     from macaron.tasks.run import run
 

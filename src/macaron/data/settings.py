@@ -91,7 +91,7 @@ class DataSettings:
     :param pipeline: ``raw`` (cased plain text) or ``moses`` (normalised, tokenised, lower-cased)
     :param lower: lower-case; for ``moses``
     :param normalize: normalise punctuation; for ``moses``
-    :param vocab_size: size of the subword vocabulary, joint for both languages
+    :param vocab_size: size of the subword vocabulary, joint for both languages; ``auto``: by the size of the corpus
     :param vocab_multiple: the vocabulary is padded to a multiple of this
     :param tokenizer: a model, a run or a prepared folder whose tokenizer and pipeline are used, not a new one
     :param extend_vocab: number of subwords to add to that tokenizer, learned on this corpus
@@ -110,7 +110,7 @@ class DataSettings:
     pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
-    vocab_size: int = 10_000
+    vocab_size: Literal["auto"] | int = "auto"
     vocab_multiple: int = 8
     tokenizer: Path | None = None
     extend_vocab: int | None = None
@@ -129,7 +129,8 @@ class DataSettings:
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         try:
-            check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
+            if self.vocab_size != "auto":
+                check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
         except MacaronError as error:
             raise MacaronError(f"data.vocab_size: {error}") from error
         for split in SPLITS:
@@ -239,7 +240,6 @@ class TextSettings(DataSettings):
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
-    vocab_size: int = 32_000
     max_words: int = 500
     valid_every: int = 200
 

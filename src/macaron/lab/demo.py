@@ -4,12 +4,9 @@ Both get the same number of updates: the recipe's, or fewer on a slow machine. T
 twin is trained, from the measured time of an update, and the learning-rate schedule ends with it.
 """
 
-import io
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import redirect_stderr
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +21,10 @@ from macaron.lab.compare.kind_statistics import TRIALS
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
-from macaron.lab.run_folder import RunFolder
 from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe
-from macaron.tasks.run import run as train_run
+from macaron.tasks.run import pace_of
+from macaron.train.pace import Pace
 
 Say = Callable[[str], None]
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
@@ -37,8 +34,8 @@ EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 BUDGET, PLANNED = 6.0, 0.85
 #: Translating, scoring and the pages take as long as this many updates of one twin.
 SCORING = 400
-#: Updates of a trial run, and those at its start that are too slow to count.
-TRIAL, WARM_UP = 24, 8
+#: Seconds of a trial; validations of a run; and seconds of a run for all else: starting, saving.
+TRIAL, VALIDATIONS, OTHER = 4.0, 10, 3.0
 #: The minimum number of updates of a twin, however slow the machine is.
 LEAST = 20
 
@@ -92,9 +89,12 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
         say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
     else:
         started = time.monotonic()
-        paces = [measure(own) for _, own, _ in twins.plan]
+        try:
+            paces = [pace_of(own, TRIAL) for _, own, _ in twins.plan]
+        except KeyboardInterrupt:
+            raise Interrupted("stopped while the pace was measured; the same command starts again") from None
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
-        said = " and ".join(f"{pace:.3f}" for pace, _ in paces)
+        said = " and ".join(f"{pace.update:.3f}" for pace in paces)
         say(f"3. Pace: {said} s per update; {updates:,} of {most:,} updates of each twin")
     twins = replace(twins, plan=[(name, shortened(own, updates), folder) for name, own, folder in twins.plan])
     for _, own, folder in twins.plan:
@@ -147,31 +147,14 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     return report
 
 
-def measure(recipe: Recipe) -> tuple[float, float]:
-    """Seconds of an update, and of the rest of a run (start, validation, saving): a trial run, which is discarded."""
-    train = replace(recipe.train, max_updates=TRIAL, log_every=1, validate_every=0, checkpoint_every=0)
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="macaron-demo-") as folder:
-        try:
-            with redirect_stderr(io.StringIO()):
-                train_run(replace(recipe, train=train), Path(folder) / "run", resume=False, started=started)
-        except (Interrupted, KeyboardInterrupt):
-            raise Interrupted("stopped while the pace was measured; the same command starts again") from None
-        # The last update shares its number with the final validation.
-        seconds = [x for _, x in RunFolder(Path(folder) / "run").values("seconds")][WARM_UP:-1]
-    pace = (seconds[-1] - seconds[0]) / (len(seconds) - 1)
-    return pace, max(time.monotonic() - started - TRIAL * pace, 0.0)
-
-
-def fitting_updates(paces: list[tuple[float, float]], seconds: float, most: int) -> int:
+def fitting_updates(paces: list[Pace], seconds: float, most: int) -> int:
     """The number of updates of each twin such that training and scoring take at most ``seconds``.
 
-    :param paces: for each twin, seconds of an update and of the rest of a run
+    :param paces: that of each twin
     :param most: the recipe's number of updates
     """
-    update = sum(pace for pace, _ in paces)
-    # A full run validates and saves more often than a trial.
-    rest = 2 * sum(other for _, other in paces) + SCORING * update / len(paces)
+    update = sum(pace.update for pace in paces)
+    rest = sum(OTHER + VALIDATIONS * pace.validation for pace in paces) + SCORING * update / len(paces)
     fitting = int((seconds - rest) / update)
     return most if fitting >= most else min(max(fitting // 10 * 10, LEAST), most)
 

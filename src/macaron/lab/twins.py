@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from macaron import ode
 from macaron.data.prepared import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError
@@ -22,6 +24,7 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.recipe import ModelSettings, Recipe, configuration
+from macaron.tasks.auto import resolve as resolve_auto
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 
@@ -110,6 +113,9 @@ def make_twins(
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
     if len(resolved) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
+    if recipe.model.source is not None:
+        raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
+    recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
     recipe = with_budget(recipe, budget)
     said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
     if said:
@@ -151,8 +157,6 @@ def resolve(name: str) -> str:
 
 def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
     """The recipe with another scheme; everything else is unchanged."""
-    if recipe.model.source is not None:
-        raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     changes = dict(recipe.model.changes)
     if name == CONTROL:
         changes |= control_changes(configuration(recipe, vocabulary))

@@ -2,14 +2,19 @@
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from macaron.data.prepared import data_kind
 from macaron.errors import MacaronError
 from macaron.files import remove_leftovers, write_json, write_text
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from
 from macaron.settings import load_toml, write_toml
+from macaron.tasks.auto import kept, resolve
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.start import fill, with_source
 from macaron.tasks.translation import TranslationTask
@@ -19,6 +24,7 @@ from macaron.train.distributed import Processes, join
 from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start
 from macaron.train.loop import Trainer
+from macaron.train.pace import Pace, fit, measure
 from macaron.train.settings import LIMITS
 
 # Settings that may change on resume: the run's length, its log, the machine, how the model will be used. The data is
@@ -40,17 +46,35 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :returns: whether this process should write more about the run; no process if the run was finished before
     """
     with join(recipe.train) as processes, explained(recipe.train, out):
-        recipe = with_source(recipe, out, resume)
+        recipe, fresh = _settled(with_source(recipe, out, resume), out, resume, processes)
         _check(recipe, out, resume)
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
             return False
-        _train(recipe, out, resume, processes, started)
+        _train(recipe, out, resume, fresh, processes, started)
         return processes.first
 
 
-def _train(recipe: Recipe, out: Path, resume: bool, processes: Processes, started: float | None) -> None:
+def pace_of(recipe: Recipe, seconds: float) -> Pace:
+    """The pace of a recipe on this machine, from a trial of some seconds; nothing is written."""
+    with join(recipe.train) as processes:
+        return measure(Trainer(_task(recipe, processes), recipe.train, Path(), processes), seconds)
+
+
+def _settled(recipe: Recipe, out: Path, resume: bool, processes: Processes) -> tuple[Recipe, bool]:
+    """A recipe whose model is chosen, now or when the run began; and whether the run begins now."""
+    stored = out / "recipe.toml"
+    if resume and stored.is_file():
+        return kept(recipe, recipe_from(*load_toml(stored))), False
+    return resolve(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), _say(processes)), True
+
+
+def _say(processes: Processes) -> Callable[[str], None]:
+    return (lambda text: print(text, file=sys.stderr, flush=True)) if processes.first else (lambda _: None)
+
+
+def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Processes, started: float | None) -> None:
     """Train and write the run's files. The trainer is freed at the end of this function, before the process group."""
     task = _task(recipe, processes)
     if recipe.model.source is not None and not (resume and checkpoints(out / "checkpoints")):
@@ -58,6 +82,9 @@ def _train(recipe: Recipe, out: Path, resume: bool, processes: Processes, starte
         if processes.first:
             print(line, file=sys.stderr)
     trainer = Trainer(task, recipe.train, out, processes, started)
+    if fresh:
+        fit(trainer, {key for section, key in recipe.given if section == "train"}, _say(processes))
+        recipe = replace(recipe, train=trainer.settings)
     processes.wait()  # nothing is written before all have read the folder
     if processes.first:
         remove_leftovers(out)

@@ -18,7 +18,7 @@ from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConf
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model, weights_fingerprint
 from macaron.models.presets import preset, preset_names
 from macaron.ode import scheme
-from macaron.recipe import ModelSettings, Recipe, recipe_from
+from macaron.recipe import AUTO, ModelSettings, Recipe, recipe_from
 from macaron.settings import load_toml, to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer
@@ -65,8 +65,7 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
 
 def _refuse_another_shape(given: ModelSettings, config: TranslationConfig | EncoderConfig, folder: Path) -> None:
     """Refuse fields, or a preset, that the model does not have."""
-    named = given.preset not in ("", "auto")
-    wanted = {**(preset(given.preset).to_dict() if named else {}), **given.changes}
+    wanted = {**({} if given.preset == AUTO else preset(given.preset).to_dict()), **given.changes}
     for key, value in wanted.items():
         fixed = key not in (*FREE, *_NOT_TAKEN) and (key != "vocab_size" or key in given.changes)
         if fixed and not _same(key, value, held := getattr(config, key)):

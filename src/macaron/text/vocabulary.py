@@ -69,6 +69,17 @@ def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") 
         )
 
 
+def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, str]:
+    """The size of a vocabulary that nobody has given, and why; docs/choices.md has the measurements.
+
+    :param words: of the corpus, both sides
+    """
+    sizes = (4_000, 10_000, 32_000) if kind == "translation" else (8_000, 16_000, 32_000)
+    limits = (5_000_000, 50_000_000) if kind == "translation" else (25_000_000, 40_000_000)
+    size = sizes[sum(words >= limit for limit in limits)]
+    return size, f"chosen for {words:,} words of training text; another with --vocab-size or data.vocab_size"
+
+
 def fillers(size: int, multiple: int, first: int = 0) -> list[str]:
     """Return the names that pad a vocabulary of ``size`` to a multiple, as fairseq calls them.
 

@@ -22,6 +22,9 @@ from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
 
+#: Seconds after which the time that is left is printed, if no line with it has been printed yet.
+ESTIMATE_AFTER = 8.0
+
 
 class Trainer:
     """Trains a task in a run folder.
@@ -88,6 +91,7 @@ class Trainer:
         try:
             with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
+                self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
                     self._epoch()
                 return self._finish()
@@ -140,6 +144,11 @@ class Trainer:
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
+        if not self.estimated and (log or self.seconds - self.begun[0] > ESTIMATE_AFTER):
+            self.estimated = True
+            if not log:
+                left = stopping.time_left(max(self._shares()), self.seconds, *self.begun)
+                self.log.say(f"update {state.update}: about {left} left, at the pace so far")
         # Reading the loss synchronises with the GPU, so it is read only when something is written.
         if log or validate or save or at_end or self.stop or self.device.type == "cpu":
             sums = self.processes.sum(self.log_losses.clone()).tolist()
@@ -167,7 +176,7 @@ class Trainer:
             "learning_rate": self.rate,
             "tokens_per_second": round(self.pace_targets / max(elapsed, 1e-9), 1),
             "seconds": round(self.seconds, 3),
-            "time_left": stopping.time_left(share, self.seconds),
+            "time_left": stopping.time_left(share, self.seconds, *self.begun),
         }
         if self.norm is not None:
             values["gradient_norm"] = float(whole(self.norm))

@@ -76,6 +76,12 @@ class Optimiser:
                 )
         return norm
 
+    def reset(self) -> None:
+        """Forget all updates; the mean starts again from the present weights."""
+        self.adam.state.clear()
+        for name, value in self.mean.items():
+            local(value).copy_(local(self.named[name].detach()))
+
     def tensors(self) -> dict[str, Tensor]:
         """Moments and mean by name, on the CPU, gathered from all processes if sharded."""
         found: dict[str, Tensor] = {}

@@ -30,16 +30,20 @@ def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
     return impatient or max(shares(settings, state, seconds)) >= 1.0
 
 
-def time_left(done: float, seconds: float) -> str | None:
-    """The time until the end as h:mm:ss, at the pace so far; None before the first update.
+def time_left(done: float, seconds: float, begun: float = 0.0, share: float = 0.0) -> str | None:
+    """The time until the end, such as 4 days 3:02:01, at the pace so far; None before the first update.
 
-    :param done: the share that took ``seconds``
+    :param done: the share of the run that is done after ``seconds``
+    :param begun: when the first update began: starting and compiling are no part of the pace
+    :param share: the share that was done then, in a resumed run
     """
-    if done <= 0:
+    if done <= share:
         return None
-    minutes, rest = divmod(int(seconds * (1 - done) / done), 60)
+    minutes, rest = divmod(int((seconds - begun) * (1 - done) / (done - share)), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    days, hours = divmod(hours, 24)
+    clock = f"{hours}:{minutes:02d}:{rest:02d}" if hours or days else f"{minutes}:{rest:02d}"
+    return f"{days} days {clock}" if days else clock
 
 
 class StopSignals:

@@ -98,7 +98,7 @@ def _with_tokenizer(
     if (given.source_lang, given.target_lang) != (source_lang, target_lang):
         given = given.changed(source_lang=source_lang, target_lang=target_lang)
     pipeline = {name: getattr(given, name) for name in ("pipeline", "lower", "normalize")}
-    return replace(settings, vocab_size=max(len(given), settings.vocab_size), **pipeline), given
+    return replace(settings, vocab_size="auto", **pipeline), given
 
 
 def _decisive(settings: dict[str, Any]) -> dict[str, Any]:

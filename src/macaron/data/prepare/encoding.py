@@ -133,15 +133,15 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
 
 
 def learn_subwords(
-    words: Mapping[str, int], settings: PairsSettings | TextSettings, given: MacaronTokenizer | None
+    words: Mapping[str, int], size: int, settings: PairsSettings | TextSettings, given: MacaronTokenizer | None
 ) -> MacaronTokenizer:
-    """A tokenizer for counted words, or the given one with more subwords."""
+    """A tokenizer of this size for counted words, or the given one with more subwords."""
     if given is not None:
         return extended(given, words, settings.extend_vocab or 0, settings.vocab_multiple, settings.tags)
     source_lang, target_lang = settings.languages
     return MacaronTokenizer.train(
         repeated_words(words, settings.pipeline == "raw"),
-        settings.vocab_size,
+        size,
         pipeline=settings.pipeline,
         kind=settings.vocabulary,
         source_lang=source_lang,

@@ -28,6 +28,7 @@ from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import chosen_size
 
 #: Lines and bytes of a chunk, for pairs and for documents.
 PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
@@ -202,11 +203,17 @@ class PrepareJob:
         with self.progress.step("counting words", self.unit) as step:
             words, rows = count_words(self.workers, train.parts)
             step(rows)
+        if self.given is not None:
+            wanted = len(self.given) + (settings.extend_vocab or 0)
+        elif settings.vocab_size != "auto":
+            wanted = settings.vocab_size
+        else:
+            wanted, reason = chosen_size(words.total(), settings.vocabulary)
+            self.progress.say(f"data.vocab_size = {wanted:,}: {reason}")
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
-            tokenizer = learn_subwords(words, settings, self.given)
+            tokenizer = learn_subwords(words, wanted, settings, self.given)
         tokenizer.save_pretrained(self.folder / "tokenizer")
-        wanted = settings.vocab_size if self.given is None else len(self.given) + (settings.extend_vocab or 0)
         if len(tokenizer) < wanted:
             self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {wanted:,}")
         return tokenizer, {f"learned_from_{self.unit}": rows, "word_types": len(words)}

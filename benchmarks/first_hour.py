@@ -1,0 +1,111 @@
+"""The first hour of a new user: README's commands on a corpus, against settings chosen by hand.
+
+    python benchmarks/first_hour.py translation --train FOLDER/train --valid FOLDER/valid --minutes 15 --out a.json
+    python benchmarks/first_hour.py encoder --text wiki.txt.xz --sst2 SST-2 --minutes 15 --out b.json
+
+translation: prepare, train, evaluate on the valid set. Each --variant "NAME: --set KEY=VALUE ..." is one more run, with
+the given settings, on the same prepared data and in the same time.
+encoder: prepare --text, train, then finetune on SST-2 with the defaults, from the trained weights and from the random
+weights that the training began with, with several seeds.
+"""
+
+import argparse
+import json
+import lzma
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Run the commands and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("translation", "encoder"))
+    parser.add_argument("--train", help="prefix of the training pairs, .de and .en")
+    parser.add_argument("--valid", help="prefix of the validation pairs")
+    parser.add_argument("--text", action="append", default=[], help="a text file (repeatable)")
+    parser.add_argument("--sst2", type=Path, help="folder with train.tsv and dev.tsv, or .xz")
+    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--variant", action="append", default=[], help="NAME: options of macaron train (repeatable)")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, required=True, help="where data and runs are written")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    machine = {"cores": len(os.sched_getaffinity(0)), "processor": platform.machine(), "torch": version("torch")}
+    run = translation if options.what == "translation" else encoder
+    result = {"minutes": options.minutes, "machine": machine, **run(options)}
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def macaron(*arguments: object) -> tuple[str, float]:
+    """Run a command; what it prints on standard output, and its seconds."""
+    command = [sys.executable, "-m", "macaron", *map(str, arguments)]
+    print("macaron", shlex.join(command[3:]), flush=True)
+    started = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout, round(time.monotonic() - started, 1)
+
+
+def trained(recipe: str, data: Path, out: Path, options: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """Train a recipe; its settings and how it ended."""
+    _, seconds = macaron(
+        "train", recipe, "--set", f"data.out={data}", "--minutes", options.minutes, "--out", out, *more
+    )
+    stored = tomllib.loads((out / "recipe.toml").read_text(encoding="utf-8"))
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    return {"options": list(more), "seconds": seconds, "model": stored["model"], "train": stored["train"], **summary}
+
+
+def translation(options: argparse.Namespace) -> dict[str, Any]:
+    """README's commands, and the variants."""
+    data = options.folder / "data"
+    macaron(
+        *("prepare", "--source-lang", "de", "--target-lang", "en", "--train", options.train),
+        *("--valid", options.valid, "--out", data),
+    )
+    runs: dict[str, Any] = {}
+    for text in ("auto:", *options.variant):
+        name, _, settings = text.partition(":")
+        out = options.folder / name.strip()
+        runs[name.strip()] = trained("your-own", data, out, options, *shlex.split(settings))
+        scores, _ = macaron("evaluate", out, "--data", data, "--split", "valid", "--json")
+        runs[name.strip()]["scores"] = json.loads(scores)
+    return {"train": options.train, "valid": options.valid, "runs": runs}
+
+
+def encoder(options: argparse.Namespace) -> dict[str, Any]:
+    """Pre-training, then SST-2 from trained and from random weights."""
+    data, out, random = (options.folder / name for name in ("text", "bert", "random"))
+    macaron("prepare", *(part for text in options.text for part in ("--text", text)), "--out", data)
+    result: dict[str, Any] = {"text": options.text, "pretraining": trained("pretrain-mix", data, out, options)}
+    # The same network: the recipe that was stored, one update at a rate of nothing.
+    nothing = ("--set", "train.max_updates=1", "--set", "train.learning_rate=1e-30", "--set", "train.max_minutes=")
+    macaron("train", out / "recipe.toml", *nothing, "--set", "train.weight_decay=0", "--out", random)
+    for name in ("train", "dev"):
+        if not (options.sst2 / f"{name}.tsv").exists():
+            content = lzma.decompress((options.sst2 / f"{name}.tsv.xz").read_bytes())
+            (options.folder / f"{name}.tsv").write_bytes(content)
+    folder = options.folder if (options.folder / "dev.tsv").exists() else options.sst2
+    sst2 = ("--train", folder / "train.tsv", "--dev", folder / "dev.tsv", "--text", "sentence", "--label", "label")
+    for name, model in (("trained", out), ("random", random)):
+        accuracies = []
+        for seed in range(1, options.seeds + 1):
+            tuned = options.folder / f"{name}-sst2-{seed}"
+            macaron("finetune", model, *sst2, "--seed", seed, "--out", tuned)
+            found = json.loads((tuned / "results.json").read_text(encoding="utf-8"))
+            accuracies.append(found["scores"]["dev"]["accuracy"])
+        result[name] = {"accuracy": accuracies, "mean": round(statistics.mean(accuracies), 2)}
+    return result
+
+
+if __name__ == "__main__":
+    main()
