@@ -48,7 +48,7 @@ data = PreparedData.open(folder)
 lines, state = data.text(split, data.source_lang), data.text_state(split)
 translator = Translator(model, device=device, dtype=dtype)
 start = time.monotonic()
-translator.translate(lines, beam=int(beam), state=state)
+translator.translate(lines, beam=int(beam), state=state, one_per_line=True)
 print(json.dumps({"seconds": round(time.monotonic() - start, 2)}))
 """
 #: What CTranslate2 computes in; it has no bfloat16 on a CPU.
@@ -89,17 +89,19 @@ def decode(
     lines, state = data.text(split, data.source_lang), data.text_state(split)
     # Lines from everywhere, so that all lengths occur.
     some = lines[:: max(1, len(lines) // first_lines)][:first_lines]
-    translator.translate(some, beam=BEAM, state=state)
+    translator.translate(some, beam=BEAM, state=state, one_per_line=True)
     first = {"sentences": len(some), "seconds": round(translator.seconds, 3)}
     other: Split = "valid" if split == "test" else "test"
     warmed = None
     if other in data.splits:
-        translator.translate(data.text(other, data.source_lang), beam=BEAM, state=data.text_state(other))
+        translator.translate(
+            data.text(other, data.source_lang), beam=BEAM, state=data.text_state(other), one_per_line=True
+        )
         warmed = {"split": other, "sentences": len(translator.found), "seconds": round(translator.seconds, 3)}
     scored = evaluate_split(translator, data, split, beam=BEAM)
     passes = [translator.seconds]
     while len(passes) < repeat and sum(passes) < 6:
-        translator.translate(lines, beam=BEAM, state=state)
+        translator.translate(lines, beam=BEAM, state=state, one_per_line=True)
         passes.append(translator.seconds)
     tokens = sum(len(each.tokens) for each in translator.found)
     result = {

@@ -80,7 +80,9 @@ def test_an_answer_to_each_line_as_it_is_typed(folder: Path, translator: Transla
 def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: Path):
     (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
     arguments = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", "--max-length", 8, "--beam", 3)
-    done = run(folder, *arguments, "--nbest", 2, "--scores", "--length-penalty", 0.6, "--batch-tokens", 20)
+    done = run(
+        folder, *arguments, "--one-per-line", "--nbest", 2, "--scores", "--length-penalty", 0.6, "--batch-tokens", 20
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     expected = [
         f"{number}\t{each.score:.4f}\t{one_line(each.text)}"
@@ -95,7 +97,7 @@ def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: 
 
 def test_json_and_samples(folder: Path, translator: Translator):
     arguments = (folder, "--json", "--sample", "--seed", 5, "--top-k", 20, "--nbest", 3, "--max-length", 8)
-    done = run(*arguments, text="\n".join(LINES).encode())
+    done = run(*arguments, "--one-per-line", text="\n".join(LINES).encode())
     assert done.returncode == 0, done.stderr
     records = [json.loads(row) for row in done.stdout.decode().split("\n")[:-1]]
     assert [record["line"] for record in records] == [1, 2, 3, 4]
@@ -110,7 +112,8 @@ def test_json_and_samples(folder: Path, translator: Translator):
 
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("The cat.\n" * 300)
-    command = f"{' '.join(COMMAND)} {folder} --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    options = f"--one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"
+    command = f"{' '.join(COMMAND)} {folder} {options}"
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -n 1"], capture_output=True, check=False, env=ENVIRONMENT
     )
@@ -128,7 +131,7 @@ def test_bad_input_is_named_and_leaves_no_file(folder: Path, tmp_path: Path):
 
 def test_lines_before_a_refused_one_are_written(folder: Path, translator: Translator, tmp_path: Path):
     good = ["The cat sits.", "", "Where is it?"]
-    text = "\n".join([*good, "The cat sits on the mat. " * 20, "A dog."]).encode()
+    text = "\n".join([*good, "A dog. The cat sits " + "on the mat " * 20, "A dog."]).encode()
     arguments = ("--long-lines", "refuse", "--max-source-length", 30, "--max-length", 8, "--device", "cpu")
     done = run(folder, *arguments, text=text)
     assert done.returncode == 1
@@ -145,6 +148,7 @@ def test_usage_errors(folder: Path):
         (["--top-k", "3"], "--top-k is for --sample"),
         (["--sample", "--beam", "3"], "--nbest"),
         (["--nbest", "3", "--beam", "2"], "--beam 3"),
+        (["--nbest", "3"], "add --one-per-line"),
     ):
         done = run(folder, *arguments)
         assert done.returncode == 2

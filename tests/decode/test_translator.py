@@ -1,7 +1,6 @@
 """The Translator: folders, lines, batches."""
 
 import json
-import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from macaron.decode import Sampling, Translator
-from macaron.decode.stream import longest_start, pieces
+from macaron.decode.text_pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
@@ -35,7 +34,7 @@ def copy(folder: Path, tmp_path: Path) -> Path:
 def test_line_for_line(translator: Translator):
     found = translator.translate(LINES, max_length=12)
     assert len(found) == len(LINES)
-    assert (found[1], found[3]) == ("", "")
+    assert (found[1], found[3]) == ("", "   ")
     assert len({found[i] for i in (0, 2, 4, 5)}) > 2
     alone = [translator.translate([line], max_length=12)[0] for line in LINES]
     assert alone == found
@@ -51,7 +50,9 @@ def test_nbest(translator: Translator):
     for best in lists:
         assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
     assert lists[0][0].text == translator.tokenizer.decode_lines([lists[0][0].tokens])[0]
-    assert translator.translate(LINES, beam=3, length_penalty=0.6, max_length=12) == [best[0].text for best in lists]
+    assert translator.translate(LINES, beam=3, length_penalty=0.6, max_length=12, one_per_line=True) == [
+        best[0].text for best in lists
+    ]
     assert lists[1][0].text == ""
     assert len(translator.translate_nbest(LINES[:1], beam=4, nbest=2, max_length=5)[0]) == 2
     assert len(translator.translate_nbest(LINES[:1], nbest=7, max_length=5)[0]) == 7
@@ -88,17 +89,18 @@ def test_long_lines(translator: Translator):
     line = "The cat sits on the mat. Where is it? " * 6
     options: dict[str, Any] = {"max_source_length": 30, "max_length": 6}
     whole = translator.translate_nbest(["A dog.", line], **options)[1]
-    parts = pieces(line.strip(), lambda text: len(translator.tokenizer.encode_lines([text])[0]) <= 31)
-    assert len(parts) > 3
-    lists = translator.translate_nbest(parts, **options)
+    parts = parts_that_fit(line.strip(), lambda text: len(translator.tokenizer.encode_lines([text])[0]) <= 31)
+    sentences = [part.text for part in parts if not part.kept]
+    assert len(sentences) > 3
+    lists = translator.translate_nbest(sentences, **options)
     assert whole[0].text == " ".join(best[0].text for best in lists)
     assert whole[0].score == pytest.approx(sum(whole[0].token_scores) / len(whole[0].tokens))
     assert [each.score for each in whole] == sorted((each.score for each in whole), reverse=True)
-    with pytest.raises(MacaronError, match=r"line 12 has \d+ tokens, more than 30"):
-        translator.translate(["A dog.", line], long_lines="refuse", first_line=11, **options)
-    cut = translator.translate([line], long_lines="truncate", **options)
-    start = longest_start(line.strip(), lambda text: len(translator.tokenizer.encode_lines([text])[0]) <= 31)
-    assert cut == translator.translate(start, **options)
+    with pytest.raises(MacaronError, match=r"line 12 has a sentence of \d+ tokens, more than 30"):
+        translator.translate_nbest(["A dog.", line], long_lines="refuse", first_line=11, **options)
+    cut = translator.translate([line], long_lines="truncate", one_per_line=True, **options)
+    (start,) = longest_start(line.strip(), lambda text: len(translator.tokenizer.encode_lines([text])[0]) <= 31)
+    assert cut == translator.translate([start.text], one_per_line=True, **options)
     with pytest.raises(MacaronError, match="long_lines"):
         translator.translate([line], long_lines="drop")  # type: ignore[arg-type]
 
@@ -118,8 +120,10 @@ def test_the_folder_of_a_run_stands_for_its_model(copy: Path):
 
 
 def test_mistakes(translator: Translator, folder: Path):
-    with pytest.raises(MacaronError, match="list of lines"):
-        translator.translate("The cat")
+    with pytest.raises(MacaronError, match="translate_nbest"):
+        translator.translate("The cat", nbest=3)
+    with pytest.raises(MacaronError, match="one_per_line"):
+        translator.translate_nbest(["The cat"], nbest=3, one_per_line=False)
     for options in ({"device": "tpu:x"}, {"device": "cuda:99"}, {"dtype": "int3"}, {"threads": 0}):
         with pytest.raises(MacaronError):
             Translator(folder, **options)  # type: ignore[arg-type]
@@ -169,42 +173,6 @@ def test_what_is_no_model_folder(copy: Path, tmp_path: Path):
     refused("not valid JSON")
 
 
-@pytest.mark.parametrize(
-    ("text", "longest", "expected"),
-    [
-        ("short", 10, ["short"]),
-        ("One. Two. Three. Four.", 12, ["One. Two.", "Three. Four."]),
-        ("He said “No!” And left.", 15, ["He said “No!”", "And left."]),
-        ("first, second third", 13, ["first,", "second third"]),
-        ("one two three four", 10, ["one two", "three four"]),
-        ("abcdefghij", 4, ["ab", "cde", "fg", "hij"]),
-        ("一二三。四五六。", 4, ["一二三。", "四五六。"]),
-        ("x", 0, ["x"]),
-    ],
-)
-def test_pieces(text: str, longest: int, expected: list[str]):
-    assert pieces(text, lambda part: len(part) <= longest) == expected
-
-
-def test_pieces_lose_nothing_and_fit():
-    draw = random.Random(0)
-    for _ in range(200):
-        text = " ".join("".join(draw.choice("ab.,!。") for _ in range(draw.randint(1, 30))) for _ in range(20)).strip()
-        parts = pieces(text, lambda part: len(part) <= 17)
-        assert all(0 < len(part) <= 17 for part in parts)
-        assert "".join(parts).replace(" ", "") == text.replace(" ", "")
-
-
-def test_longest_start():
-    def start(text: str, longest: int) -> str:
-        return longest_start(text, lambda part: len(part) <= longest)[0]
-
-    assert start("one two three", 13) == "one two three"
-    assert start("one two three", 7) == "one two"
-    assert start("one two three", 9) == "one two"
-    assert start("abcdef", 3) == "abc"
-
-
 def test_batches():
     lengths = [3, 9, 1, 4, 4, 20, 2]
     groups = batches(lengths, 10)
@@ -217,5 +185,7 @@ def test_batches():
 @pytest.mark.parametrize("lines", ["one string", None, 7, [1], ["good", None], b"bytes"])
 def test_what_is_no_list_of_lines_is_named(translator: Translator, lines: Any):
     for method in (translator.translate, translator.translate_nbest):
+        if method == translator.translate and isinstance(lines, str):
+            continue  # a text
         with pytest.raises(MacaronError, match=r"give a list of (lines|strings)"):
             method(lines)

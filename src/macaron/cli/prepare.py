@@ -159,6 +159,9 @@ def _print_report(data: "PreparedData | PreparedText") -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(table)
     for split, counts in splits.items():
         typer.echo(f"{split}: {sizes.format(**counts)}")
+        corpora = [] if isinstance(data, PreparedText) else data.corpora(split)
+        if len(corpora) > 1:
+            typer.echo("\n".join(f"  {corpus}" for corpus in corpora))
     subwords = data.manifest["subwords"]
     learned, given = subwords.get("learned_from_sentences"), subwords.get("of_sentences")
     if learned is not None and learned < given:

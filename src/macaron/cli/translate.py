@@ -12,6 +12,7 @@ from macaron.files import one_line
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
+    from macaron.decode.translator import Translator
 
 _CHARACTERS = 4  # characters per token, approximately
 
@@ -24,6 +25,16 @@ def translate(
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option(
+            "--corpus", metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on."),
+    ] = None,
     beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beams (default: the model's, or 5).")] = None,
     length_penalty: Annotated[
         float | None,
@@ -32,8 +43,12 @@ def translate(
     max_length: Annotated[
         int | None, typer.Option("--max-length", min=1, help="Longest translation in tokens (the model's, or 200).")
     ] = None,
+    one_per_line: Annotated[
+        bool, typer.Option("--one-per-line", help="Each line is one sentence: translate it whole, as evaluate does.")
+    ] = False,
     nbest: Annotated[
-        int, typer.Option("--nbest", min=1, help="Translations of a line, each after its line's number and a tab.")
+        int,
+        typer.Option("--nbest", min=1, help="Translations of a line, after its number and a tab; with --one-per-line."),
     ] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
@@ -54,7 +69,7 @@ def translate(
     long_lines: Annotated[
         Literal["split", "refuse", "truncate"],
         typer.Option(
-            "--long-lines", help="Lines longer than --max-source-length: split them, refuse, or cut (truncate)."
+            "--long-lines", help="Sentences longer than --max-source-length: split them, refuse, or cut (truncate)."
         ),
     ] = "split",
     max_source_length: Annotated[
@@ -73,7 +88,7 @@ def translate(
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.
 
-    Each line gives one line; an empty one stays empty.
+    Each line gives one line. It is split into sentences; blank lines, indentation, list marks and tabs are kept.
     """
     sampling = _sampling(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     if greedy and (sample or (beam or 1) > 1 or nbest > 1):
@@ -82,15 +97,26 @@ def translate(
         raise UsageError("--sample has no beams: ask for several samples with --nbest")
     if not sample and beam is not None and nbest > beam:
         raise UsageError(f"--nbest {nbest} needs a beam of {nbest}: give --beam {nbest} or more")
+    if nbest > 1 and not one_per_line:
+        raise UsageError("--nbest is for whole lines, not for lines split into sentences: add --one-per-line")
 
+    if (corpus is None) != (out is None):
+        raise UsageError("--corpus FILE and --out PREFIX belong together")
+    if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+
+    from macaron.decode.degenerate import NotedLines
     from macaron.decode.stream import output, windows
-    from macaron.decode.translator import LineRefused, Translator
+    from macaron.decode.text_pieces import LineRefused
+    from macaron.decode.translator import Translator
 
-    if input_file is not None:
-        input_file.stat()  # a missing file is reported before the model is loaded
+    for given in (input_file, corpus):
+        if given is not None:
+            given.stat()  # a missing file is reported before the model is loaded
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "nbest": nbest,
+        "one_per_line": one_per_line,
         "beam": 1 if greedy else beam,
         "length_penalty": length_penalty,
         "max_length": max_length,
@@ -99,7 +125,11 @@ def translate(
         "long_lines": long_lines,
         "max_source_length": max_source_length,
     }
+    if corpus is not None and out is not None:
+        _make_corpus(translator, corpus, out, options)
+        return
     number = 1
+    noted = NotedLines()
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
             lines, refused = window, None
@@ -111,10 +141,31 @@ def translate(
             for line, best in zip(lines, found, strict=True):
                 text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
+                noted.add(number, best[0].notes)
                 number += 1
             file.flush()
             if refused is not None:
                 raise refused
+    for message in noted.messages():
+        typer.echo(f"macaron: {message}", err=True)
+
+
+def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[str, Any]) -> None:
+    """Make a corpus and print what became of the lines."""
+    from macaron.decode.corpus import RULES, translate_corpus
+    from macaron.processes import Progress
+
+    given = {name: value for name, value in options.items() if name not in ("nbest", "one_per_line", "long_lines")}
+    counts = translate_corpus(translator, text, out, given, Progress())
+    if counts is None:
+        typer.echo(f"{out} is complete: nothing to do")
+        return
+    typer.echo(f"{counts['read']:,} lines")
+    for rule, meaning in RULES.items():
+        if counts[rule]:
+            typer.echo(f"- {counts[rule]:,} {rule}: {meaning}")
+    sides = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
+    typer.echo(f"{counts['kept']:,} pairs in {' and '.join(f'{out}.{side}' for side in sides)}")
 
 
 def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":

@@ -14,7 +14,7 @@ from macaron.errors import MacaronError
 
 
 @dataclass(frozen=True)
-class Corpus:
+class CorpusPart:
     """Consecutive pairs of a split that come from one corpus.
 
     :param path: the prefix of its files, as the recipe names it
@@ -33,7 +33,7 @@ class Corpus:
         return ", ".join([f"{self.path}: {self.pairs:,} pairs", *marks, *([f"tag {self.tag}"] if self.tag else [])])
 
 
-def reweighted(corpora: Sequence[Corpus], weights: dict[str, float], folder: object) -> tuple[Corpus, ...]:
+def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder: object) -> tuple[CorpusPart, ...]:
     """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs.
 
     :param folder: the prepared folder, for messages
@@ -45,7 +45,7 @@ def reweighted(corpora: Sequence[Corpus], weights: dict[str, float], folder: obj
                 f"data.train: {path} has weight {weight:g}, but {folder} holds no such corpus (it holds "
                 f"{', '.join(paths) or 'one whose name was not recorded'}). Run 'macaron prepare' with this recipe."
             )
-    return tuple(Corpus(each.path, each.pairs, each.tag, weights.get(each.path, each.weight)) for each in corpora)
+    return tuple(CorpusPart(each.path, each.pairs, each.tag, weights.get(each.path, each.weight)) for each in corpora)
 
 
 class Mixture:
@@ -58,7 +58,7 @@ class Mixture:
     :param corpora: of the split, in their order
     """
 
-    def __init__(self, kept: Indices, corpora: Sequence[Corpus], seed: int) -> None:
+    def __init__(self, kept: Indices, corpora: Sequence[CorpusPart], seed: int) -> None:
         self.seed = seed
         ends = np.searchsorted(kept, np.cumsum([corpus.pairs for corpus in corpora]))
         self.parts = np.split(kept, ends[:-1])

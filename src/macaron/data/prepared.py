@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.corpora import Corpus
+from macaron.data.corpora import CorpusPart
 from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
@@ -168,13 +168,13 @@ class PreparedData(PreparedFolder):
         """Open the token stores of a split."""
         return PairStore(*self.stores(split))
 
-    def corpora(self, split: Split) -> tuple[Corpus, ...]:
+    def corpora(self, split: Split) -> tuple[CorpusPart, ...]:
         """The corpora of a split, in the order of its pairs. (Earlier versions did not note them.)"""
         sizes = self._sizes(split)
         given = self.manifest.get("settings", {}).get(split, []) if split == "train" else []
         weights = {corpus["path"]: corpus.get("weight", 1.0) for corpus in given}
         noted = sizes.get("corpora", [{"path": "", "pairs": sizes["pairs"]}])
-        return tuple(Corpus(**each, weight=weights.get(each["path"], 1.0)) for each in noted)
+        return tuple(CorpusPart(**each, weight=weights.get(each["path"], 1.0)) for each in noted)
 
     def tags(self, split: Split) -> list[str | None]:
         """The tag of every pair."""

@@ -75,7 +75,7 @@ def _search(
     start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host too, to avoid synchronisation. Sources are counted with their end.
-    limits = [settings.max_length + int(settings.max_ratio * len(source)) for source in sources]
+    limits = [settings.limit(len(source)) for source in sources]
     limits_there = torch.tensor(limits, device=device)
     # Random numbers of samples are made on the host: such steps cannot be recorded.
     recorded = device.type == "cuda" and settings.sampling is None

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 from macaron.errors import MacaronError
 
 Stop = Literal["early", "late", "late-reference"]
+#: What a user should know about a translation.
+Note = Literal["repetition", "length", "long sentence", "long word"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class SearchSettings:
         0: no division
     :param max_length: the longest translation in tokens, its end not counted
     :param max_ratio: tokens added to that limit for each token of the source, its end counted
+    :param longest: no translation is longer than this, however long its source; None: no such limit
     :param min_length: tokens before the end
     :param unk_penalty: subtracted from the log-probability of the unknown token
     :param stop: when a sentence is finished. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
@@ -53,6 +56,7 @@ class SearchSettings:
     length_penalty: float = 1.0
     max_length: int = 200
     max_ratio: float = 0.0
+    longest: int | None = None
     min_length: int = 1
     unk_penalty: float = 0.0
     stop: Stop = "early"
@@ -70,6 +74,11 @@ class SearchSettings:
         if self.min_length > self.max_length:
             raise MacaronError(f"min_length ({self.min_length}) is above max_length ({self.max_length})")
 
+    def limit(self, source_length: int) -> int:
+        """The longest translation of a source of so many tokens, its end counted; that of the translation is not."""
+        limit = self.max_length + int(self.max_ratio * source_length)
+        return limit if self.longest is None else min(limit, self.longest)
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -78,12 +87,14 @@ class Hypothesis:
     :param score: log-probability / length^penalty
     :param tokens: ids, the end included
     :param token_scores: their log-probabilities
+    :param notes: what was cut or kept, see `macaron.decode.degenerate`
     """
 
     text: str
     score: float
     tokens: tuple[int, ...] = field(default=(), repr=False)
     token_scores: tuple[float, ...] = field(default=(), repr=False)
+    notes: tuple[Note, ...] = field(default=(), repr=False)
 
 
 def _check(name: str, value: float, good: bool, wanted: str) -> None:

@@ -1,28 +1,19 @@
-"""Lines of text: windows of input as it arrives, long lines cut, output that is complete or absent."""
+"""Lines of text: windows of input as it arrives, output that is complete or absent."""
 
 import os
-import re
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_file, decode_line, read_lines
 
-LongLines = Literal["split", "refuse", "truncate"]
-
 _BLOCK = 1 << 16
 _PATIENCE = 0.02  # seconds to wait for more input before a window is translated
 _GROWTH = 16  # size of the largest window in units of the first
-#: Boundaries to cut a long line at, best first: sentences, clauses, words.
-_BOUNDARIES = (
-    re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])"),
-    re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：])"),
-    re.compile(r"\s+"),
-)
 
 
 def windows(path: Path | None, size: int) -> Iterator[list[str]]:
@@ -94,36 +85,3 @@ def output(path: Path | None) -> Iterator[BinaryIO]:
         raise MacaronError(f"{path}: there is no folder {folder}. Make it, or write elsewhere.")
     with atomic_file(path) as file:
         yield file
-
-
-def pieces(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cut a text into parts that fit, each at the best kind of boundary, as near to the middle as possible.
-
-    :param text: without white space at its ends
-    :param fits: whether a text is short enough for the model
-    """
-    if fits(text) or len(text) < 2:
-        return [text]
-    cut = _cut(text)
-    return [*pieces(text[:cut].strip(), fits), *pieces(text[cut:].strip(), fits)]
-
-
-def longest_start(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """The longest beginning that fits, ending between words if possible, as the only part."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(text[:middle]) else (low, middle - 1)
-    if low == len(text):
-        return [text]
-    words = text[:low] if text[low : low + 1].isspace() else text[:low].rpartition(" ")[0]
-    return [words.rstrip() or text[:low]]
-
-
-def _cut(text: str) -> int:
-    for boundary in _BOUNDARIES:
-        # The text has no white space at its ends: both sides of a cut inside are non-empty.
-        inside = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-        if inside:
-            return min(inside, key=lambda at: abs(at - len(text) / 2))
-    return len(text) // 2

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, overload
 
 import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
+from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.search import translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
-from macaron.decode.stream import LongLines, longest_start, pieces
+from macaron.decode.text_pieces import END, LongLines, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig
@@ -24,25 +25,13 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
-_END = 1  # `</s>`, which every source ends with
-
-
-class LineRefused(MacaronError):
-    """A line is too long and was to be refused; nothing has been translated.
-
-    :param index: its index among the given lines, so that those before it can still be translated
-    """
-
-    def __init__(self, message: str, index: int) -> None:
-        super().__init__(message)
-        self.index = index
 
 
 class Translator:
     """A model with its tokenizer.
 
-    >>> Translator("runs/demo/model").translate(["Guten Morgen!"])  # doctest: +SKIP
-    ['Good morning!']
+    >>> Translator("runs/demo/model").translate("Guten Morgen! Wie geht es dir?")  # doctest: +SKIP
+    'Good morning! How are you?'
 
     :param model: a model folder (or the folder of a run), or a model in memory, which keeps its device and precision
         unless ``device`` or ``dtype`` is given
@@ -94,22 +83,37 @@ class Translator:
         self.model: TranslationModel = model.to(where, None if products_only else precision)
         fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
-        self.tokenizer, self.tag = tokenizer, tag
-        tag_ids(tokenizer, tag)  # refuse an unknown one now
+        self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
+        self._front = tag_ids(tokenizer, tag)
         self.defaults = _folder_defaults(model)
         self.settings = SearchSettings(**self.defaults)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
-    def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
-        """The best translation of each line; the options are those of `translate_nbest`."""
-        options.setdefault("nbest", 1)
-        return [best[0].text for best in self.translate_nbest(lines, **options)]
+    @overload
+    def translate(self, text: str, *, one_per_line: bool = False, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, text: Iterable[str], *, one_per_line: bool = False, **options: Any) -> list[str]: ...
+
+    def translate(self, text: str | Iterable[str], *, one_per_line: bool = False, **options: Any) -> str | list[str]:
+        """The best translation of a text, or of each text of a list; the options are those of `translate_nbest`.
+
+        Texts are split into sentences; line breaks, tabs, list marks and the space between sentences are kept.
+
+        :param one_per_line: each text is one sentence, or is to be translated as one
+        """
+        if options.pop("nbest", 1) not in (1, None):
+            raise MacaronError("translate gives one translation: use translate_nbest(lines, nbest=...) for several")
+        texts = [text] if isinstance(text, str) else text
+        found = self.translate_nbest(texts, nbest=1, one_per_line=one_per_line, **options)
+        return found[0][0].text if isinstance(text, str) else [best[0].text for best in found]
 
     def translate_nbest(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         *,
         nbest: int | None = None,
+        one_per_line: bool = True,
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length: int | None = None,
@@ -129,10 +133,13 @@ class Translator:
         those of the model folder (``generation_config.json``), otherwise 5, 1.0 and 200 tokens.
 
         :param nbest: translations of a line; by default the beam
+        :param one_per_line: a line is one sentence. Otherwise lines are split (`macaron.decode.text_pieces`),
+            degenerate translations are cut (`macaron.decode.degenerate`), and a line has one translation: the score
+            is that of all its tokens
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
-        :param long_lines: for lines of more than ``max_source_length`` tokens: ``split`` translates their parts
-            (sentences if possible) and joins the translations, ``truncate`` cuts, ``refuse`` is an error
+        :param long_lines: for sentences of more than ``max_source_length`` tokens: ``split`` translates their parts
+            and joins the translations, ``truncate`` cuts, ``refuse`` is an error
             (`LineRefused`)
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
@@ -140,6 +147,10 @@ class Translator:
         :param tags: the tag of each line; by default the translator's own
         """
         lines = _list_of_lines(lines)
+        if not one_per_line:
+            if nbest not in (1, None):
+                raise MacaronError(f"nbest = {nbest} is for whole lines: give one_per_line=True as well")
+            nbest = 1
         if sampling is not None:
             beam = nbest or beam or 1
         elif nbest is not None and beam is None:
@@ -161,38 +172,24 @@ class Translator:
             raise MacaronError(f"long_lines must be one of {', '.join(get_args(LongLines))}, not {long_lines!r}")
         # The end of a source that is longer than the longest translation would be lost.
         usual = max(settings.max_length, SearchSettings.max_length)
-        longest = max_source_length or min(usual, self.model.config.max_position_embeddings - _END)
-        fronts = [tag_ids(self.tokenizer, tag) for tag in ([self.tag] * len(lines) if tags is None else tags)]
+        longest = max_source_length or min(usual, self.model.config.max_position_embeddings - END)
+        fronts = [self._front] * len(lines) if tags is None else [tag_ids(self.tokenizer, tag) for tag in tags]
         longest -= max(map(len, fronts), default=0)
-        # A line has several parts if it is split; the parts of all lines are translated together.
-        parts = self._parts(lines, longest, long_lines, first_line, state)
-        keys = [(first_line + line, part) for line, of_line in enumerate(parts) for part in range(len(of_line))]
-        sources = [front + source for front, of_line in zip(fronts, parts, strict=True) for source in of_line]
-        found = iter(self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state))
-        return [_join([next(found) for _ in of_line], settings, nbest) for of_line in parts]
-
-    def _parts(
-        self, lines: Sequence[str], longest: int, long_lines: LongLines, first_line: int, state: State
-    ) -> list[list[list[int]]]:
-        """The token ids of each line's parts; an empty line has no parts."""
-        parts: list[list[list[int]]] = []
+        if one_per_line:
+            texts = [whole_line(line) for line in lines]
+        else:
+            texts = [text_pieces(line, self.tokenizer.source_lang or "en", state) for line in lines]
+            settings = bounded(settings)
         encode = partial(self.tokenizer.encode_lines, state=state)
-        encoded = encode(list(lines))
-        for index, (line, ids) in enumerate(zip(lines, encoded, strict=True)):
-            if not line.strip() or len(ids) <= _END:
-                parts.append([])
-            elif len(ids) <= longest + _END:
-                parts.append([ids])
-            elif long_lines == "refuse":
-                raise LineRefused(
-                    f"line {first_line + index} has {len(ids) - _END} tokens, more than {longest}: shorten it or "
-                    "split such lines (--long-lines split)",
-                    index,
-                )
-            else:
-                cut = pieces if long_lines == "split" else longest_start
-                parts.append(encode(cut(line.strip(), lambda text: len(encode([text])[0]) <= longest + _END)))
-        return parts
+        fitted = fit_texts(texts, encode, longest, long_lines, first_line)
+        # The sentences of all lines are translated together.
+        keys = [(first_line + line, part) for line, text in enumerate(fitted) for part in range(len(text.sources))]
+        sources = [front + source for front, text in zip(fronts, fitted, strict=True) for source in text.sources]
+        found = iter(self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state))
+        lang = self.tokenizer.target_lang or ""
+        return [
+            join_pieces(text, [next(found) for _ in text.sources], settings.length_penalty, lang) for text in fitted
+        ]
 
     def _translate(
         self,
@@ -219,6 +216,11 @@ class Translator:
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
+            if settings.longest is not None:
+                results = [
+                    [without_repetition(each, sources[i], settings) for each in best]
+                    for i, best in zip(batch, results, strict=True)
+                ]
             ids = [each.tokens for best in results for each in best]
             decoded = iter(self.tokenizer.decode_lines(ids, state=state))
             for i, best in zip(batch, results, strict=True):
@@ -249,31 +251,14 @@ def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
 def _list_of_lines(lines: Any) -> list[str]:
     """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise MacaronError(f"give a list of lines: translate(['Guten Morgen!']), not {lines!r:.60}")
+        raise MacaronError(f"give a list of lines: ['Guten Morgen!'], not {lines!r:.60}")
     found = list(lines)
     for index, line in enumerate(found):
         if not isinstance(line, str):
             raise MacaronError(
-                f"give a list of strings: translate(['Guten Morgen!']); item {index} is {line!r:.60} "
-                f"({type(line).__name__})"
+                f"give a list of strings: ['Guten Morgen!']; item {index} is {line!r:.60} ({type(line).__name__})"
             )
     return found
-
-
-def _join(parts: list[list[Hypothesis]], settings: SearchSettings, nbest: int) -> list[Hypothesis]:
-    """The translations of a line from those of its parts: the n-th joins the n-th best of each part."""
-    if not parts:
-        return [Hypothesis("", 0.0)]
-    if len(parts) == 1:
-        return parts[0][:nbest]
-    joined: list[Hypothesis] = []
-    for rank in range(min(nbest, max(map(len, parts)))):
-        chosen = [best[min(rank, len(best) - 1)] for best in parts]
-        tokens = tuple(token for each in chosen for token in each.tokens)
-        scores = tuple(score for each in chosen for score in each.token_scores)
-        score = sum(scores) / len(tokens) ** settings.length_penalty
-        joined.append(Hypothesis(" ".join(each.text for each in chosen), score, tokens, scores))
-    return sorted(joined, key=lambda each: -each.score)
 
 
 def _folder_defaults(model: TranslationModel) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
         for kind in result.kinds:
             # The comparison has translated the test sentences.
             made = result.translated[kind.label].translations if part == "test" else None
-            outputs[kind.label] = made or Translator(kind.runs[0].path).translate(source)
+            outputs[kind.label] = made or Translator(kind.runs[0].path).translate(source, one_per_line=True)
         say(f"\n   {len(source):,} {what}")
         scores = {name: sacre_bleu(lines, reference) for name, lines in outputs.items()}
         found: dict[str, Any] = {"scores": {}}

@@ -294,11 +294,11 @@ def test_a_model_in_memory_is_searched_directly(folder: Path):
 
 @needs_int8
 def test_int8_on_the_command_line(folder: Path, tmp_path: Path):
-    expected = Translator(folder, int8=True, threads=1).translate(LINES)
+    expected = Translator(folder, int8=True, threads=1).translate(LINES, one_per_line=True)
     source = tmp_path / "source"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
 
-    done = macaron("translate", folder, "--int8", "--input", source)
+    done = macaron("translate", folder, "--int8", "--one-per-line", "--input", source)
     assert done.returncode == 0, done.stderr
     lines = [line.replace("\r", " ").replace("\n", " ") for line in expected]  # the alphabet is one of bytes
     assert done.stdout.decode() == "".join(f"{line}\n" for line in lines)

@@ -2,7 +2,7 @@
 
 fetch           the files of a recipe: found or fetched (download, archive, wikipedia)
 inputs          aligned files, read in chunks of lines
-cleaning        chunks of lines into cleaned pairs or sentences (sentence_splitter)
+cleaning        chunks of lines into cleaned pairs or sentences
 roles           which of them are trained on: duplicates, overlap, those held out to validate on
 encoding        cleaned text into subwords and ids
 job             one run over all steps

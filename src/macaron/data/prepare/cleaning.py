@@ -1,15 +1,14 @@
 """Cleaning: lines into prepared pairs or sentences, in worker processes; the rules by which something is dropped."""
 
 import hashlib
-import re
 from collections import Counter
 from dataclasses import dataclass
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
-from macaron.data.prepare.sentence_splitter import splitter
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
+from macaron.text.sentence_splitter import SPACELESS, splitter
 
 #: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
 RULES: dict[str, str] = {
@@ -27,12 +26,6 @@ TEXT_RULES: dict[str, tuple[str, str]] = {
     "too long": ("sentences", "more than max_words words"),
     "nothing": ("sentences", "empty after the pipeline"),
 }
-
-#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters. Each of their characters
-#: counts as a word.
-_SPACELESS = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 
 
 @dataclass
@@ -75,8 +68,8 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
             dropped["too long" if left is None or right is None else "bad bytes"] += 1
             continue
         given = (source, target)
-        # White space at the ends is noise to learn from, but a test set stays as it is.
-        source, target = given if strict else (source.strip(), target.strip())
+        # White space is noise to learn from: sources are normalised as in translating. A test set stays as it is.
+        source, target = given if strict else (" ".join(source.split()), target.strip())
         source = pipeline.encode(source, "source", state)
         target = pipeline.encode(target, "target", state)
         source_words, target_words = source.split(), target.split()
@@ -145,9 +138,9 @@ def rule_against(settings: PairsSettings, source_words: int, target_words: int) 
 
 
 def count_words(text: str, words: list[str]) -> int:
-    """Count words; in scripts without spaces, characters."""
+    """Count words; in scripts without spaces each character counts as one."""
     # max() runs at C speed and saves nearly all text the search.
-    return len(words) if max(text, default="") < "\u0e00" else len(words) + len(_SPACELESS.findall(text))
+    return len(words) if max(text, default="") < "\u0e00" else len(words) + len(SPACELESS.findall(text))
 
 
 def _pipeline(settings: PairsSettings | TextSettings) -> Pipeline:

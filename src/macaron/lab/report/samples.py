@@ -45,7 +45,7 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str,
     chosen = _chosen(prepared.pairs("valid").source.lengths, count)
     state = prepared.text_state("valid")
     # Always on the CPU: the page is the same on every machine.
-    outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state)
+    outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state, one_per_line=True)
     return [(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
 
 

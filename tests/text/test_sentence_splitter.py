@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data.prepare.sentence_splitter import split_tokenised, splitter
+from macaron.text.sentence_splitter import split_tokenised, splitter
 
 # A bar stands where a sentence ends.
 TRICKY = {

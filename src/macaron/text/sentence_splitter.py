@@ -7,20 +7,31 @@ the next word does not begin with a lower-case letter. The rules are about full 
     before a number     No. 5, pp. 3, c. 1870                   end none before a number
     others              Inc., Jr., etc., U.S., p.m., J. R. R.   end one only before a word such as "The" or "He"
     list numbers        1. First                                never end one
+    ordinals (German)   am 3. Mai, der 2. Weltkrieg             end none before a month, or after an article
 
-Nothing is lost or moved: the concatenated sentences are the paragraph, except for white space.
+The words are in `macaron.text.abbreviations`. Nothing is lost or moved: the concatenated sentences are the paragraph,
+except for white space.
 """
 
 import re
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 
+from macaron.text.abbreviations import Abbreviations, abbreviations
 from macaron.text.pipeline import State
 
+#: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
+SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
 _OPENERS = "\"'“‘„‚«‹([{¿¡*_`—–-"
-_CLOSERS = "\"'”’“»›)]}*_"
+#: Some quotes open in one language and close in another. Directly after a stop they close.
+_CLOSERS = "\"'”’“‘»›«‹)]}*_"
+_STOPS = ".!?…؟۔।॥։።"
 #: A stop, its closing marks, and the space after it. Chinese and Japanese stops need no space.
-_STOP = re.compile(rf"(?:(?<![.!?…])[.!?…]++[{re.escape(_CLOSERS)}]*+ |(?<![。！？])[。！？]++[」』）”’]* ?)(?=.)")
+_STOP = re.compile(
+    rf"(?:(?<![{_STOPS}])[{_STOPS}]++[{re.escape(_CLOSERS)}]*+ |(?<![。！？])[。！？]++[」』）”’]* ?)(?=.)"
+)
 _WORD_AFTER = re.compile(r"\S+")
 #: A word of closing marks that are separated from the stop by a space.
 _LATE_CLOSERS = re.compile(rf"[)\]}}”»]+ |[{re.escape(_CLOSERS)}]+$")
@@ -31,44 +42,12 @@ _QUOTED = 2_000
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}", re.UNICODE)
 _LIST_NUMBER = re.compile(r"\W*(?:\d{1,3}|[ivxIVX]{1,5}|[A-Za-z])\.")
 
-_WORDS = str.split
-#: Abbreviations before a name.
-_TITLES = frozenset(
-    _WORDS(
-        "mr mrs ms mx dr drs prof profs rev revd fr st ste mt ft gen col lt maj capt cpt cmdr cdr adm sgt cpl pvt brig "
-        "comdr supt insp hon gov pres sen sens rep reps messrs mme mlle mm msgr amb sec treas atty dir e.g i.e eg ie "
-        "viz vs v cf c ca circa fl ph asst pfc sfc ens"
-    )
-)
-#: Abbreviations before a number.
-_NUMBERED = frozenset(
-    _WORDS("no nos nr art arts p pp pg vol vols fig figs ch chap sec sect eq eqs ed eds op b d r n ss par ver ps pss")
-)
-#: Abbreviations that may end a sentence, and often do not.
-_OTHERS = frozenset(
-    _WORDS(
-        "inc ltd co corp bros plc llc jr sr esq etc al dept univ assn assoc bldg ave blvd rd approx est orig repr "
-        "abbr anon misc ph.d oz lb lbs ft yd sq gal hrs mph"
-    )
-)
-#: The same, if capitalised; otherwise they are words.
-_NAMES = frozenset(
-    _WORDS(
-        "jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri sat sun ill calif tex fla pa "
-        "penn mass conn wash ariz colo mich minn tenn ore okla wis ga va"
-    )
-)
 #: Old money: 3s. 6d.
 _COINS = re.compile(r"\d+[sdl]")
-#: Words that begin a sentence far more often than they follow an abbreviation.
-_STARTERS = frozenset(
-    _WORDS(
-        "The A An He She It They We You I This That These Those There Here His Her Its Their Our My Your In On At By "
-        "For From With After Before When While As If Although Though However But And Or So Then Thus Since Because "
-        "During Under Over Both Some Many Most Other Another Each All No Not What Where Who Why How Which One Two Also "
-        "Today Later Despite According Following Once Until Unlike Such"
-    )
-)
+_LETTER = re.compile(r"\W*[^\W\d_]\.")
+_ROMAN = re.compile(r"[IVX]{2,5}")
+#: Characters before a stop that may belong to an abbreviation with spaces, as "i. d. R.".
+_NEAR = 40
 
 
 def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str]]:
@@ -76,17 +55,17 @@ def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str
 
     It returns the sentences of a paragraph, none of them empty.
     """
-    return split_tokenised if state == "moses" else partial(_split, titles=_titles(lang))
+    return split_tokenised if state == "moses" else partial(_split, known=abbreviations(lang))
 
 
-def _split(paragraph: str, titles: frozenset[str]) -> list[str]:
+def _split(paragraph: str, known: Abbreviations) -> list[str]:
     paragraph = " ".join(paragraph.split())
     # In a text without capitals a lower-case letter means nothing.
     cased = paragraph != paragraph.lower()
     sentences, start, position = [], 0, 0
     while (stop := _STOP.search(paragraph, position)) is not None:
         end = position = _late_closers(paragraph, start, stop.end())
-        if end < len(paragraph) and _ends(paragraph, start, stop, end, cased, titles):
+        if end < len(paragraph) and _ends(paragraph, start, stop, end, cased, known):
             sentences.append(paragraph[start:end].rstrip())
             start = end
     if start < len(paragraph):
@@ -106,7 +85,7 @@ def _late_closers(paragraph: str, start: int, end: int) -> int:
         end = late.end()
 
 
-def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool, titles: frozenset[str]) -> bool:
+def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool, known: Abbreviations) -> bool:
     """Whether the sentence that began at ``start`` ends with a stop."""
     mark = stop[0].rstrip()
     if mark[0] in "。！？":
@@ -123,33 +102,27 @@ def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool
         return stop.start() > start
     if word_start == start and _LIST_NUMBER.fullmatch(before + "."):
         return False
-    stem = before.lstrip(_OPENERS)
-    starter = following.rstrip(",;:.!?" + _CLOSERS).split("'")[0].split("’")[0] in _STARTERS
-    low = stem.lower()
-    if low in titles and not (len(stem) == 1 and stem.isupper()):  # "c. 1870", but "vitamin C."
+    words = paragraph[max(start, word_start - _NEAR) : stop.start()].split(" ")
+    while len(words) > 1 and _LETTER.fullmatch(words[-2]):  # "z. B." is looked up as "z.B"
+        words[-2:] = ["".join(words[-2:])]
+    stem = words[-1].lstrip(_OPENERS)
+    word_after = following.rstrip(",;:.!?" + _CLOSERS)
+    starter = word_after.split("'")[0].split("’")[0] in known.starters
+    names = {stem, stem.lower()}
+    if names & known.titles and not (len(stem) == 1 and stem.isupper()):  # "c. 1870", but "vitamin C."
         return False
-    if following[:1].isdigit() and (low in _NUMBERED or _COINS.fullmatch(low)):
+    if following[:1].isdigit() and (names & known.numbered or _COINS.fullmatch(stem.lower())):
         return False
+    if known.ordinals and stem[-1:].isdigit():
+        ordinal = len(words) > 1 and words[-2].lower() in known.before_ordinals and len(stem) < 4 and not starter
+        date = len(stem) < 3 and following[:1].isdigit()
+        return not (ordinal or date or word_after in known.ordinals)
     # An initial, an acronym, or one of the others. "I" is mostly the pronoun, but "Charles I. Jones" is not.
     if len(stem) == 1 and stem.isalpha() and (stem.isupper() or not cased):
         return starter
-    if _ACRONYM.fullmatch(stem) or low in _OTHERS or (low in _NAMES and stem[0].isupper()):
+    if _ACRONYM.fullmatch(stem) or names & known.others or (known.ordinals and _ROMAN.fullmatch(stem)):
         return starter if cased else False
     return True
-
-
-@lru_cache(maxsize=16)
-def _titles(lang: str) -> frozenset[str]:
-    """Abbreviations that never end a sentence: ours for English, for other languages Moses' list as well."""
-    if lang == "en":
-        return _TITLES
-    from sacremoses.corpus import NonbreakingPrefixes
-
-    try:
-        entries = list(NonbreakingPrefixes().words(lang, ignore_lines_startswith="#"))
-    except (OSError, KeyError):  # no list for this language
-        return _TITLES
-    return _TITLES | {entry.lower() for entry in entries if " " not in entry and len(entry) > 1}
 
 
 _TOKEN_STOPS = frozenset((".", "!", "?", "...", "…", "。", "！", "？"))

@@ -1,0 +1,189 @@
+"""Back-translation: a corpus from text in one language, made by a model that translates it.
+
+The model reads the language that is to be the target: ``PREFIX.en`` holds the text, ``PREFIX.de`` its translations,
+line by line. ``PREFIX.json`` notes the progress; a command that was stopped goes on when it is given again, and the
+files are the same as if it had never been stopped.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from macaron.data.prepare.inputs import raw_lines
+from macaron.decode.degenerate import without_repetition
+from macaron.decode.settings import Sampling, SearchSettings
+from macaron.decode.text_pieces import END
+from macaron.decode.translator import Translator
+from macaron.errors import Interrupted, MacaronError
+from macaron.files import GrowingFiles
+from macaron.processes import Progress
+
+#: Why a line is left out.
+RULES = {
+    "bad bytes": "not UTF-8, or 1 MiB or longer",
+    "empty": "without text",
+    "too long": "more than --max-source-length tokens: several sentences, perhaps",
+    "not translated": "the translation is empty",
+    "cut": "the translation reached --max-length",
+    "loop": "the translation repeats itself",
+}
+#: Search settings that a command may change.
+_SEARCH = ("beam", "length_penalty", "max_length")
+#: Characters of a step in source tokens of a batch: steps of some seconds, with batches of similar length.
+_STEP = 64
+
+
+def translate_corpus(
+    translator: Translator, text: Path, out: Path, options: dict[str, Any], progress: Progress
+) -> Counter[str] | None:
+    """Translate a file line by line into a corpus; a line is one sentence.
+
+    :param text: plain, .gz or .xz
+    :param out: the prefix of the corpus
+    :param options: of `Translator.translate_nbest`: beam, length_penalty, max_length, sampling, batch_tokens,
+        max_source_length
+    :returns: the numbers of lines read and pairs kept, and of lines left out by rule; None if it was complete before
+    """
+    languages = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
+    if None in languages:
+        raise MacaronError(
+            "the model does not say its languages, which the two files are named after: set source_lang and "
+            "target_lang in its tokenizer_config.json"
+        )
+    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
+    options = {name: value for name, value in options.items() if value is not None}
+    made = _made_by(translator, options)
+    _check(files, made)
+    done, counts = int(files.noted.get("read", 0)), Counter[str](files.noted.get("counts", {}))
+    digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
+    with progress.step("reading", "lines") as step:
+        for total, raw in enumerate(raw_lines(text), start=1):
+            if total <= done:
+                digest.update(_bytes(raw))
+        step(total)
+    if not total:
+        raise MacaronError(f"{text} is empty")
+    if done and (digest.hexdigest() != files.noted["text"] or (files.complete and total != done)):
+        raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
+    if files.complete:
+        files.put_in_place()
+        return None
+    try:
+        with files.growing(), progress.step("translating", "lines", total) as step:
+            step(done)
+            lines = islice(raw_lines(text), done, None)
+            for chunk in _chunks(lines, _STEP * options.get("batch_tokens", translator.batch_tokens)):
+                digest.update(b"".join(map(_bytes, chunk)))
+                pairs = _translate(translator, chunk, done + 1, options, counts)
+                done += len(chunk)
+                columns = ["".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1)]
+                files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
+                step(len(chunk))
+    except KeyboardInterrupt:
+        raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
+    return counts
+
+
+def _translate(
+    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], counts: Counter[str]
+) -> list[tuple[str, str]]:
+    """The pairs of a chunk that are kept; counts what is read, kept and left out."""
+    settings = _search(translator, options)
+    positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
+    longest = options.get("max_source_length") or min(max(settings.max_length, SearchSettings.max_length), positions)
+    options = {**options, "max_source_length": longest + 1}  # nothing is split, with or without a tag
+    lines = list(map(_text, chunk))
+    sources = translator.tokenizer.encode_lines([line or "" for line in lines])
+    # A line that is left out stays as an empty one: the random numbers of a line depend on its number.
+    given = [line or "" if len(ids) - END <= longest else "" for line, ids in zip(lines, sources, strict=True)]
+    found = translator.translate_nbest(given, nbest=1, first_line=first, **options)
+    pairs = []
+    for line, ids, (best, *_) in zip(lines, sources, found, strict=True):
+        translation = " ".join(best.text.split())
+        notes = without_repetition(best, ids, settings).notes
+        broken = {
+            "bad bytes": line is None,
+            "empty": not line,
+            "too long": len(ids) - END > longest,
+            "not translated": not translation,
+            "cut": "length" in notes,
+            "loop": "repetition" in notes,
+        }
+        rule = next((rule for rule, applies in broken.items() if applies), "kept")
+        counts[rule] += 1
+        if rule == "kept":
+            pairs.append((str(line), translation))
+    counts["read"] += len(chunk)
+    return pairs
+
+
+def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
+    """Refuse to go on with another model or other options, and to replace files that were not begun here."""
+    if not files.noted:
+        for path in files.paths:
+            if path.exists():
+                raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
+        return
+    before = files.noted.get("made by", {})
+    changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
+    if changed:
+        raise MacaronError(
+            f"{files.note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
+        )
+
+
+def _search(translator: Translator, options: dict[str, Any]) -> SearchSettings:
+    return replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
+
+
+def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
+    """All that the translations depend on besides the text, as JSON has it."""
+    weights = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(translator.model.state_dict().items()):
+        weights.update(name.encode())
+        weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    drawn: Sampling | None = options.get("sampling")
+    search = _search(translator, options)
+    return {
+        "model": weights.hexdigest(),
+        "tokenizer": translator.tokenizer.fingerprint(),
+        "precision": "int8"
+        if translator.int8
+        else str(translator.half or translator.model.embedding.tokens.weight.dtype),
+        "tag": translator.tag,
+        **{name: getattr(search, name) for name in _SEARCH},
+        "max_source_length": options.get("max_source_length"),
+        "sampling": None if drawn is None else asdict(drawn),
+    }
+
+
+def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
+    """Lists of lines of about so many characters. They begin anew after each other, wherever the first one begins."""
+    chunk: list[bytes | None] = []
+    room = size
+    for line in lines:
+        chunk.append(line)
+        room -= len(line or b"") + 1
+        if room <= 0:
+            yield chunk
+            chunk, room = [], size
+    if chunk:
+        yield chunk
+
+
+def _bytes(raw: bytes | None) -> bytes:
+    return b"\n" if raw is None else raw + b"\n"
+
+
+def _text(raw: bytes | None) -> str | None:
+    """A line with single spaces; None if it cannot be read."""
+    try:
+        return None if raw is None else " ".join(raw.decode().replace("\0", " ").split())
+    except UnicodeDecodeError:
+        return None

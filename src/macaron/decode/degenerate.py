@@ -1,0 +1,93 @@
+"""Degenerate translations: repetition that the source does not have is cut, and what was cut is reported."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from macaron.decode.settings import Hypothesis, Note, SearchSettings
+
+#: Limits of a translation in tokens, its end not counted: so many, and so many for each token of the source.
+SPARE_TOKENS, TOKENS_PER_TOKEN = 25, 3.0
+#: A loop is repeated at least so often, has at least so many tokens in all, and is at most so long.
+_REPEATS, _SPAN, _PERIOD = 5, 12, 24
+#: Line numbers that a report names.
+_NAMED = 10
+_MESSAGES: dict[Note, str] = {
+    "repetition": "the translation repeated itself and was cut",
+    "length": "the translation reached its longest length and was cut",
+    "long sentence": "a sentence was too long for the model and was translated in parts",
+    "long word": "a word was too long for the model and was kept as it is",
+}
+
+
+def bounded(settings: SearchSettings) -> SearchSettings:
+    """Settings whose limit depends on the source: no translation is many times longer than it."""
+    longest = settings.max_length
+    return replace(settings, max_length=min(SPARE_TOKENS, longest), max_ratio=TOKENS_PER_TOKEN, longest=longest)
+
+
+def without_repetition(found: Hypothesis, source: Sequence[int], settings: SearchSettings) -> Hypothesis:
+    """Cut loops that are not in the source, and note what was cut, by this or by the limit. The text is not changed.
+
+    :param source: token ids, with the end
+    """
+    tokens, scores = list(found.tokens[:-1]), list(found.token_scores[:-1])
+    notes: tuple[Note, ...] = ("length",) if len(tokens) >= settings.limit(len(source)) else ()
+    in_source = 0
+    while (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
+        if not in_source:  # rarely needed: count it only now
+            in_source = max((repeats for _, _, repeats in loops(source)), default=1)
+            continue
+        start, period, repeats = loop
+        first, last = start + in_source * period, start + repeats * period
+        if len(tokens) - last < period:  # the rest is the beginning of one more repetition
+            last = len(tokens)
+        del tokens[first:last], scores[first:last]
+        notes = ("repetition",)
+    if not notes:
+        return found
+    scores.append(found.token_scores[-1])
+    score = sum(scores) / len(scores) ** settings.length_penalty
+    return replace(found, score=score, tokens=(*tokens, found.tokens[-1]), token_scores=tuple(scores), notes=notes)
+
+
+def _loop(tokens: Sequence[int], repeats: int) -> tuple[int, int, int] | None:
+    """The shortest loop of so many repetitions that is long enough to be one."""
+    if len(tokens) < _SPAN or max(Counter(tokens).values()) < repeats:  # nearly all sentences
+        return None
+    return next((loop for loop in loops(tokens) if loop[2] >= repeats and loop[1] * loop[2] >= _SPAN), None)
+
+
+def loops(tokens: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Parts of the sequence that repeat: their start, their period in tokens, and how often they occur in a row."""
+    for period in range(1, min(_PERIOD, len(tokens) // 2) + 1):
+        run = 0
+        for index in range(period, len(tokens) + 1):
+            if index < len(tokens) and tokens[index] == tokens[index - period]:
+                run += 1
+                continue
+            if run >= period:
+                yield index - run - period, period, run // period + 1
+            run = 0
+
+
+class NotedLines:
+    """Lines with something to report, counted by kind; the first of each kind are named."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Note] = Counter()
+        self.first: dict[Note, list[int]] = {}
+
+    def add(self, number: int, notes: Iterable[Note]) -> None:
+        """Count a line by its number."""
+        for note in notes:
+            self.counts[note] += 1
+            named = self.first.setdefault(note, [])
+            if len(named) < _NAMED:
+                named.append(number)
+
+    def messages(self) -> Iterator[str]:
+        """A sentence for each kind."""
+        for note, count in self.counts.items():
+            named = ", ".join(map(str, self.first[note])) + (", ..." if count > _NAMED else "")
+            yield f"{count:,} line{'' if count == 1 else 's'} ({named}): {_MESSAGES[note]}"
