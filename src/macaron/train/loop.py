@@ -80,11 +80,8 @@ class Trainer:
         self._consult()
         keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
-        total, trained = (
-            sum(p.numel() for p in each.values()) for each in (self.optimiser.named, self.optimiser.trained)
-        )
         self.log.say(
-            f"{total:,} parameters{f' ({trained:,} of them trained)' if trained < total else ''}, {self.device.type}, "
+            f"{self.optimiser.size}, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
             + (f", resumed at update {self.state.update}" if found else "")
         )

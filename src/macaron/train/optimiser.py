@@ -54,6 +54,12 @@ class Optimiser:
         if settings.ema:
             self.mean = {name: parameter.detach().clone() for name, parameter in self.named.items()}
 
+    @property
+    def size(self) -> str:
+        """The number of parameters, in words."""
+        total, trained = (sum(p.numel() for p in each.values()) for each in (self.named, self.trained))
+        return f"{total:,} parameters" + (f" ({trained:,} of them trained)" if trained < total else "")
+
     def step(self, rate: float, update: int) -> Tensor | None:
         """One update at this rate; returns the norm of the gradient if it is clipped."""
         norm: Tensor | None = None
