@@ -245,3 +245,14 @@ def test_profile_step(place: Path):
         assert times[group] > 0, group
     assert sum(times.values()) == pytest.approx(result["profiled_step_milliseconds"], rel=0.01)
     assert "| matrix products" in said
+
+
+def test_joined_lines(place: Path):
+    fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
+    files = ["--source", fixtures / "corpus" / "test.de", "--reference", fixtures / "corpus" / "test.en"]
+    result, said = measured("joined_lines.py", fixtures / "translation", *files, "--sentences", 4, where=place)
+    assert (result["sentences"], result["lines"]) == (12, 3)
+    assert result["same_lines"] == 3  # every sentence of this corpus ends with a full stop
+    assert result["loss"] == 0
+    assert result["bleu"]["one to a line"] > 2 * result["bleu"]["whole"]
+    assert "| split " in said

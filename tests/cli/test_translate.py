@@ -110,6 +110,21 @@ def test_json_and_samples(folder: Path, translator: Translator):
     assert first["score"] == pytest.approx(sum(first["token_scores"]) / len(first["tokens"]))
 
 
+def test_lines_of_several_sentences(folder: Path, translator: Translator):
+    cat, where = translator.translate(["The cat sits.", "Where is it?"], one_per_line=True, max_length=8)
+    text = "The cat sits. Where is it?\n\n \t- Where is it?\n1) The cat sits.\t42 \n" + "x" * 3000
+    done = run(folder, "--max-length", 8, "--device", "cpu", text=text.encode())
+    assert done.returncode == 0
+    expected = [f"{cat} {where}", "", f" \t- {where}", f"1) {cat}\t42 ", "x" * 3000]
+    assert done.stdout.decode().split("\n")[:-1] == [one_line(line) for line in expected]
+    assert "macaron: 1 line (5): a word was too long for the model" in done.stderr.decode()
+    done = run(folder, "--max-length", 8, "--device", "cpu", "--one-per-line", "--scores", text=b"A dog. The cat sits.")
+    ((best,),) = translator.translate_nbest(["A dog. The cat sits."], nbest=1, max_length=8)
+    score, _, text = done.stdout.decode().partition("\t")
+    assert text == one_line(best.text) + "\n"
+    assert float(score) == pytest.approx(best.score, abs=1e-4)
+
+
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("The cat.\n" * 300)
     options = f"--one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"

@@ -30,7 +30,9 @@ def old(tmp_path: Path) -> Path:
 def test_a_model_folder_translates_as_before(macaron: Callable[..., Any], tmp_path: Path):
     expected = EXPECTED["translations"]
     source = write_lines(tmp_path / "source", [each["source"] for each in expected])
-    done = macaron("translate", FIXTURES / "translation", "-i", source, "--json", "--nbest", 2, "--device", "cpu")
+    done = macaron(
+        "translate", FIXTURES / "translation", "-i", source, "--json", "--nbest", 2, "--one-per-line", "--device", "cpu"
+    )
     assert done.returncode == 0, done.stderr
     found = json_lines(done.stdout)
     assert len(found) == len(expected)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
+from macaron.models.translation import TranslationModel
 from macaron.text import MacaronTokenizer
 
 LINES = ["The cat sits on the mat.", "", "Where is it?", "   ", "A dog and a cat; all of them sleep.", "The cat sits."]
@@ -42,6 +44,42 @@ def test_line_for_line(translator: Translator):
     assert translator.translate(LINES[::-1], max_length=12, batch_tokens=40) == found[::-1]
     assert translator.translate([]) == []
     assert translator.translate(["", ""]) == ["", ""]
+
+
+def test_texts(translator: Translator):
+    """A text is its sentences, translated one by one; batches do not matter."""
+    options: dict[str, Any] = {"max_length": 12}
+    cat, where, dog = translator.translate(["The cat sits.", "Where is it?", "A dog."], one_per_line=True, **options)
+    text = "  1. The cat\u00a0 sits.  Where is it?\n\n\t- A dog.\tThe cat sits. \n42\t--"
+    expected = f"  1. {cat}  {where}\n\n\t- {dog}\t{cat} \n42\t--"
+    assert translator.translate(text, **options) == expected
+    assert translator.translate([text, "", "A dog."], **options) == [expected, "", dog]
+    assert translator.translate(iter([text]), batch_tokens=1, nbest=1, **options) == [expected]
+    assert translator.translate("\tA dog. ", one_per_line=True, **options) == dog
+    lists = translator.translate_nbest(["The cat sits.", "Where is it?", "The cat sits. Where is it?"], **options)
+    (best,) = translator.translate_nbest(["The cat sits. Where is it?"], one_per_line=False, **options)[0]
+    assert best.text == f"{cat} {where}"
+    assert best.tokens == lists[0][0].tokens + lists[1][0].tokens != lists[2][0].tokens
+    assert best.score == pytest.approx(sum(best.token_scores) / len(best.tokens))
+
+
+def test_degenerate_translations_are_cut(folder: Path, make_model: Callable[..., TranslationModel]):
+    """A model that never ends, and one that repeats one token."""
+    tokenizer = MacaronTokenizer.from_pretrained(folder)
+    endless = make_model(vocab_size=len(tokenizer), ending=-3.0)
+    line = "The cat sits. " + "x" * 50_000
+    ((best,),) = Translator(endless, tokenizer).translate_nbest([line], one_per_line=False)
+    words = len(tokenizer.encode_lines(["The cat sits."])[0])
+    assert len(best.tokens) <= 25 + 3 * words + 1
+    assert best.text.endswith(" " + "x" * 50_000)
+    assert set(best.notes) > {"long word"}
+    with torch.no_grad():
+        endless.decoder.norm.weight.zero_()
+        endless.decoder.norm.bias.copy_(endless.embedding.tokens.weight[40])
+    ((best,),) = Translator(endless, tokenizer).translate_nbest(["The cat sits."], one_per_line=False)
+    assert (best.tokens[:-1], best.notes) == ((best.tokens[0],), ("repetition",))
+    whole = Translator(endless, tokenizer).translate_nbest(["The cat sits."], nbest=1)[0][0]
+    assert (len(whole.tokens), whole.notes) == (201, ())
 
 
 def test_nbest(translator: Translator):

@@ -17,6 +17,7 @@ TRICKY = {
     "no": "He said no. | Nobody heard.",
     "acronyms": "The U.S. Army came to the U.S. | They left at 5 p.m. | It was late, i.e. dark, e.g. Monday.",
     "companies": "He worked for Acme Inc. | The firm failed. | Smith et al. (2010) and so on, etc. | However, no.",
+    "questions after an abbreviation": "It ended at 4 p.m. | Do you mind? | It ended at 4 p.m. | Let us go.",
     "months": "On Sept. 5 it rained. | On Jan. 6 it snowed. | He was ill. | Under the sun. | Yes.",
     "cases and dates": "In Roe v. Wade it was so. | Ptolemy (c. AD 90) was. | In 5 BC. | Athens fell.",
     "money": "He paid 3s. 6d. for it.",
@@ -45,10 +46,37 @@ def test_tricky(name: str) -> None:
     assert splitter()(paragraph) == expected
 
 
+GERMAN = {
+    "plain": "Ich bin müde. | Wo ist Tom? | Er ist zu Hause!",
+    "words that are English abbreviations": "Ich gehe mit dir. | Tom geht mit. | Das ist gen. | Oh no. | Maria lacht.",
+    "titles": "Hr. Dr. Müller und Frau Prof. Dr. med. Schmidt kamen. | Fr. Meier nicht. | Das St. Galler Brot.",
+    "a title that is a verb": "Mag. Huber kam. | Ich tue, was ich mag. | Tom auch.",
+    "in mid-sentence": "Das ist z.B. bzgl. Herrn Dr. Müller so. | Er wog ca. Zehn Kilo bzw. Elf.",
+    "with spaces": "Er hat z. B. Hunde, d. h. Tiere, u. a. Katzen. | I. d. R. Regnet es, m. E. Zu oft. | Gut.",
+    "an end or not": "Hunde, Katzen usw. | Das ist gut. | Äpfel, Birnen etc. Kirschen sind da.",
+    "before Christ": "Er lebte 50 v. Chr. | Das ist lange her. | Im Jahr 30 n. Chr. Geburt.",
+    "dates": "Am 3. Mai kam er. | Am 3. 5. 2020 auch. | Vom 8.-10. August bleibt er bis zum 12. September.",
+    "ordinals": "Der 2. Weltkrieg begann. | Im 19. Jahrhundert war es so. | Sein 1. Kind heißt Tom. | Jeden 2. Tag.",
+    "numbers": "Ich bin 30. | Du bist 20. | Tom ist 8. | Maria ist 9. | Es war 1999. | Tom kam.",
+    "kings": "Ludwig XIV. König von Frankreich war alt. | Es war Ludwig XIV. | Er war alt.",
+    "references": "Siehe S. 5, Nr. 7, Abs. 3 und Bd. 2. | Vgl. Art. 5 dort.",
+    "quotes": "»Nein.« | Er geht. | „Halt!“ | Tom blieb stehen. | ‚Ja.‘ | „Wer ist da?“, fragte er. | Gut.",
+    "streets": "Er wohnt in der Berliner Str. 5. | Die Firma Meier & Co. KG ist da. | 5 Mio. Menschen leben dort.",
+}
+
+
+@pytest.mark.parametrize("name", GERMAN)
+def test_german(name: str) -> None:
+    expected = [sentence.strip() for sentence in GERMAN[name].split("|")]
+    assert splitter(lang="de")(" ".join(expected)) == expected
+
+
 def test_other_languages_have_abbreviations_of_their_own() -> None:
-    text = "Das ist z.B. bzgl. Herrn Dr. Müller so. Er geht."
-    assert splitter(lang="de")(text) == ["Das ist z.B. bzgl. Herrn Dr. Müller so.", "Er geht."]
+    french = ["Voir p.ex. MM. Dupont et Durand.", "Il est parti."]
+    assert splitter(lang="fr")(" ".join(french)) == french
     assert splitter(lang="xx")("A b. C d.") == ["A b.", "C d."]
+    assert splitter(lang="nl")("Ik ben 30. Jij bent 20.") == ["Ik ben 30.", "Jij bent 20."]
+    assert splitter(lang="hi")("वह गया। वह आई।") == ["वह गया।", "वह आई।"]
 
 
 def test_tokenised_text() -> None:

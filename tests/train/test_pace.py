@@ -133,3 +133,12 @@ def test_an_estimate_comes_before_the_first_logged_line(
     run(load_recipe(recipe, ["train.log_every=100"]), tmp_path / "run", False)
     assert "update 1: about " in (said := capfd.readouterr().err)
     assert said.count("at the pace so far") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+def test_two_processes_agree_on_the_fitted_numbers(how: str, recipe: Path, server: Any, tmp_path: Path):
+    out = tmp_path / "run"
+    server.run_group(2, "train", recipe, "--out", out, *MINUTES, "--set", f"train.distributed={how}")
+    stored = settings_of(out)
+    assert 0 < json.loads((out / "summary.json").read_text())["update"] <= stored["max_updates"]
