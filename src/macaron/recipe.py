@@ -8,7 +8,7 @@ imports torch or transformers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
@@ -19,7 +19,7 @@ from macaron.models.presets import preset_names
 from macaron.origin import KeyPath, Origin, located
 from macaron.settings import build, check, convert, load_toml, mentions, to_data
 from macaron.shipped import find
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 #: Instead of a preset: the model, and the settings of [train] that are not given, are chosen (`macaron.tasks.auto`).
 AUTO = "auto"
@@ -34,11 +34,14 @@ class ModelSettings:
     """The ``[model]`` section: a preset, and the fields of its configuration that differ.
 
     ``preset`` names a row of ``macaron models``; every other key is a field of the configuration, such as ``scheme``,
-    ``dropout``, ``encoder_layers``.
+    ``dropout``, ``encoder_layers``. ``from`` is a model to start from, whose configuration is taken (`tasks.start`);
+    a run also stores ``from_weights``, their digest.
     """
 
     preset: str
     changes: dict[str, Any] = field(default_factory=dict)
+    source: str | None = None
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,72 +61,6 @@ class DecodeSettings:
     def __post_init__(self) -> None:
         for name in ("beam", "max_length"):
             require(getattr(self, name) >= 1, f"decode.{name} must be at least 1, not {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class PretrainSettings:
-    """The ``[pretrain]`` section: what an encoder learns from plain text.
-
-    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
-    is loss.)
-
-    Masked words (MLM)
-        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
-        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
-        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
-    Next sentence (NSP)
-        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
-        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
-        code: two)
-    Texts
-        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
-        short_share: the share of pairs of spans that are shortened
-    Machine
-        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
-        bfloat16), auto (masked)
-    """
-
-    mlm: bool = True
-    mask_ratio: float = 0.15
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    cls_target: bool = False
-    nsp: bool = True
-    next_share: float = 0.5
-    pairs: Literal["spans", "sentences"] = "spans"
-    max_tokens: int | None = None
-    short_share: float = 0.1
-    attention: Literal["auto", "masked", "flash"] = "auto"
-
-    def __post_init__(self) -> None:
-        require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
-        predicted = self.mlm or not self.cls_target
-        require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
-        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
-        for name in ("mask_share", "random_share", "next_share", "short_share"):
-            share = getattr(self, name)
-            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
-        changed = self.mask_share + self.random_share
-        require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
-
-    @property
-    def ratio(self) -> float:
-        """The share of words that is predicted."""
-        return self.mask_ratio if self.mlm else 0.0
-
-    def longest(self, train: TrainSettings) -> int:
-        """Tokens of the longest text."""
-        return train.row_tokens if self.max_tokens is None else self.max_tokens
-
-    def check(self, train: TrainSettings) -> None:
-        """Refuse a combination with [train] that cannot work."""
-        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
-        require(train.batching != "bucket", problem)
-        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
-        require(train.best_metric == "loss", problem)
-        name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
-        problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
-        require(8 <= self.longest(train) <= train.row_tokens, problem)
 
 
 @dataclass(frozen=True)
@@ -147,11 +84,11 @@ class Recipe:
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
-        own = _OWN[self.kind]
+        own, start = _OWN[self.kind], {"from": self.model.source, "from_weights": self.model.weights}
         weighted = [{"path": path, "weight": weight} for path, weight in self.weights.items()]
         return {
             "data": {"out": str(self.data), **({"train": weighted} if {*self.weights.values()} - {1.0} else {})},
-            "model": {"preset": self.model.preset, **to_data(self.model.changes)},
+            "model": to_data({**start, "preset": self.model.preset, **self.model.changes}),
             "train": to_data(self.train),
             own: to_data(getattr(self, own)),
         }
@@ -163,9 +100,15 @@ _SECTIONS: dict[str, type[Any]] = {"train": TrainSettings, "decode": DecodeSetti
 _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
-def load_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments; see `load_content`."""
-    return recipe_from(*load_content(path, assignments))
+def load_recipe(path: Path, assignments: Sequence[str] = (), source: Path | None = None) -> Recipe:
+    """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
+
+    :param source: a model to start from
+    """
+    content, origin = load_content(path, assignments)
+    if source is not None and isinstance(content.setdefault("model", {}), dict):
+        content["model"] |= {"from": str(source), "from_weights": None}
+    return recipe_from(content, origin)
 
 
 def load_data_recipe(
@@ -229,12 +172,14 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
     changes = dict(content.get("model", {}))
-    name = changes.pop("preset", None) or DEFAULT_PRESETS[kind]
+    start = [convert(str | None, changes.pop(key, None), origin, ("model", key)) for key in ("from", "from_weights")]
+    name = changes.pop("preset", None) or (AUTO if start[0] else DEFAULT_PRESETS[kind])
     known_preset = DEFAULT_PRESETS[kind] if name == AUTO else name
     check(type(_preset(known_preset, origin)), changes, origin, ("model",))
-    model = ModelSettings(name, {key: value for key, value in changes.items() if value is not None})
+    model = ModelSettings(name, {key: value for key, value in changes.items() if value is not None}, *start)
     try:
-        named_preset(known_preset, **model.changes)
+        if model.source is None:  # otherwise the changes are those of a model that is not known yet
+            named_preset(known_preset, **model.changes)
     except MacaronError as error:
         named: list[KeyPath] = [("model", key) for key in changes if mentions(error, key)]
         raise MacaronError(f"{origin.prefix(*(named or [('model',)]))}[model]: {error}") from None
@@ -279,8 +224,11 @@ def manifest(recipe: Recipe) -> dict[str, Any]:
 @located
 def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
+    changes = {"vocab_size": vocab_size, **recipe.model.changes}
+    if recipe.model.source is not None:  # the vocabulary of its model, or of the data if that was extended
+        changes["vocab_size"] = max(vocab_size, changes["vocab_size"])
     try:
-        config = named_preset(recipe.model.preset, **{"vocab_size": vocab_size, **recipe.model.changes})
+        config = named_preset(recipe.model.preset, **changes)
     except MacaronError as error:
         raise MacaronError(f"[model]: {error}") from None
     if config.vocab_size < vocab_size:

@@ -69,9 +69,10 @@ def write_documents(path: Path, count: int, generator: random.Random) -> None:
     path.write_text("\n".join(documents))
 
 
-def prepared(folder: Path, documents: int, **changes: Any) -> Path:
+def prepared(folder: Path, documents: int, verb: str = "will", **changes: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "text.txt", documents, random.Random(7))
+    (folder / "text.txt").write_text((folder / "text.txt").read_text().replace("will", verb))
     settings = {"kind": "text", "out": str(folder / "prepared"), "root": str(folder), "train": [{"path": "text.txt"}]}
     settings |= {"vocab_size": 320, "valid_every": 10, **changes}
     return prepare(data_recipe({"data": settings}), workers=1).data.folder
@@ -95,6 +96,29 @@ def whole(pretraining: Path, server: Any, tmp_path_factory: pytest.TempPathFacto
     run = tmp_path_factory.mktemp("whole") / "run"
     server.run("train", pretraining, "--out", run)
     return run
+
+
+def test_it_goes_on_from_a_model(pretraining: Path, documents: Path, whole: Path, server: Any, tmp_path: Path):
+    """Before training it is the model; new subwords and a frozen part; a classifier lends its encoder."""
+    still = ("--set", "train.max_updates=1", "--set", "train.warmup_rate=0")
+    more = prepared(tmp_path / "text", 40, "certainly shall", tokenizer=str(whole), extend_vocab=12)
+    for name, data, model in (("same", documents, whole), ("more", more, whole)):
+        run = tmp_path / name
+        server.run("train", pretraining, "--from", model, "--out", run, *still, "--set", f"data.out={data}")
+        ours, theirs = (load_file(each / "model" / "model.safetensors") for each in (run, whole))
+        assert all(ours[key][: len(theirs[key])].equal(theirs[key]) for key in theirs)
+        assert (len(ours["model.embedding.tokens.weight"]) > len(theirs["model.embedding.tokens.weight"])) == (
+            data == more
+        )
+    classifier = tmp_path / "classifier"
+    network = AutoModelForSequenceClassification.from_pretrained(whole / "model", num_labels=3)
+    network.save_pretrained(classifier)
+    AutoTokenizer.from_pretrained(whole / "model").save_pretrained(classifier)
+    freeze = ("--set", 'train.freeze=["model.encoder"]', "--set", "train.max_updates=3")
+    text = server.run("train", pretraining, "--from", classifier, "--out", tmp_path / "lent", *freeze)
+    assert "drawn anew: head.dense.bias" in text
+    ours = load_file(tmp_path / "lent" / "model" / "model.safetensors")
+    assert all(ours[key].equal(theirs[key]) == ("encoder" in key) for key in theirs)
 
 
 def test_the_run_itself(whole: Path, metrics: Any):

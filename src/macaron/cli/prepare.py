@@ -39,6 +39,13 @@ def prepare(
         int | None,
         typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: by the size of the corpus)."),
     ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option("--tokenizer", metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder."),
+    ] = None,
+    extend_vocab: Annotated[
+        int | None, typer.Option("--extend-vocab", min=1, help="With --tokenizer: add this many subwords to it.")
+    ] = None,
     pipeline: Annotated[
         Literal["raw", "moses"] | None,
         typer.Option("--pipeline", help="raw: cased plain text (default); moses: tokenised and lower-cased."),
@@ -60,7 +67,8 @@ def prepare(
     from macaron.recipe import data_recipe, load_content
     from macaron.settings import override
 
-    common = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
+    common: dict[str, object] = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
+    common |= {"--tokenizer": tokenizer, "--extend-vocab": extend_vocab}
     pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}
     held = {"--valid": valid, "--test": test}
     assignments = settings or []
@@ -74,6 +82,7 @@ def prepare(
         content, origin = load_content(recipe, assignments, out)
     else:
         data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
+        data |= {"tokenizer": tokenizer and str(tokenizer), "extend_vocab": extend_vocab}
         if text:
             if extra := _given({**pairs, **held}):
                 raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
@@ -107,18 +116,18 @@ def prepare(
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return
-    prepared = outcome.data
-    _print_report(prepared)
-    typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline})")
-    typer.echo(f"prepared in {prepared.folder}")
+    _print_report(outcome.data, chosen.tokenizer)
 
 
 def _given(options: dict[str, object]) -> list[str]:
     return [name for name, value in options.items() if value is not None]
 
 
-def _print_report(data: "PreparedData | PreparedText") -> None:
-    """Print what cleaning dropped by rule, and the sizes of the splits."""
+def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
+    """Print what cleaning dropped by rule, and the sizes of the splits and of the vocabulary.
+
+    :param tokenizer: the model whose tokenizer was taken
+    """
     import sys
 
     from rich.console import Console
@@ -163,3 +172,6 @@ def _print_report(data: "PreparedData | PreparedText") -> None:
     learned, given = subwords.get("learned_from_sentences"), subwords.get("of_sentences")
     if learned is not None and learned < given:
         typer.echo(f"subwords were learned from a sample: {learned:,} of {given:,} sentences")
+    taken = "" if tokenizer is None else f", from {tokenizer}"
+    typer.echo(f"vocabulary: {data.vocab_size:,} subwords ({data.pipeline}{taken})")
+    typer.echo(f"prepared in {data.folder}")

@@ -33,6 +33,12 @@ def train(
         float | None,
         typer.Option("--minutes", help="The same as --set train.max_minutes=N: the schedule is fitted to this time."),
     ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="MODEL", help="Start from a model: a run or a model folder.", show_default=False
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
@@ -50,8 +56,10 @@ def train(
         )
     if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
         typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
+    if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
+        raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
     changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
-    chosen = load_recipe(recipe or stored, changes)  # before torch is imported: a mistake is reported at once
+    chosen = load_recipe(recipe or stored, changes, source)  # before torch is imported: a mistake is reported at once
     check_recipe(chosen, out, new=not resume)
 
     from macaron.tasks.run import run

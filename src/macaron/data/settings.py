@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
 from macaron.data.prepared import SPLITS, DataKind
 from macaron.errors import MacaronError, require
-from macaron.text.pipeline import State
+from macaron.text.pipeline import PipelineName, State
 from macaron.text.special_tokens import check_tag
 from macaron.text.vocabulary import TokenizerKind, check_size
 
@@ -93,6 +93,8 @@ class DataSettings:
     :param normalize: normalise punctuation; for ``moses``
     :param vocab_size: size of the subword vocabulary, joint for both languages; ``auto``: by the size of the corpus
     :param vocab_multiple: the vocabulary is padded to a multiple of this
+    :param tokenizer: a model, a run or a prepared folder whose tokenizer and pipeline are used, not a new one
+    :param extend_vocab: number of subwords to add to that tokenizer, learned on this corpus
     :param max_words: drop pairs or sentences with more words
     :param valid_every: validate on every Nth pair or document. Pairs, by default: on the corpora of `valid`; without
         them on about `HELD_OUT` pairs. 0: hold nothing out
@@ -105,11 +107,13 @@ class DataSettings:
     train: tuple[CorpusSettings | TextFileSettings, ...]
     root: Path = Path()
     downloads: Path | None = None
-    pipeline: Literal["raw", "moses"] = "raw"
+    pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
     vocab_size: Literal["auto"] | int = "auto"
     vocab_multiple: int = 8
+    tokenizer: Path | None = None
+    extend_vocab: int | None = None
     max_words: int = 175
     valid_every: int | None = None
 
@@ -121,6 +125,10 @@ class DataSettings:
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         for key in ("max_words", "vocab_multiple"):
             require(getattr(self, key) >= 1, f"data.{key} must be above 0, not {getattr(self, key)}")
+        known = self.pipeline != "spaces" or self.tokenizer is not None
+        require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
+        grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
+        require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         try:
             if self.vocab_size != "auto":
                 check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
@@ -129,7 +137,7 @@ class DataSettings:
         for split in SPLITS:
             for corpus in getattr(self, split, ()):
                 require(
-                    self.pipeline == "moses" or corpus.state == "raw",
+                    self.pipeline != "raw" or corpus.state == "raw" or self.tokenizer is not None,
                     f"data.{split}: the raw pipeline takes plain text, but {corpus.path} has state 'moses'. "
                     "Choose pipeline 'moses', or detokenise the text.",
                 )

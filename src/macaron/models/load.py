@@ -289,3 +289,12 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. Copy the "
             f"folder again. ({first_line(error)})"
         ) from error
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """A digest of the weights and the configuration of a folder."""
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("*.safetensors"), folder / _CONFIG]):
+        with path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()[:16]

@@ -65,7 +65,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         exact = torch.promote_types(rows.dtype, torch.float32)
         sums = torch.zeros(2, dtype=exact, device=states.device)
         d_states: Any = torch.empty_like(rows) if sloping else None
-        d_weight: Any = torch.zeros(weight.shape, dtype=exact, device=weight.device) if sloping else None
+        # A frozen embedding needs no gradient, which would be half of the work.
+        trained = ctx.needs_input_grad[1]
+        d_weight: Any = torch.zeros(weight.shape, dtype=exact, device=weight.device) if trained else None
         with torch.autocast(states.device.type, enabled=False):
             for start in range(0, len(rows), chunk):
                 part, goal = rows[start : start + chunk], targets[start : start + chunk]
@@ -76,7 +78,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
                 target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
                 slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
                 torch.mm(slope, matrix, out=d_states[start : start + chunk])
-                d_weight += slope.T @ part
+                if trained:
+                    d_weight += slope.T @ part
         ctx.save_for_backward(d_states, d_weight)
         ctx.kinds = states.dtype, weight.dtype
         return sums
@@ -86,7 +89,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         """Only the smoothed loss has a gradient; nll is for logging."""
         d_states, d_weight = ctx.saved_tensors
         scale = gradients[0][0]
-        return (d_states * scale).to(ctx.kinds[0]), (d_weight * scale).to(ctx.kinds[1]), None, None, None
+        d_weight = None if d_weight is None else (d_weight * scale).to(ctx.kinds[1])
+        return (d_states * scale).to(ctx.kinds[0]), d_weight, None, None, None
 
 
 class SmoothedCrossEntropy(nn.Module):

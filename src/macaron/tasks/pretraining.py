@@ -17,11 +17,12 @@ from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.attention import SequenceOffsets
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
+from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
+from macaron.train.settings import PretrainSettings
 from macaron.train.task import MicroBatch, Task, same_text
 
 AHEAD = 4  # micro-batches that are collated while the device is busy

@@ -18,9 +18,8 @@ from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, 
 from macaron.data.row_packing import Rows, pack_by_length
 from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 FIRST_WORD = len(SPECIALS["encoder"])
 SHORTEST = 5  # tokens of the shortest pair: <cls> a </s> b </s>

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError
-from macaron.models.load import first_line
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
@@ -21,6 +20,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
+        from macaron.models.load import first_line  # late: it imports torch
+
         raise MacaronError(
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"
@@ -28,6 +29,14 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     if tokenizer.kind != kind:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer
+
+
+def find_tokenizer(path: Path, kind: TokenizerKind) -> MacaronTokenizer:
+    """The tokenizer at a path: a model folder, that of a run, or a prepared folder."""
+    for folder in (path, path / "model", path / "tokenizer"):
+        if (folder / "tokenizer.json").is_file():
+            return load_tokenizer(folder, kind)
+    raise MacaronError(f"{path}: no tokenizer there (tokenizer.json). Give a model folder, a run or a prepared folder.")
 
 
 def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTokenizer:

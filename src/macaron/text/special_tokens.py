@@ -47,9 +47,14 @@ def with_tags(tokenizer: Tokenizer, tags: Sequence[str], multiple: int = 1) -> T
         for name in extra:
             vocabulary[name] = len(vocabulary)
         tokenizer = Tokenizer.from_str(json.dumps(content))
-    # A tag that is to be recognised in a text takes the space before it along: what follows is as without it.
-    tokenizer.add_special_tokens([AddedToken(tag, special=True, normalized=False, lstrip=True) for tag in tags])
+    tokenizer.add_special_tokens(tag_tokens(tags))
     return tokenizer
+
+
+def tag_tokens(tags: Sequence[str]) -> list[AddedToken]:
+    """Tags as special tokens."""
+    # A tag that is to be recognised in a text takes the space before it along: what follows is as without it.
+    return [AddedToken(tag, special=True, normalized=False, lstrip=True) for tag in tags]
 
 
 def tag_ids(tokenizer: "MacaronTokenizer", tag: str | None) -> list[int]:

@@ -240,7 +240,7 @@ def _word_tokenizer(model: BPE | WordLevel, decoder: Decoder | None, kind: Token
 #: Unicode's first two planes hold every living script; its last two are for private use and take their copy.
 _COPIED, _COPY = 0x20000, 0xF0000
 #: What a merge may not make: these names mean something else (the last begins those of bytes).
-_RESERVED = (*specials("encoder"), "<0x")
+RESERVED = (*specials("encoder"), "<0x")
 
 
 def _mark_word_ends(line: str) -> str:
@@ -249,7 +249,7 @@ def _mark_word_ends(line: str) -> str:
     if max(line, default="") >= chr(_COPIED):
         words = [word for word in words if max(word, default="") < chr(_COPIED)]
     if "<" in line:
-        words = [word for word in words if not any(name in word for name in _RESERVED)]
+        words = [word for word in words if not any(name in word for name in RESERVED)]
     return " ".join([word[:-1] + _copy(word[-1]) for word in words if word])
 
 

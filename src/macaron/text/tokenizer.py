@@ -160,15 +160,15 @@ class MacaronTokenizer:
         return stored
 
     def with_segments(self, first: int) -> Self:
-        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other.
-
-        The fingerprint depends on the segments: a model and its tokenizer must agree in them.
-        """
+        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other."""
         if self.segments == [first, 1 - first]:
             return self
-        settings = {name: getattr(self, name) for name in SETTINGS}
-        copy = Tokenizer.from_str(self._tokenizer.to_str())
-        return self.from_backend(copy, **{**settings, "segments": (first, 1 - first)})
+        return self.changed(segments=(first, 1 - first))
+
+    def changed(self, backend: Tokenizer | None = None, **settings: Any) -> Self:
+        """A copy with other settings, or with another subword model."""
+        kept = {name: getattr(self, name) for name in SETTINGS}
+        return self.from_backend(backend or Tokenizer.from_str(self._tokenizer.to_str()), **{**kept, **settings})
 
     # Sizes and identity
 

@@ -33,6 +33,9 @@ WORD_END = "</w>"
 #: the mark of the word that it ends, and reads back as it was.
 SPACE_END = " "
 
+#: How the names of entries begin that no text reaches.
+FILLER = "madeupword"
+
 CODES_HEADER = "#version: 0.2"
 
 
@@ -77,9 +80,12 @@ def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, s
     return size, f"chosen for {words:,} words of training text; another with --vocab-size or data.vocab_size"
 
 
-def fillers(size: int, multiple: int) -> list[str]:
-    """Return the names that pad a vocabulary of ``size`` to a multiple, as fairseq calls them."""
-    return [f"madeupword{i:04d}" for i in range(-size % multiple)]
+def fillers(size: int, multiple: int, first: int = 0) -> list[str]:
+    """Return the names that pad a vocabulary of ``size`` to a multiple, as fairseq calls them.
+
+    :param first: number of the first one
+    """
+    return [f"{FILLER}{i:04d}" for i in range(first, first + -size % multiple)]
 
 
 def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_to_multiple: int = 1) -> list[str]:

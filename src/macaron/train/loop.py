@@ -18,7 +18,7 @@ from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
 from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
-from macaron.train.optimiser import Optimiser, copy_weights, learning_rate, whole
+from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
 from macaron.train.settings import TrainSettings
 from macaron.train.step import Accumulation, RecordedStep, TrainStep, precision, within_memory
 from macaron.train.task import MicroBatch, Task
@@ -57,6 +57,7 @@ class Trainer:
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         autocast = partial(precision, self.device, self.half)
         task.model.to(self.device)
+        freeze(task.module, settings.freeze)
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         if compiled:
@@ -85,7 +86,7 @@ class Trainer:
         keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
         self.log.say(
-            f"{sum(p.numel() for p in self.task.model.parameters()):,} parameters, {self.device.type}, "
+            f"{self.optimiser.size}, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
             + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
             + (f", resumed at update {self.state.update}" if found else "")

@@ -1,7 +1,8 @@
 """Adam with decoupled decay, its learning rate, and a running mean of the weights."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +39,10 @@ class Optimiser:
         self.settings, self.keep_gradients = settings, keep_gradients
         # Tied parameters appear once; the names are the model's, without the wrappers of DDP or compile.
         self.named = {clean(name): parameter for name, parameter in module.named_parameters()}
+        self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
         on_gpu = any(parameter.is_cuda for parameter in self.named.values())
         self.adam = torch.optim.AdamW(
-            self.named.values(),
+            self.trained.values(),
             lr=settings.learning_rate,
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.epsilon,
@@ -52,11 +54,17 @@ class Optimiser:
         if settings.ema:
             self.mean = {name: parameter.detach().clone() for name, parameter in self.named.items()}
 
+    @property
+    def size(self) -> str:
+        """The number of parameters, in words."""
+        total, trained = (sum(p.numel() for p in each.values()) for each in (self.named, self.trained))
+        return f"{total:,} parameters" + (f" ({trained:,} of them trained)" if trained < total else "")
+
     def step(self, rate: float, update: int) -> Tensor | None:
         """One update at this rate; returns the norm of the gradient if it is clipped."""
         norm: Tensor | None = None
         if self.settings.clip_norm:
-            norm = torch.nn.utils.clip_grad_norm_(self.named.values(), self.settings.clip_norm)
+            norm = torch.nn.utils.clip_grad_norm_(self.trained.values(), self.settings.clip_norm)
         # The authors' Adam adds epsilon to the second moment before its bias is corrected, torch's after it.
         epsilon = self.settings.epsilon / (1 - self.settings.betas[1] ** (update + 1)) ** 0.5
         for group in self.adam.param_groups:
@@ -97,15 +105,48 @@ class Optimiser:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Restore what ``tensors`` returned."""
         for name, parameter in self.named.items():
-            kinds = ("exp_avg", "exp_avg_sq", "step", *(("mean",) if self.mean else ()))
+            moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
+            kinds = (*moments, *(("mean",) if self.mean else ()))
             if missing := [kind for kind in kinds if f"{name}|{kind}" not in tensors]:
                 raise MacaronError(f"the checkpoint has no {missing[0]} of {name!r}: it belongs to another recipe")
+            if self.mean:
+                self.mean[name] = laid_out_like(parameter, tensors[f"{name}|mean"])
+            if not moments:
+                continue
             state = self.adam.state[parameter]
             for moment in ("exp_avg", "exp_avg_sq"):
                 state[moment] = laid_out_like(parameter, tensors[f"{name}|{moment}"])
             state["step"] = tensors[f"{name}|step"].to(parameter.device if self.adam.defaults["fused"] else "cpu")
-            if self.mean:
-                self.mean[name] = laid_out_like(parameter, tensors[f"{name}|mean"])
+
+
+#: Names of parts that are spread over a network, as patterns.
+PARTS = {
+    "attention": ("*.sublayers.F*.operator.*", "*.sublayers.H*.operator.*"),
+    "ffn": ("*.sublayers.G*.operator.*",),
+    "norm": ("*norm.*",),
+}
+
+
+def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Keep the weights of some parts as they are: their parameters need no gradient.
+
+    :param patterns: see `TrainSettings.freeze`
+    """
+    plain = {name.removeprefix("model.").removeprefix("model."): each for name, each in module.named_parameters()}
+    for pattern in patterns:
+        name = pattern.removeprefix("model.")  # as a pre-trained encoder's weights are called in its file
+        chosen = PARTS.get(name, (name, f"{name}.*"))
+        found = [weight for name, weight in plain.items() if any(fnmatchcase(name, each) for each in chosen)]
+        if not found:
+            parts = sorted({*PARTS, *(name.partition(".")[0] for name in plain)})
+            raise MacaronError(
+                f"train.freeze: {pattern!r} matches no weight of the model. There are the parts {', '.join(parts)}; "
+                f"names and patterns, such as {next(iter(plain))!r} and '*.layers.0.*', will do, too"
+            )
+        for weight in found:
+            weight.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in plain.values()):
+        raise MacaronError(f"train.freeze = {list(patterns)} leaves nothing to train: leave something out")
 
 
 def clean(name: str) -> str:

@@ -1,11 +1,11 @@
-"""The ``[train]`` section of a recipe."""
+"""The ``[train]`` and ``[pretrain]`` sections of a recipe."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
@@ -58,6 +58,8 @@ class TrainSettings:
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
         (0: off). The final model is the best candidate by best_metric.
+        freeze: parts that keep their weights: names of parameters or of modules (embedding, encoder, decoder,
+        encoder.layers.0), patterns (``*.layers.0.*``), or attention, ffn, norm
     Watching
         log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); best_metric: loss, bleu or
         chrf, decides which weights are best, what counts as an improvement, and which candidate becomes the final
@@ -89,6 +91,7 @@ class TrainSettings:
     final_rate: float = 0.0
     average: int = 0
     ema: float = 0.0
+    freeze: tuple[str, ...] = ()
     seed: int = 1
     log_every: int = 100
     validate_every: int = 0
@@ -143,3 +146,69 @@ class TrainSettings:
             return ()
         first = next(i for i, name in enumerate(LIMITS) if getattr(self, name) is not None)
         return LIMITS[: first + 1]
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The ``[pretrain]`` section: what an encoder learns from plain text.
+
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
+    is loss.)
+
+    Masked words (MLM)
+        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
+        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
+        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
+    Next sentence (NSP)
+        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
+        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
+        code: two)
+    Texts
+        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
+        short_share: the share of pairs of spans that are shortened
+    Machine
+        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
+        bfloat16), auto (masked)
+    """
+
+    mlm: bool = True
+    mask_ratio: float = 0.15
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    cls_target: bool = False
+    nsp: bool = True
+    next_share: float = 0.5
+    pairs: Literal["spans", "sentences"] = "spans"
+    max_tokens: int | None = None
+    short_share: float = 0.1
+    attention: Literal["auto", "masked", "flash"] = "auto"
+
+    def __post_init__(self) -> None:
+        require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
+        predicted = self.mlm or not self.cls_target
+        require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
+        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
+        for name in ("mask_share", "random_share", "next_share", "short_share"):
+            share = getattr(self, name)
+            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
+        changed = self.mask_share + self.random_share
+        require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
+
+    @property
+    def ratio(self) -> float:
+        """The share of words that is predicted."""
+        return self.mask_ratio if self.mlm else 0.0
+
+    def longest(self, train: TrainSettings) -> int:
+        """Tokens of the longest text."""
+        return train.row_tokens if self.max_tokens is None else self.max_tokens
+
+    def check(self, train: TrainSettings) -> None:
+        """Refuse a combination with [train] that cannot work."""
+        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
+        require(train.batching != "bucket", problem)
+        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
+        require(train.best_metric == "loss", problem)
+        name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
+        problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
+        require(8 <= self.longest(train) <= train.row_tokens, problem)

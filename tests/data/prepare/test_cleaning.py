@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from macaron.data.prepare import encoding, inputs
 from macaron.data.prepare import roles as duplicates
 from macaron.data.prepare.cleaning import CleanedChunk, clean_pairs
-from macaron.data.prepare.encoding import WordEncoder, repeated_words
+from macaron.data.prepare.encoding import WordEncoder
 from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks, raw_lines
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 from macaron.text import MacaronTokenizer
+from macaron.text.extension import repeated_words
 
 SETTINGS = PairsSettings(
     source_lang="de", target_lang="en", out=Path("out"), train=(CorpusSettings("x"),), max_words=10

@@ -4,7 +4,7 @@ The folder is written aside and renamed when it is complete. It is written again
 contents, or the contents of the input files, have changed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.processes import Progress, Workers
 from macaron.settings import to_data
+from macaron.text.load_tokenizer import find_tokenizer
+from macaron.text.tokenizer import MacaronTokenizer
 
 #: Increased when the same recipe and files would give another folder: older folders are then prepared again.
 VERSION = 1
 #: Paths and addresses do not decide what is in the folder.
-_PATHS = ("out", "root", "downloads", "archives", "fetch", "wikipedia")
+_PATHS = ("out", "root", "downloads", "archives", "fetch", "wikipedia", "tokenizer")
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,9 @@ def prepare(
     progress = progress or Progress(quiet=True)
     older = _older(settings.out, settings.kind)
     kind = {"kind": "text"} if settings.kind == "text" else {}
-    stored = {"version": VERSION, **kind, **to_data(settings)}
+    settings, given = _with_tokenizer(settings)
+    origin = {} if given is None else {"tokenizer_fingerprint": given.fingerprint()}
+    stored = {"version": VERSION, **kind, **to_data(settings), **origin}
     _keep_splits(settings.out, older, stored)
     files, fingerprints, downloads = gather(settings, older, progress, workers)
     reason = _reason(settings.out.absolute(), older, stored, fingerprints)
@@ -77,10 +81,24 @@ def prepare(
     if older:
         progress.say(f"{settings.out} is prepared again: {reason}")
     with atomic_folder(settings.out) as folder, Workers(workers) as pool:
-        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines).run(files)
+        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines, given).run(files)
         manifest |= {"settings": stored, "inputs": fingerprints, "downloads": downloads}
         write_json(folder / MANIFEST, manifest)
     return Outcome(open_prepared(settings.out), reason)
+
+
+def _with_tokenizer(
+    settings: PairsSettings | TextSettings,
+) -> tuple[PairsSettings | TextSettings, MacaronTokenizer | None]:
+    """The tokenizer that the settings name, for their languages; and the settings with its pipeline."""
+    if settings.tokenizer is None:
+        return settings, None
+    given = find_tokenizer(settings.tokenizer, settings.vocabulary)
+    source_lang, target_lang = settings.languages
+    if (given.source_lang, given.target_lang) != (source_lang, target_lang):
+        given = given.changed(source_lang=source_lang, target_lang=target_lang)
+    pipeline = {name: getattr(given, name) for name in ("pipeline", "lower", "normalize")}
+    return replace(settings, vocab_size="auto", **pipeline), given
 
 
 def _decisive(settings: dict[str, Any]) -> dict[str, Any]:

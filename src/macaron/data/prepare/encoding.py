@@ -1,10 +1,10 @@
 """From cleaned text to subwords and ids: what workers do with the parts that cleaning has written."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, compress, islice, repeat
+from itertools import chain, compress, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,15 +15,16 @@ from tokenizers import Tokenizer
 
 from macaron.data.prepare.cleaning import CleanedChunk
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
+from macaron.data.settings import PairsSettings, TextSettings
 from macaron.processes import Workers
+from macaron.text.extension import extended, repeated_words
+from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import EOS
 
 #: The trainer of `tokenizers` needs about 120 bytes for every byte of a distinct word, so a big corpus is sampled:
 #: these limits mean 1 GB, and about a minute. A corpus of IWSLT14's size (160,000 pairs) is far below both.
 MAX_TYPE_BYTES = 8_000_000
 MAX_WORDS = 50_000_000
-#: Words in a line of text for the trainer.
-WORDS_PER_LINE = 512
 #: Words whose ids a worker remembers, at about 200 bytes each.
 MAX_KNOWN = 300_000
 
@@ -131,11 +132,26 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
     return counts, int(chosen.sum())
 
 
-def repeated_words(counts: Mapping[str, int], raw: bool) -> Iterator[str]:
-    """Lines in which every word occurs as often as it was counted: `tokenizers` takes no counts, only text."""
-    words = chain.from_iterable(repeat(word, times) for word, times in counts.items())
-    while line := " ".join(islice(words, WORDS_PER_LINE)):
-        yield f" {line}" if raw else line  # in raw text a word has its space in front
+def learn_subwords(
+    words: Mapping[str, int], size: int, settings: PairsSettings | TextSettings, given: MacaronTokenizer | None
+) -> MacaronTokenizer:
+    """A tokenizer of this size for counted words, or the given one with more subwords."""
+    if given is not None:
+        return extended(given, words, settings.extend_vocab or 0, settings.vocab_multiple, settings.tags)
+    source_lang, target_lang = settings.languages
+    return MacaronTokenizer.train(
+        repeated_words(words, settings.pipeline == "raw"),
+        size,
+        pipeline=settings.pipeline,
+        kind=settings.vocabulary,
+        source_lang=source_lang,
+        target_lang=target_lang,
+        lower=settings.lower,
+        normalize=settings.normalize,
+        prepared=True,
+        pad_to_multiple=settings.vocab_multiple,
+        tags=settings.tags,
+    )
 
 
 #: Ids of several lines, flat, and the length of each line.
@@ -175,10 +191,18 @@ class WordEncoder:
     fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer).
 
     :param end: put ``</s>`` at the end of every line
+    :param known: replaces ids that the model does not know, see `MacaronTokenizer.known`
     """
 
-    def __init__(self, backend: Tokenizer, dtype: str, raw: bool, end: bool = True) -> None:
-        self.backend, self.dtype, self.raw = backend, np.dtype(dtype), raw
+    def __init__(
+        self,
+        backend: Tokenizer,
+        dtype: str,
+        raw: bool,
+        end: bool = True,
+        known: Callable[[list[int]], list[int]] = list,
+    ) -> None:
+        self.backend, self.dtype, self.raw, self.known = backend, np.dtype(dtype), raw, known
         self._known: dict[str, bytes] = {}
         self._end = np.array([EOS], self.dtype).tobytes() if end else b""
 
@@ -211,14 +235,15 @@ class WordEncoder:
 
     def _ids(self, texts: list[str]) -> list[bytes]:
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(encoding.ids, self.dtype).tobytes() for encoding in encodings]
+        return [np.array(self.known(encoding.ids), self.dtype).tobytes() for encoding in encodings]
 
 
 @lru_cache(maxsize=1)
 def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool) -> WordEncoder:
     """The encoder of a tokenizer's file, kept from one part to the next; the fingerprint tells files apart."""
-    backend = Tokenizer.from_file(str(path))
+    tokenizer = MacaronTokenizer.from_pretrained(path.parent)
+    backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     backend.encode_special_tokens = True  # "</s>" in a text is text
-    return WordEncoder(backend, dtype, raw, end)
+    return WordEncoder(backend, dtype, raw, end, tokenizer.known)

@@ -19,7 +19,7 @@ from typing import Any
 
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
-from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, repeated_words
+from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import FORMAT, Split
@@ -44,8 +44,10 @@ class PrepareJob:
         workers: Workers,
         progress: Progress,
         chunk_lines: int | None = None,
+        given: MacaronTokenizer | None = None,
     ) -> None:
         self.settings, self.folder, self.workers, self.progress = settings, folder, workers, progress
+        self.given = given  # a tokenizer to use, instead of a new one
         self.is_text = isinstance(settings, TextSettings)
         self.unit = "sentences" if self.is_text else "pairs"
         lines, size = TEXT_CHUNK if self.is_text else PAIRS_CHUNK
@@ -193,31 +195,24 @@ class PrepareJob:
     # Step 3
 
     def learn(self, train: CleanedSplit) -> tuple[MacaronTokenizer, dict[str, int]]:
-        """Learn the vocabulary from the rows that are trained on, and save the tokenizer."""
+        """Learn the vocabulary from the rows that are trained on, unless it is given, and save the tokenizer."""
+        settings = self.settings
+        if self.given is not None and settings.extend_vocab is None and set(settings.tags) <= set(self.given.tags):
+            self.given.save_pretrained(self.folder / "tokenizer")
+            return self.given, {}
         with self.progress.step("counting words", self.unit) as step:
             words, rows = count_words(self.workers, train.parts)
             step(rows)
-        settings = self.settings
-        source_lang, target_lang = settings.languages
-        wanted = settings.vocab_size
-        if wanted == "auto":
+        if self.given is not None:
+            wanted = len(self.given) + (settings.extend_vocab or 0)
+        elif settings.vocab_size != "auto":
+            wanted = settings.vocab_size
+        else:
             wanted, reason = chosen_size(words.total(), settings.vocabulary)
             self.progress.say(f"data.vocab_size = {wanted:,}: {reason}")
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
-            tokenizer = MacaronTokenizer.train(
-                repeated_words(words, settings.pipeline == "raw"),
-                wanted,
-                pipeline=settings.pipeline,
-                kind=settings.vocabulary,
-                source_lang=source_lang,
-                target_lang=target_lang,
-                lower=settings.lower,
-                normalize=settings.normalize,
-                prepared=True,
-                pad_to_multiple=settings.vocab_multiple,
-                tags=settings.tags,
-            )
+            tokenizer = learn_subwords(words, wanted, settings, self.given)
         tokenizer.save_pretrained(self.folder / "tokenizer")
         if len(tokenizer) < wanted:
             self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {wanted:,}")

@@ -86,6 +86,8 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
     if found["train.precision"] == "auto":
         found["train.precision"] = "bfloat16" if on_gpu else "float32"
     found["train.batching"] = identity.get("batching", "pack" if run.recipe.train.packs(on_gpu) else "bucket")
+    if run.recipe.model.source is not None:
+        found["model.from"] = run.recipe.model.weights  # two paths may be the same model
     if "weights" in identity:
         found["data.weights"] = identity["weights"]
     found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)

@@ -1,6 +1,5 @@
 """A GLUE run as a folder: checked, run, stopped, resumed, its table and its submission."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import check_unused, remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
-from macaron.models.load import find_folder
+from macaron.models.load import find_folder, weights_fingerprint
 from macaron.processes import Progress
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
@@ -187,15 +186,6 @@ def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts
                 f"{out}: the run {record['run']} was trained or scored on other data than --data has now. Use the "
                 "old data, or give another --out."
             )
-
-
-def weights_fingerprint(folder: Path) -> str:
-    """A digest of the weights and the configuration of a folder."""
-    digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)
-    return digest.hexdigest()[:16]
 
 
 def devices(name: str, workers: int | None) -> tuple[str, ...]:

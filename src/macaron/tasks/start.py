@@ -1,0 +1,127 @@
+"""Training that starts from a model: ``macaron train --from``, or ``model.from`` in a recipe.
+
+The model gives its configuration and its weights; optimiser and schedule begin anew. The data must have its tokenizer,
+or an extension of it. The run's recipe stores the whole configuration and a digest of the weights: a run that has a
+checkpoint is resumed without the model.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from macaron.data.prepared import DataKind
+from macaron.errors import MacaronError
+from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel
+from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model, weights_fingerprint
+from macaron.models.presets import preset, preset_names
+from macaron.ode import scheme
+from macaron.recipe import AUTO, ModelSettings, Recipe, recipe_from
+from macaron.settings import load_toml, to_data
+from macaron.text.extension import extends, origins
+from macaron.text.load_tokenizer import model_tokenizer
+from macaron.train.task import Task
+
+_CLASSES: dict[DataKind, Any] = {"pairs": TranslationModel, "text": EncoderForPreTraining}
+#: Fields that a recipe may change: the weights fit with any value.
+FREE = ("dropout", "attention_dropout", "activation_dropout", "max_position_embeddings", "initializer")
+#: Fields that the data and the recipe decide, and those of classifiers.
+_NOT_TAKEN = (
+    *("model_type", "tokenizer_fingerprint", "evaluation"),
+    *("id2label", "label2id", "problem_type", "classification"),
+)
+
+
+def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
+    """The recipe with the configuration of the model that it starts from, complete.
+
+    When a run is resumed, its stored recipe has it, and the model is not read again.
+    """
+    given, stored = recipe.model, out / "recipe.toml"
+    if resume and stored.is_file():
+        before = recipe_from(*load_toml(stored)).model
+        if before.source is not None:
+            changes = {**before.changes, **given.changes}
+            return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
+    if given.source is None:
+        return recipe
+    folder = find_folder(given.source, _CLASSES[recipe.kind].config_class.model_type)
+    config = load_config(folder, _CLASSES[recipe.kind].config_class)
+    _refuse_another_shape(given, config, folder)
+    weights = weights_fingerprint(folder)
+    if given.weights not in (None, weights):
+        raise MacaronError(
+            f"{folder}: not the weights that the recipe names ({weights}, not model.from_weights = {given.weights!r}). "
+            "Give the model that it was made with, or leave model.from_weights out."
+        )
+    taken = {name: value for name, value in config.to_dict().items() if name not in _NOT_TAKEN}
+    taken |= {name: value for name, value in given.changes.items() if name in FREE}
+    name, changes = _nearest_preset(taken, type(config))
+    changes["vocab_size"] = config.vocab_size
+    return replace(recipe, model=ModelSettings(name, changes, given.source, weights))
+
+
+def _refuse_another_shape(given: ModelSettings, config: TranslationConfig | EncoderConfig, folder: Path) -> None:
+    """Refuse fields, or a preset, that the model does not have."""
+    wanted = {**({} if given.preset == AUTO else preset(given.preset).to_dict()), **given.changes}
+    for key, value in wanted.items():
+        fixed = key not in (*FREE, *_NOT_TAKEN) and (key != "vocab_size" or key in given.changes)
+        if fixed and not _same(key, value, held := getattr(config, key)):
+            where = f"model.{key} = {value!r}" if key in given.changes else f"model.preset = {given.preset!r}"
+            has = f"{key} = {held!r}" if key in given.changes else f"{key} = {held!r}, not {value!r}"
+            raise MacaronError(
+                f"{where} does not fit {folder}, which has {has}: a run that starts from a model has its shape. Leave "
+                f"{where.partition(' ')[0]} out; only {', '.join(FREE)} may be changed."
+            )
+
+
+def _same(key: str, one: Any, other: Any) -> bool:
+    if key in ("scheme", "decoder_scheme") and one is not None and other is not None:
+        return scheme(one) == scheme(other)
+    return json.dumps(to_data(one)) == json.dumps(to_data(other))
+
+
+def _nearest_preset(fields: dict[str, Any], kind: type[Any]) -> tuple[str, dict[str, Any]]:
+    """The preset that differs in the fewest fields of the shape, and all in which it differs."""
+    presets = {name: found.to_dict() for name in preset_names() if isinstance(found := preset(name), kind)}
+    differ = {
+        name: {key: value for key, value in fields.items() if not _same(key, value, shown[key])}
+        for name, shown in presets.items()
+    }
+    return min(differ.items(), key=lambda item: len(item[1].keys() - FREE))
+
+
+def fill(task: Task, recipe: Recipe) -> str:
+    """Fill a new model with the weights of the one that the recipe starts from; returns a line about it.
+
+    The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
+    """
+    network = _CLASSES[recipe.kind]
+    folder = find_folder(str(recipe.model.source), network.config_class.model_type)
+    if weights_fingerprint(folder) != recipe.model.weights:
+        raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
+    source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)
+    old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.data.tokenizer
+    if not extends(new, old):
+        how = "--text ..." if recipe.kind == "text" else "--train ..."
+        raise MacaronError(
+            f"{recipe.data} was prepared with another tokenizer than that of {recipe.model.source}, so its words would "
+            f"mean others to the model. Prepare the data with it: macaron prepare {how} --tokenizer "
+            f"{recipe.model.source} (or data.tokenizer in the recipe), and --extend-vocab N for new subwords"
+        )
+    table = task.model.embedding.tokens.weight
+    with torch.no_grad():
+        rows = source.embedding.tokens.weight
+        table[: len(rows)] = rows
+        added = origins(old, new)
+        for index, parts in added.items():
+            table[index] = rows[parts].mean(0) if parts else rows.mean(0)
+        for name, parameter in task.model.named_parameters():
+            if parameter is not table:
+                parameter.copy_(source.get_parameter(name))
+    said = [f"starts from {recipe.model.source} ({recipe.model.weights})"]
+    said += [f"{count:,} new subwords"] if (count := sum(map(bool, added.values()))) else []
+    said += [f"drawn anew: {', '.join(drawn)}"] if drawn else []
+    return "; ".join(said)
