@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import one_line
 
@@ -62,7 +64,7 @@ def translate(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
+        Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
@@ -79,11 +81,13 @@ def translate(
     if not sample and beam is not None and nbest > beam:
         raise UsageError(f"--nbest {nbest} needs a beam of {nbest}: give --beam {nbest} or more")
 
+    check_early(
+        translators=[model], reads=[input_file], writes=[output_file], device=device, length_penalty=length_penalty
+    )
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import LineRefused, Translator
 
-    if input_file is not None:
-        input_file.stat()  # a missing file is reported before the model is loaded
+    ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8)
     options: dict[str, Any] = {
         "nbest": nbest,

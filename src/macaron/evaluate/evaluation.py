@@ -1,6 +1,9 @@
 """Translate a test set with a model, and score it."""
 
-from dataclasses import asdict, dataclass, replace
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,18 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval."""
+    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval.
+
+    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
+    :param text: the digest of the test set, see `text_digest`
+    """
 
     translations: list[str]
     settings: SearchSettings
     scores: tuple[Score, ...]
     intervals: tuple[Interval, ...]
+    definition: dict[str, bool] = field(default_factory=dict)
+    text: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the search; the number of sentences; per metric the score, its definition, its interval."""
@@ -112,7 +121,15 @@ def evaluate_lines(
     given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
     settings = replace(translator.settings, **given)
     intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
-    return Evaluation(translations, settings, scores, intervals)
+    text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language))
+    definition = {"lower": lower, "compound_split": compound_split}
+    return Evaluation(translations, settings, scores, intervals, definition, text)
+
+
+def text_digest(lines: Sequence[str], references: Sequence[str], state: State, languages: Sequence[str | None]) -> str:
+    """A digest of a test set: sources, references, whether they are tokens, the two languages."""
+    text = json.dumps([[list(lines), list(references)], state, list(languages)])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def lower_cases(pipeline: Pipeline) -> bool:

@@ -9,7 +9,10 @@ from typing import Any, Literal, TypeGuard
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.settings import Origin, load_toml
+from macaron.evaluate.stored import FOLDER
+from macaron.models.load import CHECKPOINT_WEIGHTS, fingerprint, run_model
+from macaron.origin import Origin
+from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
@@ -28,9 +31,9 @@ class RunFolder:
     :ivar summary: what the run wrote at its end
     :ivar results: the finished runs of a GLUE folder
     :ivar starts: the environment at each start
+    :ivar model_folder: its final model, or its best checkpoint if it has none yet
     :ivar config: the model's config.json
     :ivar tokenizer_settings: the model's tokenizer_config.json
-    :ivar evaluations: what ``macaron evaluate --json`` wrote: the ``file``, the ``data``, the ``scores``
     :ivar update: the last update that was logged
     :ivar finished: it has ended and was not resumed since
     :ivar languages: source and target language of a translation model
@@ -52,12 +55,13 @@ class RunFolder:
         environment = self._json("environment.json") or self._json("run.json")
         starts = environment if isinstance(environment, list) else [environment]
         self.starts: list[Record] = [start for start in starts if isinstance(start, dict) and start]
-        self.config = self._record("model/config.json")
-        self.tokenizer_settings = self._record("model/tokenizer_config.json")
+        self.model_folder = run_model(path)
+        model = self.model_folder.relative_to(path) if self.model_folder else "model"
+        self.config = self._record(f"{model}/config.json")
+        self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
         self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
         self.results, _ = self._lines("results.jsonl")
         self.summary = self._summary()
-        self.evaluations = self._evaluations()
         self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
         self.finished = bool(self.summary) and int(self.summary.get("update", self.update)) >= self.update
@@ -66,15 +70,44 @@ class RunFolder:
 
     @cached_property
     def parameters(self) -> int | None:
-        """Parameters of the model, or of the last checkpoint, counted in the headers of the files."""
-        checkpoints = sorted((self.path / "checkpoints").glob("update-*/weights.safetensors"))
-        for file in (self.path / "model" / "model.safetensors", *checkpoints[-1:]):
+        """Parameters of the model, or of the best checkpoint, counted in the headers of the files."""
+        folder = self.model_folder or self.path
+        for file in (folder / "model.safetensors", folder / CHECKPOINT_WEIGHTS):
             try:
                 with safe_open(file, framework="numpy") as content:
                     return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118
             except (OSError, SafetensorError):
                 continue
         return None
+
+    @cached_property
+    def evaluations(self) -> list[Record]:
+        """Scores of its model: the ``file``, the ``data``, the ``scores``.
+
+        They are in JSON files that ``macaron evaluate --json`` wrote, and among the stored translations, where those
+        of an earlier model of this run are passed over. Of two with the same data, search and definitions the stored
+        and later one counts.
+        """
+        stored = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
+        files = [*sorted(file for file in self.path.glob("*.json") if file.name not in _OWN), *stored]
+        present = fingerprint(self.model_folder) if stored and self.model_folder else None
+        found: dict[str, Record] = {}
+        for file in files:
+            name = str(file.relative_to(self.path))
+            content = self._record(name)
+            scores, key = content.get("scores"), content.get("key")
+            rows = scores if isinstance(scores, list) else []
+            fine = rows and all(
+                isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows
+            )
+            if not fine or (file in stored and not (isinstance(key, dict) and key.get("model") == present)):
+                continue
+            said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
+            sentences = content.get("sentences", len(content.get("translations", ())) or None)
+            data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
+            same = json.dumps([data, content.get("search"), [row.get("definition") for row in rows]])
+            found[same] = {"file": name, "data": data, "scores": rows}
+        return sorted(found.values(), key=lambda each: str(each["file"]))
 
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""
@@ -138,18 +171,6 @@ class RunFolder:
         if damaged:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
-
-    def _evaluations(self) -> list[Record]:
-        found = []
-        for file in sorted(file.name for file in self.path.glob("*.json") if file.name not in _OWN):
-            content = self._record(file)
-            scores = content.get("scores")
-            rows = scores if isinstance(scores, list) else []
-            if rows and all(isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows):
-                said, sentences = str(content.get("data", Path(file).stem)), content.get("sentences")
-                data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
-                found.append({"file": file, "data": data, "scores": scores})
-        return found
 
 
 def is_number(value: Any) -> TypeGuard[float]:

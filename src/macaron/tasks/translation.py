@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,6 +163,13 @@ class TranslationTask(Task):
         config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
         torch.manual_seed(train.seed)
         self.model = TranslationModel(config)
+        search = self.model.generation_config
+        # transformers counts the start and the end of a translation too.
+        search.num_beams, search.length_penalty, search.max_length = (
+            decode.beam,
+            decode.length_penalty,
+            decode.max_length + 2,
+        )
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
@@ -254,14 +260,6 @@ class TranslationTask(Task):
             name = "valid_tokenised_bleu"
             bleu = tokenised_bleu(lines, references, lower=lower, compound_split=split, tokens=tokens)
         return {name: bleu.score, **found, "bleu_sentences": count, "bleu_definition": bleu.definition}
-
-    def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """Write the model folder: weights, configuration, tokenizer, decoding settings."""
-        self.model.generation_config.num_beams = self.decode.beam
-        self.model.generation_config.length_penalty = self.decode.length_penalty
-        # transformers counts the start and the end of a translation too.
-        self.model.generation_config.max_length = self.decode.max_length + 2
-        super().save(folder, weights)
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:

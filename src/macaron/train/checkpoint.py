@@ -2,10 +2,12 @@
 
 checkpoints/update-00001200/    complete state after an update: weights, the optimiser's moments, the run's state
 checkpoints/best-00001000/      the best weights so far, by train.best_metric
+
+Each has the model's configuration and tokenizer beside it, so that it can be used (see `macaron.models.load`).
 """
 
 import json
-import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
+from macaron.models.load import CHECKPOINT_WEIGHTS
+from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
@@ -24,8 +28,7 @@ FORMAT = 3
 LEGACY_FORMAT = 1
 READABLE = (LEGACY_FORMAT, 2, FORMAT)
 Weights = dict[str, Tensor]
-_NAME = re.compile(r"update-(\d{8,})")
-_WEIGHTS, _MOMENTS, _STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+_MOMENTS, _STATE = "optimiser.safetensors", "state.json"
 
 
 @dataclass
@@ -65,8 +68,11 @@ class Checkpoint:
     format: int = FORMAT
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically."""
+def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] = lambda _: None) -> None:
+    """Write a checkpoint atomically.
+
+    :param describe: writes the model's configuration and tokenizer into a folder
+    """
     state = {
         "format": checkpoint.format,
         "progress": asdict(checkpoint.state),
@@ -75,11 +81,12 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     }
     with atomic_folder(folder) as partial:
         try:
-            for name, tensors in ((_WEIGHTS, checkpoint.weights), (_MOMENTS, checkpoint.moments)):
+            for name, tensors in ((CHECKPOINT_WEIGHTS, checkpoint.weights), (_MOMENTS, checkpoint.moments)):
                 save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / name)
             (partial / _STATE).write_text(json.dumps(state, indent=1) + "\n")
+            describe(partial)
         except (OSError, SafetensorError) as error:
-            raise disk_full(folder, error) from error
+            raise disk_full(folder.parents[1], folder, error) from error
 
 
 def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpoint:
@@ -100,7 +107,7 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
         if "best_loss" in progress:
             progress["best_value"] = progress.pop("best_loss")
         return Checkpoint(
-            weights=load_file(folder / _WEIGHTS) if weights else {},
+            weights=load_file(folder / CHECKPOINT_WEIGHTS) if weights else {},
             moments=load_file(folder / _MOMENTS) if moments else {},
             state=RunState(**progress),
             identity=dict(state["identity"]),
@@ -116,14 +123,6 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
 def run_state(folder: Path) -> RunState:
     """The run's state at a checkpoint, without reading its tensors."""
     return load(folder, weights=False, moments=False).state
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints in a folder, oldest first."""
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("update-")))
 
 
 def best_path(folder: Path, update: int) -> Path:
@@ -146,7 +145,7 @@ def prune(folder: Path, keep: int, best_update: int | None) -> None:
     """Remove all checkpoints but the last ``keep`` (see `lasting`), and the best weights."""
     wanted = lasting(folder, keep)
     wanted += [] if best_update is None else [best_path(folder, best_update)]
-    for path in (*checkpoints(folder), *folder.glob("best-*")):
+    for path in (*checkpoints(folder), *checkpoints(folder, "best")):
         if path not in wanted:
             remove(path)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from macaron.device import own_stream
-from macaron.errors import Interrupted, MacaronError
+from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
@@ -173,7 +173,7 @@ class Trainer:
             self._save(scheduled=save)
         self.pace_start += time.monotonic() - paused
         if self.stop:
-            raise Interrupted(f"stopped at update {state.update}; continue with --resume")
+            raise Interrupted(f"stopped at update {state.update}; continue with: {resume_command(self.run)}")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
@@ -232,7 +232,8 @@ class Trainer:
         if not all(bool(tensor.isfinite().all()) for tensor in (*weights.values(), *moments.values())):
             raise self._not_finite("the last update of the weights", self.state.epoch)
         if self.processes.first:
-            checkpoint.save(folder, Checkpoint(weights, moments, self.state, self.task.identity(), scheduled))
+            found = Checkpoint(weights, moments, self.state, self.task.identity(), scheduled)
+            checkpoint.save(folder, found, self.task.describe)
 
     def weights(self) -> dict[str, Tensor]:
         """All weights, gathered, on the CPU."""

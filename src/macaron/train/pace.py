@@ -71,6 +71,11 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
     return Pace(trained * mean / max(targets, 1), validation, len(groups))
 
 
+def trial_seconds(minutes: float) -> float:
+    """The length of a trial before a run of so many minutes."""
+    return min(max(0.03 * 60 * minutes, 0.5), 20.0)
+
+
 def fitted(settings: TrainSettings, pace: Pace, elapsed: float, given: Collection[str]) -> TrainSettings:
     """Settings whose schedule ends when the minutes do, and whose warm-up is a part of it.
 
@@ -98,7 +103,7 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
     settings = trainer.settings
     minutes, alone = settings.max_minutes, settings.max_updates is None and settings.max_epochs is None
     if minutes is not None and alone:
-        pace = measure(trainer, min(max(0.03 * 60 * minutes, 0.5), 20.0))
+        pace = measure(trainer, trial_seconds(minutes))
         trainer.settings = new = fitted(settings, pace, trainer.processes.agree(False, trainer.elapsed())[1], given)
         updates = new.max_updates or 0
         say(

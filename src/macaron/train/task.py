@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, TranslationModel
-from macaron.models.load import save_model
+from macaron.models.load import save_model, write_config
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
 
@@ -114,6 +114,11 @@ class Task(ABC):
         """Write the model folder: weights (named as in ``module``), configuration, tokenizer."""
         plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
         save_model(folder, self.model, plain, self.tokenizer)
+
+    def describe(self, folder: Path) -> None:
+        """Write what a checkpoint needs to be used: configuration and tokenizer."""
+        self.tokenizer.save_pretrained(folder)
+        write_config(folder, self.model, torch.float32)
 
 
 def tensors_of(batch: Any) -> dict[str, Tensor]:

@@ -14,10 +14,10 @@ import pytest
 
 from macaron.data.prepared import PreparedData
 from macaron.errors import UsageError
+from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, open_runs
-from macaron.lab.compare.translations import Search
 
 Train = Callable[..., Path]
 # Enough for what is tested here, which is not how precise a p-value is.

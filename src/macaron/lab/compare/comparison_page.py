@@ -47,7 +47,8 @@ def _verdict(result: Result) -> str:
     heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
     said = f"<p>{escape(result.sentence)}</p>" if len(ordered) == 1 else _list(each.sentence for each in ordered)
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
-    return section("Verdict", first, f'<p class="note">{escape(_rule(result))}</p>')
+    tested = any(each.outcome != "unfair" for each in ordered)
+    return section("Verdict", first, *([f'<p class="note">{escape(_rule(result))}</p>'] if tested else []))
 
 
 def _rule(result: Result) -> str:
@@ -105,7 +106,7 @@ def _runs_table(result: Result) -> str:
         for run in kind.runs:
             row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}"]
             rows.append([*row, duration(run.summary["seconds"]), run.summary["final_model"], f"{run.final_loss:.4f}"])
-    headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
+    headers = ["kind", "run", "seed", "parameters", "size vs. first", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes count as equal within {100 * TOLERANCE:g} % of the first kind's."
     return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8))
 
@@ -162,9 +163,9 @@ def _method(result: Result) -> str:
         reused = [name for name, made in result.translated.items() if made.reused]
         if reused:
             parts.append(
-                f"<p>The translations of {escape(', '.join(reused))} were made by an earlier comparison with the same "
-                "model, sentences, search and versions. Remove the run's folder <code>translations</code> to make them "
-                "again.</p>"
+                f"<p>The translations of {escape(', '.join(reused))} are those that an earlier command stored for the "
+                "same model, sentences, search and versions. Remove the run's folder <code>translations</code> to make "
+                "them again.</p>"
             )
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]

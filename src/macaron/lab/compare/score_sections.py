@@ -189,8 +189,10 @@ def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
     length_note = (
         f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
-        "class was singled out beforehand. The intervals of the differences hold for all classes together (Bonferroni)."
+        "class was singled out beforehand."
     )
+    if not all(pair.fairness.unfair for pair in result.pairs):
+        length_note += " The intervals of the differences hold for all classes together (Bonferroni)."
     frequency_note = (
         "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
         f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
