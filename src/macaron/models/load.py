@@ -91,7 +91,7 @@ def run_model(run: Path) -> Path | None:
 def checkpoints(folder: Path, kind: str = "update") -> list[Path]:
     """All checkpoints in a folder, oldest first.
 
-    :param kind: ``update`` (complete states) or ``best`` (weights with the lowest validation loss when written)
+    :param kind: ``update`` (complete states) or ``best`` (the best weights when written)
     """
     name = re.compile(rf"{kind}-\d{{8,}}")
     found = [path for path in folder.iterdir() if name.fullmatch(path.name)] if folder.is_dir() else []
