@@ -151,7 +151,7 @@ def test_sharded_processes_take_equally_many_parts(recipe: Path, server: Any, me
 
 def test_a_row_that_does_not_fit_alone(recipe: Path, server: Any, tmp_path: Path):
     text = server.run("train", recipe, "--out", tmp_path / "run", memory=[4], code=1)
-    assert "macaron: out of memory with a single row of" in text
+    assert "out of memory with a single row of" in text
     assert "train.max_length with train.batching = 'bucket'" in text
     assert "Traceback" not in text
 
