@@ -6,17 +6,19 @@ imports torch or transformers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from macaron.data.prepared import MANIFEST, DataKind, data_kind
+from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, convert, load_toml, mentions, to_data
+from macaron.origin import KeyPath, Origin, located
+from macaron.settings import build, check, convert, load_toml, mentions, to_data
+from macaron.shipped import find
 from macaron.train.settings import TrainSettings
 
 #: Instead of a preset: the model, and the settings of [train] that are not given, are chosen (`macaron.tasks.auto`).
@@ -54,14 +56,16 @@ class DecodeSettings:
     lower: bool = False
 
     def __post_init__(self) -> None:
-        require(min(self.beam, self.max_length) >= 1, "decode.beam and decode.max_length must be at least 1")
+        for name in ("beam", "max_length"):
+            require(getattr(self, name) >= 1, f"decode.{name} must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
 class PretrainSettings:
     """The ``[pretrain]`` section: what an encoder learns from plain text.
 
-    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here.)
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
+    is loss.)
 
     Masked words (MLM)
         mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
@@ -111,16 +115,15 @@ class PretrainSettings:
         """Tokens of the longest text."""
         return train.row_tokens if self.max_tokens is None else self.max_tokens
 
-    def check(self, train: TrainSettings, where: str = "") -> None:
-        """Refuse a combination with [train] that cannot work.
-
-        :param where: the beginning of the message
-        """
+    def check(self, train: TrainSettings) -> None:
+        """Refuse a combination with [train] that cannot work."""
         problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
-        require(train.batching != "bucket", where + problem)
+        require(train.batching != "bucket", problem)
+        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
+        require(train.best_metric == "loss", problem)
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
         problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
-        require(8 <= self.longest(train) <= train.row_tokens, where + problem)
+        require(8 <= self.longest(train) <= train.row_tokens, problem)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Recipe:
 
     ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
     ``weights`` are by path.
-    ``given`` holds section and key of all settings that are not defaults of the toolkit.
+    ``given`` holds section and key of all settings that are not defaults of the toolkit; ``origin`` is for messages.
     """
 
     data: Path
@@ -140,6 +143,7 @@ class Recipe:
     kind: DataKind = "pairs"
     weights: dict[str, float] = field(default_factory=dict)
     given: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
+    origin: Origin = field(default=Origin(), compare=False, repr=False)
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
@@ -160,21 +164,15 @@ _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
 def load_recipe(path: Path, assignments: Sequence[str] = ()) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments."""
-    return recipe_from(*_load(path, assignments))
+    """Read a recipe for training and apply ``--set`` assignments; see `load_content`."""
+    return recipe_from(*load_content(path, assignments))
 
 
 def load_data_recipe(
     path: Path, assignments: Sequence[str] = (), out: Path | None = None
 ) -> PairsSettings | TextSettings:
-    """Read the ``[data]`` section of a recipe and apply ``--set`` assignments.
-
-    :param out: another folder to write
-    """
-    content, origin = _load(path, assignments)
-    if out is not None and isinstance(content.setdefault("data", {}), dict):
-        content["data"]["out"] = str(out)
-    return data_recipe(content, origin)
+    """Read the ``[data]`` section of a recipe and apply ``--set`` assignments; see `load_content`."""
+    return data_recipe(*load_content(path, assignments, out))
 
 
 def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
@@ -189,9 +187,10 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
-    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given)
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
     if kind == "text":
-        recipe.pretrain.check(recipe.train, origin.prefix())
+        with origin.located():
+            recipe.pretrain.check(recipe.train)
     return recipe
 
 
@@ -204,10 +203,12 @@ def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsS
     return build(_DATA[kind], data, origin, ("data",))
 
 
-def _load(path: Path, assignments: Sequence[str]) -> tuple[dict[str, Any], Origin]:
-    if not path.is_file():
-        raise MacaronError(f"{path}: no such recipe. Give a TOML file; see recipes/")
-    return load_toml(path, assignments)
+def load_content(path: Path, assignments: Sequence[str], out: Path | None = None) -> tuple[dict[str, Any], Origin]:
+    """The plain data of a recipe, a file or one that comes with Macaron; ``out`` is from ``macaron prepare --out``."""
+    content, origin = load_toml(find(path), assignments)
+    if out is not None and isinstance(content.setdefault("data", {}), dict):
+        content["data"]["out"], origin = str(out), replace(origin, options={"data.out": f"--out {out}"})
+    return content, origin
 
 
 def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any], ModelSettings]:
@@ -235,9 +236,8 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
     try:
         named_preset(known_preset, **model.changes)
     except MacaronError as error:
-        named = next((key for key in changes if mentions(error, key)), None)
-        where = ("model",) if named is None else ("model", named)
-        raise MacaronError(f"{origin.prefix(where)}[model]: {error}") from None
+        named: list[KeyPath] = [("model", key) for key in changes if mentions(error, key)]
+        raise MacaronError(f"{origin.prefix(*(named or [('model',)]))}[model]: {error}") from None
     for other, name in _OWN.items():
         if name in content and other != kind:
             raise MacaronError(
@@ -267,6 +267,16 @@ def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
     return named_preset(name)
 
 
+@located
+def manifest(recipe: Recipe) -> dict[str, Any]:
+    """The prepared.json of a recipe's data."""
+    try:
+        return read_manifest(recipe.data)
+    except MacaronError as error:
+        raise MacaronError(f"data.out: {error}") from None
+
+
+@located
 def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
     try:

@@ -9,6 +9,8 @@ from macaron.errors import MacaronError
 
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
+#: Validation sentences that are translated where BLEU or chrF is needed and bleu_sentences does not say how many.
+SCORED_SENTENCES = 2000
 #: What the values of some keys must be: a test, and the words for it.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (
@@ -55,10 +57,12 @@ class TrainSettings:
         warmup: updates of linear warm-up from warmup_rate
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
-        (0: off). The final model is the candidate with the lowest validation loss.
+        (0: off). The final model is the best candidate by best_metric.
     Watching
-        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: number of
-        validation sentences to translate at each validation (0: none); patience: stop after this many validations
+        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); best_metric: loss, bleu or
+        chrf, decides which weights are best, what counts as an improvement, and which candidate becomes the final
+        model; bleu_sentences: number of validation sentences to translate at each validation, with the search of
+        [decode] (0: none, or up to 2000 where best_metric needs them); patience: stop after this many validations
         without improvement (0: never); keep: number of checkpoints on disk, besides the best weights
     Machine
         device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
@@ -89,6 +93,7 @@ class TrainSettings:
     log_every: int = 100
     validate_every: int = 0
     checkpoint_every: int = 0
+    best_metric: Literal["loss", "bleu", "chrf"] = "loss"
     bleu_sentences: int = 0
     patience: int = 0
     keep: int = 2
@@ -122,6 +127,11 @@ class TrainSettings:
     def packs(self, on_gpu: bool) -> bool:
         """Whether batches are packed rows."""
         return self.batching == "pack" or (self.batching == "auto" and on_gpu)
+
+    @property
+    def scored_sentences(self) -> int:
+        """How many validation sentences are translated, at most."""
+        return self.bleu_sentences or (0 if self.best_metric == "loss" else SCORED_SENTENCES)
 
     @property
     def fixed_limits(self) -> tuple[str, ...]:
