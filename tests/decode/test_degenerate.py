@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macaron.decode.degenerate import NotedLines, bounded, loops, without_repetition
+from macaron.decode.search import limit
 from macaron.decode.settings import Hypothesis, SearchSettings
 
 END = 2
@@ -38,12 +39,12 @@ def test_ordinary_repetition_stays():
 
 
 def test_limits_depend_on_the_source():
-    assert [SETTINGS.limit(length) for length in (2, 10, 50, 100)] == [31, 55, 175, 200]
-    assert [bounded(SearchSettings(max_length=8)).limit(length) for length in (2, 100)] == [8, 8]
-    assert SearchSettings(max_ratio=2.0).limit(10) == 220
-    limit = SETTINGS.limit(len(SOURCE))
-    assert cut(list(range(3, 3 + limit))) == (list(range(3, 3 + limit)), ("length",))
-    assert cut(list(range(3, 2 + limit)))[1] == ()
+    assert [limit(SETTINGS, length) for length in (2, 10, 50, 100)] == [31, 55, 175, 200]
+    assert [limit(bounded(SearchSettings(max_length=8)), length) for length in (2, 100)] == [8, 8]
+    assert limit(SearchSettings(max_ratio=2.0), 10) == 220
+    longest = limit(SETTINGS, len(SOURCE))
+    assert cut(list(range(3, 3 + longest))) == (list(range(3, 3 + longest)), ("length",))
+    assert cut(list(range(3, 2 + longest)))[1] == ()
 
 
 @given(st.lists(st.integers(3, 5), max_size=60))

@@ -56,6 +56,8 @@ def test_a_perfect_model_of_moses_tokens_scores_100():
 class Parrot:
     """A translator that says the references, as its tokenizer writes them: perfect, but for their case."""
 
+    tag = None
+
     def __init__(self, tokenizer: MacaronTokenizer, references: list[str]) -> None:
         self.tokenizer, self.settings = tokenizer, SearchSettings()
         self.ids = tokenizer.encode_lines(references, side="target", add_special_tokens=False)

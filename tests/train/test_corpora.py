@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
 from macaron.recipe import load_recipe
@@ -146,10 +147,10 @@ def test_one_model_for_two_languages(recipe: Path, server: Any, tmp_path: Path):
     assert translator.tokenizer.encode_lines(["<fr> drei"])[0] != translator.tokenizer.encode_lines(["<en> drei"])[0]
     data = PreparedData.open(recipe.parent / "prepared")
     assert data.tags("test") == ["<en>"] * 64 + ["<fr>"] * 64
-    scored = json.loads(server.run("evaluate", run, "--data", data.folder, "--split", "test", "--json"))
+    scored = json.loads(macaron_text("evaluate", run, "--data", data.folder, "--split", "test", "--json").stdout)
     assert scored["scores"][1]["metric"] == "chrF2"
     assert scored["scores"][1]["score"] > 95
-    wrong = json.loads(server.run("evaluate", run, "--data", data.folder, "--tag", "<en>", "--json"))
+    wrong = json.loads(macaron_text("evaluate", run, "--data", data.folder, "--tag", "<en>", "--json").stdout)
     assert wrong["scores"][1]["score"] < 75
     assert "unknown tag '<de>': this model knows <en>, <fr>" in server.run(
         "translate", run, "--tag", "<de>", "--input", recipe, code=1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from macaron.errors import MacaronError
 from macaron.recipe import load_recipe
 from macaron.tasks.run import pace_of, run
-from macaron.train import loop, pace
+from macaron.train import pace, stopping
 from macaron.train.pace import FEW, PLANNED, WARM_UP_SHARE, Pace, fitted
 from macaron.train.settings import TrainSettings
 
@@ -129,7 +129,7 @@ def test_what_is_said_before_the_first_update(
 def test_an_estimate_comes_before_the_first_logged_line(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(loop, "ESTIMATE_AFTER", 0.0)
+    monkeypatch.setattr(stopping, "ESTIMATE_AFTER", 0.0)
     run(load_recipe(recipe, ["train.log_every=100"]), tmp_path / "run", False)
     assert "update 1: about " in (said := capfd.readouterr().err)
     assert said.count("at the pace so far") == 1

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from macaron.decode.search import limit
 from macaron.decode.settings import Hypothesis, Note, SearchSettings
 
 #: Limits of a translation in tokens, its end not counted: so many, and so many for each token of the source.
@@ -32,7 +33,7 @@ def without_repetition(found: Hypothesis, source: Sequence[int], settings: Searc
     :param source: token ids, with the end
     """
     tokens, scores = list(found.tokens[:-1]), list(found.token_scores[:-1])
-    notes: tuple[Note, ...] = ("length",) if len(tokens) >= settings.limit(len(source)) else ()
+    notes: tuple[Note, ...] = ("length",) if len(tokens) >= limit(settings, len(source)) else ()
     in_source = 0
     while (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
         if not in_source:  # rarely needed: count it only now

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.decode.finished import Finished, SearchState
+from macaron.decode.beam import Finished, SearchState
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.text.vocabulary import UNK
 

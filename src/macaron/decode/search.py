@@ -63,6 +63,12 @@ def translate_ids(
             model.train()
 
 
+def limit(settings: SearchSettings, source_length: int) -> int:
+    """The longest translation, its end not counted, of a source of this many tokens, its end counted."""
+    found = settings.max_length + int(settings.max_ratio * source_length)
+    return found if settings.longest is None else min(found, settings.longest)
+
+
 def _search(
     model: TranslationModel,
     sources: Sequence[Sequence[int]],
@@ -75,7 +81,7 @@ def _search(
     start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host too, to avoid synchronisation. Sources are counted with their end.
-    limits = [settings.limit(len(source)) for source in sources]
+    limits = [limit(settings, len(source)) for source in sources]
     limits_there = torch.tensor(limits, device=device)
     # Random numbers of samples are made on the host: such steps cannot be recorded.
     recorded = device.type == "cuda" and settings.sampling is None

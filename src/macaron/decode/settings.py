@@ -74,11 +74,6 @@ class SearchSettings:
         if self.min_length > self.max_length:
             raise MacaronError(f"min_length ({self.min_length}) is above max_length ({self.max_length})")
 
-    def limit(self, source_length: int) -> int:
-        """The longest translation of a source of so many tokens, its end counted; that of the translation is not."""
-        limit = self.max_length + int(self.max_ratio * source_length)
-        return limit if self.longest is None else min(limit, self.longest)
-
 
 @dataclass(frozen=True)
 class Hypothesis:

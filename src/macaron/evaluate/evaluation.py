@@ -139,8 +139,9 @@ def text_digest(
     languages: Sequence[str | None],
     tags: Sequence[str | None] = (),
 ) -> str:
-    """A digest of a test set: sources, references, whether they are tokens, the two languages, the tags if any."""
-    text = json.dumps([[list(lines), list(references)], state, list(languages), *([list(tags)] if any(tags) else [])])
+    """A digest of a test set: sources, references, whether they are tokens, the two languages, tags (if any)."""
+    marks = [list(tags)] if any(tags) else []
+    text = json.dumps([[list(lines), list(references)], state, list(languages), *marks])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -24,9 +24,6 @@ from macaron.train.step import Accumulation, RecordedStep, TrainStep, precision,
 from macaron.train.task import MicroBatch, Task
 from macaron.train.validation import TITLES, Validation
 
-#: Seconds after which the time that is left is printed, if no line with it has been printed yet.
-ESTIMATE_AFTER = 8.0
-
 
 class Trainer:
     """Trains a task in a run folder.
@@ -155,7 +152,7 @@ class Trainer:
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
-        if not self.estimated and (log or self.seconds - self.begun[0] > ESTIMATE_AFTER):
+        if not self.estimated and (log or self.seconds - self.begun[0] > stopping.ESTIMATE_AFTER):
             self.estimated = True
             if not log:
                 left = stopping.time_left(max(self._shares()), self.seconds, *self.begun)

@@ -8,6 +8,8 @@ from typing import Any, Self
 from macaron.train.checkpoint import RunState
 from macaron.train.settings import LIMITS, TrainSettings
 
+#: Seconds after which the time that is left is printed, if no line with it has been printed yet.
+ESTIMATE_AFTER = 8.0
 _ECHO = 1.0  # seconds; repeated signals within this time are ignored
 
 

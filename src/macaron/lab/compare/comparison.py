@@ -170,7 +170,8 @@ def translate_run(
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
     lines, references = (data.text(split, language) for language in data.languages)
-    text = text_digest(lines, references, data.text_state(split), data.languages, data.tags(split))
+    tags = data.tags(split) if run.tokenizer_settings.get("tags") else ()  # as in evaluate_split
+    text = text_digest(lines, references, data.text_state(split), data.languages, tags)
     measurement = Measurement(run.path, split, run.fingerprint, text, search, definition)
     found = measurement.load(len(lines))
     if found is not None:
