@@ -249,10 +249,10 @@ def test_profile_step(place: Path):
 
 def test_joined_lines(place: Path):
     fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
-    files = ["--source", fixtures / "corpus" / "test.de", "--reference", fixtures / "corpus" / "test.en"]
-    result, said = measured("joined_lines.py", fixtures / "translation", *files, "--sentences", 4, where=place)
-    assert (result["sentences"], result["lines"]) == (12, 3)
-    assert result["same_lines"] == 3  # every sentence of this corpus ends with a full stop
-    assert result["loss"] == 0
-    assert result["bleu"]["one to a line"] > 2 * result["bleu"]["whole"]
+    files = ["--source", fixtures / "corpus" / "train.de", "--reference", fixtures / "corpus" / "train.en"]
+    result, said = measured("joined_lines.py", fixtures / "translation", *files, where=place)
+    assert (result["sentences"], result["lines"]) == (240, 48)
+    bleu = result["bleu"]
+    assert bleu["one to a line"] - bleu["split"] == pytest.approx(result["loss"], abs=0.002)
+    assert bleu["split"] > bleu["whole"] + 5  # so small a model translates one sentence at best
     assert "| split " in said

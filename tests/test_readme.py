@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from absolute_links import absolute, relative_links
+
 REPOSITORY = Path(__file__).resolve().parent.parent
+PAGES = sorted((REPOSITORY / "docs").glob("*.md"))
+#: Models for the folders that the pages name.
+FIXTURES = {
+    f"runs/{name}/model": f"tests/compatibility/fixtures/{fixture}"
+    for name, fixture in (("mine", "translation"), ("bert", "classifier"))
+}
 
 
 def python_blocks(name: str) -> list[str]:
@@ -30,10 +38,10 @@ def test_the_ten_lines_of_the_readme():
     assert done.stdout == "2 1\n"
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in (REPOSITORY / "docs").glob("*.md"))])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in PAGES)])
 def test_python_on_other_pages_runs(page: str):
     for block in python_blocks(page):
-        done = run("-c", block)
+        done = run("-c", re.sub("|".join(FIXTURES), lambda found: FIXTURES[found[0]], block))
         assert done.returncode == 0, done.stderr
 
 
@@ -44,6 +52,24 @@ def test_the_files_to_read_first_exist():
     assert len(table) >= 10
     for room, file in table:
         assert (REPOSITORY / "src/macaron" / room / file).is_file()
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in PAGES)])
+def test_links_lead_to_files(page: str):
+    path = REPOSITORY / page
+    for target in relative_links(path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_readme_for_a_place_without_files():
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert relative_links(text)
+    page = absolute(text, "https://host/macaron/blob/v1/")
+    assert not relative_links(page)
+    assert "(https://host/macaron/blob/v1/docs/tutorial.md)" in page
+    assert "![" in page
+    assert "docs/tutorial/particles-page.png?raw=true)" in page
+    assert "(https://arxiv.org/abs/1906.02762)" in page  # as it was
 
 
 @pytest.mark.slow

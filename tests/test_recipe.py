@@ -150,7 +150,7 @@ def test_what_a_recipe_is_for(data: dict[str, dict[str, object]], kind: str):
     [
         ({"decode": {"beam": 2}}, r"\[decode\] is for translation; this recipe is for pre-training"),
         ({"pretrain": {"masks": 2}}, "unknown key 'pretrain.masks'"),
-        ({"pretrain": {"max_tokens": 500}}, "r.toml: pretrain.max_tokens must be at least 8"),
+        ({"pretrain": {"max_tokens": 500}}, "pretrain.max_tokens must be at least 8"),
         ({"pretrain": {"pairs": "words"}}, "pairs must be one of 'spans', 'sentences'"),
     ],
 )
@@ -223,7 +223,7 @@ LEAST_TEXT = {"kind": "text", "out": "o", "train": [{"path": "a"}]}
         ({"train": [{"path": "a", "state": "tokenised"}]}, "state must be one of 'raw', 'moses'"),
         ({"train": [{"path": "a", "state": "moses"}]}, "the raw pipeline takes plain text, but a has state 'moses'"),
         ({"valid_every": 1}, "data.valid_every must be at least 2"),
-        ({"max_words": 0}, "data.max_words and data.vocab_multiple must be above 0"),
+        ({"max_words": 0}, "data.max_words must be above 0, not 0"),
         ({"vocab_multiple": 0}, "data.vocab_multiple"),
         ({"vocab_size": 261}, "data.vocab_size: a byte-level vocabulary needs at least 262 entries"),
         ({"pipeline": "moses", "vocab_size": 7}, "data.vocab_size: a vocabulary needs at least 8 entries"),

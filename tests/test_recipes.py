@@ -12,7 +12,6 @@ from macaron.recipe import (
     AUTO,
     DEFAULT_PRESETS,
     DecodeSettings,
-    PretrainSettings,
     Recipe,
     load_data_recipe,
     load_recipe,
@@ -21,7 +20,7 @@ from macaron.recipe import (
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.pretraining import encoder_config
 from macaron.tasks.translation import model_config
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.toml"))

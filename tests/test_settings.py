@@ -7,7 +7,8 @@ from typing import Any, Literal
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.settings import Origin, build, check, load_toml, override, to_data
+from macaron.origin import Origin
+from macaron.settings import build, check, load_toml, override, to_data
 
 
 @dataclass(frozen=True)
@@ -138,3 +139,34 @@ def test_messages_name_the_line(tmp_path: Path):
     with pytest.raises(MacaronError, match=r"f\.toml, line 1: name is bad"):
         build(Outer, content, origin)
     check(Outer, {}, origin)  # keys may be missing
+
+
+def test_a_message_that_is_raised_later_names_the_origin():
+    origin = Origin("f.toml", "[inner]\nrate = 1\nsizes = [2, 3]\n", ("inner.kind=b",), {"data.out": "--out here"})
+    for message, place in {
+        "inner.rate is too high here: raise inner.kind": "f.toml, line 2: ",
+        "inner.kind = b: not today": "--set inner.kind=b: ",
+        "the third of inner.sizes[2] is bad": "",
+        "the second of inner.sizes[1] is bad": "f.toml, line 3: ",
+        "folder/inner.rate is a file, f.toml, inner.other = 3 too": "",
+        "no room for data.out": "--out here: ",
+        "f.toml, line 2: inner.rate was named": "",
+    }.items():
+        with pytest.raises(MacaronError) as caught, origin.located(), origin.located():
+            raise MacaronError(message)
+        assert str(caught.value) == place + message
+
+
+def test_a_message_about_several_settings_names_all_origins(tmp_path: Path):
+    @dataclass(frozen=True)
+    class Range:
+        low: int = 0
+        high: int = 9
+
+        def __post_init__(self) -> None:
+            if self.low > self.high:
+                raise MacaronError("low is above high")
+
+    origin = Origin("f.toml", "high = 2\n", ("low=3",))
+    with pytest.raises(MacaronError, match=r"^f\.toml, line 1; --set low=3: low is above high$"):
+        build(Range, {"high": 2, "low": 3}, origin)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from macaron.models import preset as preset
     from macaron.ode import Scheme as Scheme
     from macaron.ode import scheme as scheme
+    from macaron.tasks.embedder import Embedder as Embedder
 
 __version__ = "0.1.0"
 
 _ROOMS = (
     *("convert", "data", "decode", "evaluate", "huggingface", "lab", "models", "nn", "ode", "tasks", "text", "train"),
 )
-__all__ = ["Scheme", "Translator", "__version__", "preset", "scheme"]
+__all__ = ["Embedder", "Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
 def lazy(package: str, **homes: list[str]) -> Callable[[str], Any]:
@@ -34,7 +35,13 @@ def lazy(package: str, **homes: list[str]) -> Callable[[str], Any]:
     return get
 
 
-_name = lazy(__name__, decode=["Translator"], models=["preset"], ode=["Scheme", "scheme"])
+_name = lazy(
+    __name__,
+    decode=["Translator"],
+    models=["preset"],
+    ode=["Scheme", "scheme"],
+    **{"tasks.embedder": ["Embedder"]},
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ addresses must not change between replays.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -67,8 +67,11 @@ class Recording(Generic[T]):
             self.graph.capture_begin(*(() if pool is None else (pool,)))
             try:
                 self.result = function()
-            finally:
-                self.graph.capture_end()
+            except BaseException:
+                with suppress(RuntimeError):  # the reason is the function's error
+                    self.graph.capture_end()
+                raise
+            self.graph.capture_end()
         present.wait_stream(stream)
 
     def replay(self) -> T:

@@ -1,6 +1,10 @@
 """Errors that a user can act on, their exit codes, and the wording that messages share."""
 
 import errno
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -66,3 +70,35 @@ def system_message(error: OSError) -> str:
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
     return f"{name}{error.strerror or error}"
+
+
+def command_line(*arguments: str) -> str:
+    """A command of ours, quoted for the shell, as this one was called: on the path or not, alone or by torchrun."""
+    return shlex.join([*(_program() or ["macaron"]), *arguments])
+
+
+def resume_command(run: Path) -> str:
+    """The command that continues a training run."""
+    return command_line("train", "--resume", "--out", str(run))
+
+
+def same_command(*added: str) -> str:
+    """The command that is running, with options that it does not have yet; in words where it is not one of ours."""
+    if _program() is None:
+        return " ".join(["the same command", *(["with", *added] if added else [])])
+    return command_line(*sys.argv[1:], *(option for option in added if option not in sys.argv))
+
+
+def _program() -> list[str] | None:
+    """How ``macaron`` was called; None if this process is another program."""
+    called, world = Path(sys.argv[0]), os.environ.get("WORLD_SIZE", "1")
+    module = (called.parent.name, called.name) == ("macaron", "__main__.py")
+    if not module and called.name != "macaron":
+        return None
+    if world != "1":
+        alone = os.environ.get("LOCAL_WORLD_SIZE", world) == world
+        return ["torchrun", *(["--standalone", "--nproc-per-node", world] if alone else ["..."]), "-m", "macaron"]
+    program = sys.executable if module else sys.argv[0]
+    name = Path(program).name
+    # By its name where the shell finds it.
+    return [name if shutil.which(name) == program else program, *(["-m", "macaron"] if module else [])]

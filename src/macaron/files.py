@@ -56,6 +56,14 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
                 partial.unlink()
 
 
+def check_unused(folder: Path, remedy: str = "continue with --resume, or give another --out") -> None:
+    """Refuse a folder for new results that holds something already."""
+    if folder.exists() and not folder.is_dir():
+        raise MacaronError(f"{folder} is a file: give a folder")
+    if folder.exists() and any(folder.iterdir()):
+        raise MacaronError(f"{folder} is not empty: {remedy}")
+
+
 def one_line(text: str) -> str:
     """A text as one line of a file: line breaks become spaces."""
     return text.replace("\r", " ").replace("\n", " ")

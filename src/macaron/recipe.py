@@ -6,18 +6,20 @@ imports torch or transformers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from macaron.data.prepared import MANIFEST, DataKind, data_kind
+from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
-from macaron.settings import Origin, build, check, convert, load_toml, mentions, to_data
-from macaron.train.settings import TrainSettings
+from macaron.origin import KeyPath, Origin, located
+from macaron.settings import build, check, convert, load_toml, mentions, to_data
+from macaron.shipped import find
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 #: Instead of a preset: the model, and the settings of [train] that are not given, are chosen (`macaron.tasks.auto`).
 AUTO = "auto"
@@ -57,73 +59,8 @@ class DecodeSettings:
     lower: bool = False
 
     def __post_init__(self) -> None:
-        require(min(self.beam, self.max_length) >= 1, "decode.beam and decode.max_length must be at least 1")
-
-
-@dataclass(frozen=True)
-class PretrainSettings:
-    """The ``[pretrain]`` section: what an encoder learns from plain text.
-
-    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here.)
-
-    Masked words (MLM)
-        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
-        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
-        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
-    Next sentence (NSP)
-        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
-        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
-        code: two)
-    Texts
-        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
-        short_share: the share of pairs of spans that are shortened
-    Machine
-        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
-        bfloat16), auto (masked)
-    """
-
-    mlm: bool = True
-    mask_ratio: float = 0.15
-    mask_share: float = 0.8
-    random_share: float = 0.1
-    cls_target: bool = False
-    nsp: bool = True
-    next_share: float = 0.5
-    pairs: Literal["spans", "sentences"] = "spans"
-    max_tokens: int | None = None
-    short_share: float = 0.1
-    attention: Literal["auto", "masked", "flash"] = "auto"
-
-    def __post_init__(self) -> None:
-        require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
-        predicted = self.mlm or not self.cls_target
-        require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
-        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
-        for name in ("mask_share", "random_share", "next_share", "short_share"):
-            share = getattr(self, name)
-            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
-        changed = self.mask_share + self.random_share
-        require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
-
-    @property
-    def ratio(self) -> float:
-        """The share of words that is predicted."""
-        return self.mask_ratio if self.mlm else 0.0
-
-    def longest(self, train: TrainSettings) -> int:
-        """Tokens of the longest text."""
-        return train.row_tokens if self.max_tokens is None else self.max_tokens
-
-    def check(self, train: TrainSettings, where: str = "") -> None:
-        """Refuse a combination with [train] that cannot work.
-
-        :param where: the beginning of the message
-        """
-        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
-        require(train.batching != "bucket", where + problem)
-        name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
-        problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
-        require(8 <= self.longest(train) <= train.row_tokens, where + problem)
+        for name in ("beam", "max_length"):
+            require(getattr(self, name) >= 1, f"decode.{name} must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -131,8 +68,8 @@ class Recipe:
     """The sections that training reads; of ``[data]`` it needs the prepared folder, and the weights of corpora.
 
     ``kind`` is that of the data, and so of the task: translation has ``[decode]``, pre-training ``[pretrain]``.
-    ``weights`` are by path.
-    ``given`` holds section and key of all settings that are not defaults of the toolkit.
+    ``weights`` are by path; ``given`` holds section and key of all settings that are not defaults of the toolkit;
+    ``origin`` is for messages.
     """
 
     data: Path
@@ -143,6 +80,7 @@ class Recipe:
     kind: DataKind = "pairs"
     weights: dict[str, float] = field(default_factory=dict)
     given: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
+    origin: Origin = field(default=Origin(), compare=False, repr=False)
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
@@ -163,11 +101,11 @@ _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
 def load_recipe(path: Path, assignments: Sequence[str] = (), source: Path | None = None) -> Recipe:
-    """Read a recipe for training and apply ``--set`` assignments.
+    """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
 
     :param source: a model to start from
     """
-    content, origin = _load(path, assignments)
+    content, origin = load_content(path, assignments)
     if source is not None and isinstance(content.setdefault("model", {}), dict):
         content["model"] |= {"from": str(source), "from_weights": None}
     return recipe_from(content, origin)
@@ -176,14 +114,8 @@ def load_recipe(path: Path, assignments: Sequence[str] = (), source: Path | None
 def load_data_recipe(
     path: Path, assignments: Sequence[str] = (), out: Path | None = None
 ) -> PairsSettings | TextSettings:
-    """Read the ``[data]`` section of a recipe and apply ``--set`` assignments.
-
-    :param out: another folder to write
-    """
-    content, origin = _load(path, assignments)
-    if out is not None and isinstance(content.setdefault("data", {}), dict):
-        content["data"]["out"] = str(out)
-    return data_recipe(content, origin)
+    """Read the ``[data]`` section of a recipe and apply ``--set`` assignments; see `load_content`."""
+    return data_recipe(*load_content(path, assignments, out))
 
 
 def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
@@ -198,9 +130,10 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
-    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given)
+    recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
     if kind == "text":
-        recipe.pretrain.check(recipe.train, origin.prefix())
+        with origin.located():
+            recipe.pretrain.check(recipe.train)
     return recipe
 
 
@@ -213,10 +146,12 @@ def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsS
     return build(_DATA[kind], data, origin, ("data",))
 
 
-def _load(path: Path, assignments: Sequence[str]) -> tuple[dict[str, Any], Origin]:
-    if not path.is_file():
-        raise MacaronError(f"{path}: no such recipe. Give a TOML file; see recipes/")
-    return load_toml(path, assignments)
+def load_content(path: Path, assignments: Sequence[str], out: Path | None = None) -> tuple[dict[str, Any], Origin]:
+    """The plain data of a recipe, a file or one that comes with Macaron; ``out`` is from ``macaron prepare --out``."""
+    content, origin = load_toml(find(path), assignments)
+    if out is not None and isinstance(content.setdefault("data", {}), dict):
+        content["data"]["out"], origin = str(out), replace(origin, options={"data.out": f"--out {out}"})
+    return content, origin
 
 
 def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[str, Any], ModelSettings]:
@@ -246,9 +181,8 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, dict[s
         if model.source is None:  # otherwise the changes are those of a model that is not known yet
             named_preset(known_preset, **model.changes)
     except MacaronError as error:
-        named = next((key for key in changes if mentions(error, key)), None)
-        where = ("model",) if named is None else ("model", named)
-        raise MacaronError(f"{origin.prefix(where)}[model]: {error}") from None
+        named: list[KeyPath] = [("model", key) for key in changes if mentions(error, key)]
+        raise MacaronError(f"{origin.prefix(*(named or [('model',)]))}[model]: {error}") from None
     for other, name in _OWN.items():
         if name in content and other != kind:
             raise MacaronError(
@@ -278,6 +212,16 @@ def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
     return named_preset(name)
 
 
+@located
+def manifest(recipe: Recipe) -> dict[str, Any]:
+    """The prepared.json of a recipe's data."""
+    try:
+        return read_manifest(recipe.data)
+    except MacaronError as error:
+        raise MacaronError(f"data.out: {error}") from None
+
+
+@located
 def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
     changes = {"vocab_size": vocab_size, **recipe.model.changes}

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
+from macaron.origin import KeyPath, Origin, dotted
 
 T = TypeVar("T")
-#: The path of a value: names of sections and keys, and indices of lists.
-KeyPath = tuple[str | int, ...]
 #: Types in messages.
 _NAMES: dict[Any, str] = {
     int: "a whole number",
@@ -25,49 +24,6 @@ _NAMES: dict[Any, str] = {
     Path: "a path",
     tuple: "a list",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """The source of some settings, for messages.
-
-    :param name: the file
-    :param text: its TOML text
-    :param assignments: the ``key.key=value`` that were applied to it
-    """
-
-    name: str = ""
-    text: str = ""
-    assignments: tuple[str, ...] = ()
-
-    def prefix(self, path: KeyPath = ()) -> str:
-        """The beginning of a message about a value: ``FILE, line N: `` or ``--set KEY=VALUE: ``."""
-        line = self._line(path) if path else None
-        for text in reversed(self.assignments):
-            key = tuple(text.partition("=")[0].strip().split("."))
-            alone = line is None and path and key[: len(path)] == path  # the section was created by this assignment
-            if alone or path[: len(key)] == key:
-                return f"--set {text}: "
-        if line is not None:
-            return f"{self.name}, line {line}: "
-        return f"{self.name}: " if self.name else ""
-
-    def _line(self, path: KeyPath) -> int | None:
-        """The line of a key, from 1. The text is parsed up to line 1, 2, ...: whatever adds the value holds its key."""
-        lines = self.text.split("\n")
-        name = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
-        start = 0
-        for end in range(1, len(lines) + 1):
-            try:
-                value: Any = tomllib.loads("\n".join(lines[:end]))
-                for part in path:
-                    value = value[part]
-            except (tomllib.TOMLDecodeError, LookupError, TypeError) as error:
-                start = start if isinstance(error, tomllib.TOMLDecodeError) else end
-                continue
-            word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
-            return next((number + 1 for number in range(start, end) if word.search(lines[number])), end)
-        return None
 
 
 def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, Any], Origin]:
@@ -144,11 +100,6 @@ def mentions(error: MacaronError, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", str(error)) is not None
 
 
-def dotted(path: KeyPath) -> str:
-    """A path as a message has it: ``data.train[0].path``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
 def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
     """The dataclass of some data; None, after the same checks, if it need not be complete."""
     if not isinstance(data, Mapping):
@@ -172,9 +123,10 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
     try:
         return cls(**values)
     except MacaronError as error:
-        # A message about a key names it as in the recipe: "train.seed must be ...".
-        named = [key for key in values if mentions(error, dotted((*path, key)))]
-        raise MacaronError(f"{origin.prefix((*path, named[0]) if named else ())}{error}") from error
+        # A message about keys names them as in the recipe: "train.seed must be ...". An item of a list has a line.
+        named = [(*path, key) for key in values if mentions(error, dotted((*path, key)))]
+        item = [path] if path and isinstance(path[-1], int) else []
+        raise MacaronError(f"{origin.prefix(*(named or item))}{error}") from error
 
 
 def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool = True) -> Any:

@@ -103,6 +103,8 @@ def assert_readable() -> Callable[[Any], None]:
         assert found["twins"] == [], "ids that occur twice"
         assert found["nameless"] == [], "things without a name for a screen reader"
         assert found["landmarks"] == ["HEADER", "MAIN", "FOOTER"]
+        assert found["cut"] == [], "wider than its box, without a word of it"
+        assert found["unscaled"] == [], "logarithmic axes whose titles do not say so"
 
     return check
 
@@ -139,12 +141,30 @@ AUDIT = """() => {
     if (contrast < 4.5) faint.push(`${text.slice(0, 40)}: ${contrast.toFixed(2)}`);
   }
   const all = (selector) => [...document.querySelectorAll(selector)];
+  // A box that cuts its content can be scrolled by keyboard, has a name, and shows a hint and a shadow. Only the names
+  // of bars are shortened, with dots.
+  const announced = (box) => box.tabIndex === 0 && box.getAttribute("aria-label")
+    && getComputedStyle(box.querySelector("caption span"), "::after").content.includes("Scroll")
+    && getComputedStyle(box).backgroundImage.includes("gradient");
+  const boxes = all("main *").filter((each) => each.checkVisibility() && !each.closest("svg, .visually-hidden"));
+  const cut = boxes.filter((each) => {
+    const { overflowX, textOverflow } = getComputedStyle(each), { left, right } = each.getBoundingClientRect();
+    const outside = (left < -1 || right > innerWidth + 1) && !each.closest(".scroll[tabindex]");
+    const hides = overflowX !== "visible" && textOverflow !== "ellipsis" && each.scrollWidth > each.clientWidth + 1;
+    return outside || (hides && !announced(each));
+  });
+  const unscaled = all(".chart[data-read]").filter((chart) => {
+    const axes = JSON.parse(chart.querySelector("script").textContent);
+    const titles = [...chart.querySelectorAll("text")].filter((text) => text.textContent.endsWith(", log scale"));
+    return titles.length !== Number(axes.log_x) + Number(axes.log_y);
+  });
   const controls = all("button, select, input, a[href], [tabindex='0'], canvas");
   const ids = all("[id]").map((element) => element.id);
   const named = (element) => element.getAttribute("aria-label") || element.getAttribute("aria-labelledby")
     || element.textContent.trim() || element.labels?.length || element.title;
   return {
-    texts, faint,
+    texts, faint, cut: cut.map((each) => each.outerHTML.slice(0, 120)),
+    unscaled: unscaled.map((each) => each.querySelector(".name").textContent),
     wide: document.documentElement.scrollWidth, window: innerWidth,
     headings: all("h1, h2, h3, h4, h5").filter((each) => each.checkVisibility()).map((each) => Number(each.tagName[1])),
     twins: ids.filter((id, i) => ids.indexOf(id) !== i),

@@ -158,13 +158,26 @@ def test_an_unfair_comparison_says_so_and_shows_no_p(open_page, unfair_file):
     labels = ["lie-fg", "strang-gfg (Macaron-b)", "strang-gfg (other)"]
     assert page.locator("h1").inner_text() == f"{labels[0]}, {labels[1]} and {labels[2]} compared"
     text = page.locator(".verdict").inner_text()
-    assert page.locator(".verdict li").first.inner_text().startswith("This is not a fair comparison")
+    said = page.locator(".verdict li").first.inner_text()
+    assert said.startswith("strang-gfg (other) is not compared, as that would not be fair (train.learning_rate is")
     assert "for these 3 trained models" in text
-    box = page.locator(".no").inner_text()
-    assert "train.learning_rate" in box
-    assert "--vary" in box
-    assert "are not shown: the comparison is not fair" in page.locator("#scores").inner_text()
+    assert "--vary" in text
+    # It is said once.
+    page.locator("#fair").wait_for()
+    assert page.locator("main").inner_text().count("fair (") == 1
+    assert "not fair" not in page.locator("main").inner_text()
+    assert page.locator("#fair strong").all_inner_texts() == ["Yes (strang-gfg (Macaron-b) and lie-fg)."]
     # One row of differences and of tests: that of the fair pair, over three metrics.
     assert page.locator("#scores table").nth(1).locator("tbody tr").count() == 3
     # The kind of two seeds has a dot for each.
     assert page.locator("#scores .dots li").first.locator("circle").count() == 2
+
+
+def test_every_model_has_its_column_on_a_phone(open_page, page_file):
+    """Nothing is cut: each score is inside the screen, without scrolling."""
+    page = open_page(page_file, width=390, height=844)
+    for section in ("scores", "by-length-of-the-sentence", "by-frequency-of-the-word"):
+        cells = page.locator(f"#{section} table").first.locator("tbody td:last-child")
+        boxes = [cells.nth(i).bounding_box() for i in range(cells.count())]
+        assert boxes
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)

@@ -26,7 +26,9 @@ def page_file(tmp_path: Path) -> Path:
     ]
     wide = html_table([f"column {i}" for i in range(30)], [["value"] * 30], caption="A wide table")
     narrow = html_table(["name", "value"], [["x", 1]], caption="A small table", numeric=[1])
-    body = section("Curves", '<div class="charts">', *charts, "</div>") + section("Numbers", wide, narrow)
+    records = [[f"row {i}", *(f"value {i}, {j}" for j in range(1, 9))] for i in range(3)]
+    stacked = html_table([f"column {j}" for j in range(9)], records, caption="Records", numeric=[2, 3], stack=True)
+    body = section("Curves", '<div class="charts">', *charts, "</div>") + section("Numbers", wide, narrow, stacked)
     file = tmp_path / "page.html"
     write_page(file, render_page("A page", body, lead="What it shows.", data={"things": {"a": "</script><b>"}}))
     return file
@@ -169,6 +171,25 @@ def test_wide_tables_scroll_by_themselves_and_by_keyboard(open_page, page_file):
     page.keyboard.press("ArrowRight")
     page.wait_for_function("document.querySelector('#numbers .scroll').scrollLeft > 0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    # The names of the rows and the caption with its hint stay where they are.
+    page.keyboard.press("End")
+    for each in (first.locator("tbody th"), first.locator("caption span")):
+        assert each.bounding_box()["x"] == pytest.approx(16, abs=1)
+
+
+def test_a_table_of_records_is_a_list_on_a_phone(open_page, page_file):
+    page = open_page(page_file, width=390, height=844)
+    box = page.locator("#numbers .scroll").nth(2)
+    assert box.get_attribute("tabindex") is None
+    cells = box.locator("tbody tr").nth(1).locator("td")
+    places = [cells.nth(i).bounding_box() for i in range(8)]
+    assert all(place["x"] >= 0 and place["x"] + place["width"] <= 390 for place in places)
+    assert [place["y"] for place in places] == sorted({place["y"] for place in places})  # one below the other
+    label = "(each) => getComputedStyle(each, '::before').content"
+    assert [cells.nth(i).evaluate(label) for i in range(8)] == [f'"column {i}"' for i in range(1, 9)]
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert len({cells.nth(i).bounding_box()["y"] for i in range(8)}) == 1
+    assert box.locator("thead").is_visible()
 
 
 def test_the_skip_link_leads_to_the_content(open_page, page_file):

@@ -170,6 +170,25 @@ def test_two_models_share_a_clock(open_particles, particle_page, settled):
     assert boxes[0]["y"] < boxes[1]["y"]
 
 
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (390, 664), (768, 1024), (1280, 800)])
+def test_both_models_are_in_view(open_particles, particle_page, width, height):
+    """Both pictures and the transport, all on the screen: at once, or on a low one after scrolling to the pictures."""
+    file, _ = particle_page("macaron-tiny", "transformer-tiny")
+    page = open_particles(file, "frame=2", width=width, height=height)
+    for part in ("encoder", "decoder"):
+        page.click(f"[data-part-choice='{part}']")
+        page.evaluate("(low) => scrollTo(0, low ? document.querySelector('.panels').offsetTop : 0)", height < 700)
+        bar = page.locator(".transport").bounding_box()
+        assert bar["y"] + bar["height"] <= height
+        for i in range(2):
+            box = page.locator(".stage").nth(i).bounding_box()
+            assert box["y"] >= 0
+            assert box["y"] + box["height"] <= bar["y"]
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["height"] >= 136
+
+
 def test_models_of_two_kinds(open_particles, particle_page):
     """An encoder has no decoder: that part shows the other model alone."""
     file, data = particle_page("macaron-tiny", "macaron-bert-tiny")

@@ -1,9 +1,12 @@
 """``macaron compare`` and ``macaron twins`` as a user meets them."""
 
+import html
 import io
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -77,14 +80,107 @@ def test_compare(twins: Path, tmp_path: Path):
     page, numbers = tmp_path / "page.html", tmp_path / "page.json"
     done = macaron("compare", *runs, "--out", page, "--json", numbers, "--data", twins.parent / "prepared")
     assert done.returncode == 0, done.stderr
-    verdict, where = done.stdout.splitlines()
+    verdict, _, head, *rows, _, where = done.stdout.splitlines()
     found = json.loads(numbers.read_text())
     assert verdict == found["verdict"]
     assert where == f"Page: {page}    Numbers: {numbers}"
-    assert "translations of an earlier comparison" in done.stderr
+    assert done.stderr.count(": stored translations (") == 2
+    # Each system with its size, updates, loss and scores.
+    assert head.split("  ")[-1].strip() == "tokenised BLEU"
+    assert head.split() == ["parameters", "updates", "valid", "loss", "sacreBLEU", "chrF2", "tokenised", "BLEU"]
+    assert [row.split() for row in rows] == [
+        [
+            kind["label"],
+            f"{kind['parameters']:,}",
+            "4",
+            f"{kind['runs'][0]['validation_loss']:.4f}",
+            *(f"{score['mean']:.2f}" for score in kind["scores"].values()),
+        ]
+        for kind in found["kinds"]
+    ]
     # Who is first is what others are compared with.
     assert [kind["label"] for kind in found["kinds"]] == ["strang-gfg", "lie-fg"]
     assert "<h1>strang-gfg and lie-fg compared</h1>" in page.read_text()
+
+
+def test_what_evaluate_measured_is_not_measured_again(twins: Path, tmp_path: Path):
+    run, other = (Path(shutil.copytree(twins / f"{name}-seed1", tmp_path / name)) for name in ("lie-fg", "strang-gfg"))
+    for folder in (run, other):
+        shutil.rmtree(folder / "translations")
+    data = twins.parent / "prepared"
+    done = macaron("evaluate", run, "--data", data)
+    assert done.returncode == 0, done.stderr
+    (kept,) = (run / "translations").iterdir()
+    assert f"kept in {kept}" in done.stderr
+    page, numbers = tmp_path / "page.html", tmp_path / "page.json"
+    done = macaron("compare", run, other, "--out", page, "--json", numbers, "--data", data)
+    assert f"lie-fg: stored translations ({kept})" in done.stderr
+    assert "strang-gfg: translating 20 sentences" in done.stderr
+    found = json.loads(macaron("evaluate", run, "--data", data, "--json").stdout)
+    assert [kept] == list((run / "translations").iterdir())  # the same measurement replaces it
+    scores = {score["metric"]: score["score"] for score in found["scores"]}
+    ours = json.loads(numbers.read_text())["kinds"][0]["scores"]
+    assert {metric: each["mean"] for metric, each in ours.items()} == scores
+    # The page of the run has them, once; not those of another model that the run had before.
+    assert macaron("report", run, "--no-samples").returncode == 0
+    text = (run / "report.html").read_text()
+    assert text.count(f"{data} (test), 20 sentences (translations/{kept.name})") == 1
+    assert f'<span class="value">{scores["sacreBLEU"]:.2f}</span>' in text
+    shutil.copytree(other / "model", run / "model", dirs_exist_ok=True)
+    assert macaron("report", run, "--no-samples").returncode == 0
+    assert kept.name not in (run / "report.html").read_text()
+
+
+def numbers_called_differences(value: Any) -> set[str]:
+    """The keys of all numbers in a JSON value that are differences or tests of them, but for those of sizes."""
+    found: set[str] = set()
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        named = re.search("difference|p_value|higher", str(key)) and key != "difference_in_size"
+        if named and any(isinstance(each, float | int) for each in (inner if isinstance(inner, list) else [inner])):
+            found.add(str(key))
+        found |= numbers_called_differences(inner)
+    return found
+
+
+def signed_numbers(text: str) -> list[str]:
+    """All numbers with a sign, but for sizes in per cent, in the visible text of a page or a terminal."""
+    plain = html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)))
+    return re.findall(r"(?<![\w.])[+−-]\d[\d.]*(?![\d.]| %)", plain)
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_no_difference_is_printed_where_the_comparison_is_unfair(fair: bool, twins: Path, recipe: Path, tmp_path: Path):
+    other = twins / "strang-gfg-seed1"
+    if not fair:
+        other = tmp_path / "other"
+        rate = ("--set", "train.learning_rate=0.002", "--set", "model.scheme=strang-gfg")
+        assert macaron("train", recipe, *rate, "--out", other).returncode == 0
+    page, numbers = tmp_path / "page.html", tmp_path / "page.json"
+    done = macaron("compare", twins / "lie-fg-seed1", other, "--out", page, "--json", numbers)
+    assert done.returncode == 0, done.stderr
+    assert ("not a fair comparison" in done.stdout) != fair
+    assert [line.split()[0] for line in done.stdout.splitlines()[3:5]] == ["lie-fg", "strang-gfg"]
+    found = json.loads(numbers.read_text())
+    assert bool(numbers_called_differences(found)) == fair
+    for text in (done.stdout, page.read_text()):
+        assert bool(signed_numbers(text)) == fair, signed_numbers(text)
+        assert ("strang-gfg − lie-fg" in text) == fair
+        assert bool(re.search(r"\bp (=|&lt;|<|≤)", text)) == fair
+    assert ("testing the differences" in done.stderr) == fair
+
+
+def test_a_budget_for_a_recipe_without_a_limit(recipe: Path, tmp_path: Path):
+    """It is the length of every run, and the warm-up ends within it."""
+    endless = tmp_path / "recipe.toml"
+    endless.write_text(recipe.read_text().replace("max_updates = 4\n", "").replace("warmup = 2", "warmup = 4000"))
+    done = macaron("twins", endless, "--out", tmp_path / "set")
+    assert done.returncode == 1
+    assert "the run needs a limit" in done.stderr
+    done = macaron("twins", endless, "--budget", 3, "--out", tmp_path / "set")
+    assert done.returncode == 0, done.stderr
+    assert "train.warmup = 4,000 would not end within the budget: 0 updates instead" in done.stderr
+    kinds = json.loads((tmp_path / "set" / "comparison.json").read_text())["kinds"]
+    assert [run["updates"] for kind in kinds for run in kind["runs"]] == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from macaron import __version__ as version
 from macaron import cli
 
 
@@ -38,3 +41,17 @@ def test_threads_sleep_unless_the_machine_is_ours(
         cli.main()
     assert verb in capsys.readouterr().out
     assert os.environ.get("OMP_WAIT_POLICY") == ("PASSIVE" if sleep else None)
+
+
+def test_short_version(macaron: Callable[..., Any]):
+    assert macaron("-V") == macaron("--version")
+    assert macaron("-V").stdout == f"macaron {version}\n"
+
+
+def test_completion(macaron: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    assert "_MACARON_COMPLETE=complete_bash" in macaron("--show-completion", "bash").stdout
+    monkeypatch.setenv("_MACARON_COMPLETE", "complete_bash")
+    for words, expected in {"macaron re": ["report", "recipe"], "macaron recipe c": ["copy"]}.items():
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        assert macaron().stdout.split() == expected

@@ -68,8 +68,16 @@ def test_translating_imports_no_transformers(folders: Path):
     assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
 
 
-def test_predicting_imports_no_transformers(folders: Path):
-    code, modules, text = imported("predict", folders / "encoder", "--input", folders / "text")
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_predicting_imports_no_transformers(verb: str, folders: Path):
+    code, modules, text = imported(verb, folders / "encoder", "--input", folders / "text")
+    assert code == 0, text
+    assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
+
+
+def test_scoring_imports_no_transformers(folders: Path):
+    line = folders / "text"
+    code, modules, text = imported("score", folders / "translation", "--source", line, "--target", line)
     assert code == 0, text
     assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
 
@@ -88,3 +96,10 @@ def test_a_recipe_with_an_unknown_key_is_refused_without_torch(tmp_path: Path):
         assert code == 1
         assert f"unknown key '{section}.{key}'" in text
         assert "torch" not in modules
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("train", "--help"), ("recipe", "list"), ("-V",)], ids=" ".join)
+def test_help_is_light(arguments: tuple[str, ...]):
+    code, modules, text = imported(*arguments)
+    assert code == 0, text
+    assert not modules & {*HEAVY, "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses"}

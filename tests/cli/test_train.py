@@ -202,9 +202,29 @@ def test_empty_and_missing_data(recipe: Path, tmp_path: Path):
 
 def test_a_folder_that_cannot_be_written(recipe: Path, tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(NotADirectoryError):  # the command turns it into a message
+    with pytest.raises(MacaronError, match="file is a file: give a folder"):
         run(load_recipe(recipe, []), tmp_path / "file", False)
     with pytest.raises(
         MacaronError, match=r"run/recipe\.toml cannot be written: Not a directory\. Choose another path"
     ):
         run(load_recipe(recipe, []), tmp_path / "file" / "run", False)
+
+
+def test_a_run_is_continued_by_its_folder_alone(recipe: Path, tmp_path: Path):
+    out = tmp_path / "run"
+    missing = macaron_text("train", "--resume", "--out", out)
+    assert (missing.returncode, out.exists()) == (1, False)
+    assert f"{out}: no run to continue, there is no {out / 'recipe.toml'}" in missing.stderr
+    assert macaron_text("train", "--out", out).returncode == 2
+    done = macaron_text("train", recipe, "--resume", "--out", out, "--set", "train.max_updates=4")
+    assert done.returncode == 0, done.stderr
+    assert f"{out}: no run to continue, so a new one starts" in done.stderr
+    done = macaron_text("train", "--resume", "--out", out, "--set", "train.max_updates=6")
+    assert done.returncode == 0, done.stderr
+    assert "resumed at update 4" in done.stderr
+    assert json.loads((out / "summary.json").read_text())["update"] == 6
+    refused = macaron_text("train", "--resume", "--out", out, "--set", "train.warmup=7")
+    assert refused.returncode == 1
+    assert "train.warmup was 5, is 7" in refused.stderr
+    # Finished: nothing is trained, and the limit that was set is the run's own.
+    assert "is finished" in macaron_text("train", "--resume", "--out", out).stderr

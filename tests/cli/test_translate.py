@@ -125,6 +125,13 @@ def test_lines_of_several_sentences(folder: Path, translator: Translator):
     assert float(score) == pytest.approx(best.score, abs=1e-4)
 
 
+def test_numbers_are_kept_and_that_is_said(folder: Path):
+    done = run(folder, "--max-length", 8, text=b"3 4 5\n\n7,5 -- 6\n")
+    assert (done.returncode, done.stdout) == (0, b"3 4 5\n\n7,5 -- 6\n")
+    assert done.stderr.startswith(b"macaron: nothing was translated: no line has words")
+    assert run(folder, text=b"\n \n").stderr == b""
+
+
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):
     (tmp_path / "in.txt").write_text("The cat.\n" * 300)
     options = f"--one-per-line --greedy --max-length 2 --batch-tokens 8 --input {tmp_path / 'in.txt'}"

@@ -31,7 +31,7 @@ def test_a_model_folder_translates_as_before(macaron: Callable[..., Any], tmp_pa
     expected = EXPECTED["translations"]
     source = write_lines(tmp_path / "source", [each["source"] for each in expected])
     done = macaron(
-        "translate", FIXTURES / "translation", "-i", source, "--json", "--nbest", 2, "--one-per-line", "--device", "cpu"
+        "translate", FIXTURES / "translation", "-i", source, "--json", "--one-per-line", "--nbest", 2, "--device", "cpu"
     )
     assert done.returncode == 0, done.stderr
     found = json_lines(done.stdout)
@@ -93,3 +93,21 @@ def test_a_stopped_run_of_other_data_is_refused(old: Path, server: Any):
     server.run("prepare", "pairs.toml", cwd=str(old))
     said = server.run("train", "pairs.toml", "--out", "stopped-pairs", "--resume", cwd=str(old), code=1)
     assert "training data" in said
+
+
+def test_stopped_runs_can_be_used(old: Path, server: Any):
+    """Their checkpoints lack configuration and tokenizer, which are made from the recipe and the data."""
+    (old / "lines").write_text("Guten Morgen.\n")
+    said = server.run("translate", "stopped-pairs", "-i", "lines", cwd=str(old))
+    assert "using its checkpoint of update 100 (the best so far)" in said
+    examples = "".join(
+        f"{text}\t{label}\n" for text, label in [("A sad father.", "no"), ("The clever cook.", "yes")] * 4
+    )
+    (old / "examples.tsv").write_text(f"text\tlabel\n{examples}")
+    files = ("--train", "examples.tsv", "--dev", "examples.tsv", "--epochs", 1, "--device", "cpu", "--out", "tuned")
+    said = server.run("finetune", "stopped-text", *files, cwd=str(old))
+    assert "using its checkpoint of update 51 (the last)" in said
+    assert (old / "tuned" / "model" / "config.json").is_file()
+    # They go on as before.
+    server.run("train", "--resume", "--out", "stopped-text", cwd=str(old))
+    assert (old / "stopped-text" / "model" / "config.json").is_file()

@@ -8,7 +8,6 @@ import pytest
 
 from macaron.data.demo_corpus import FILES, WordByWord, write_demo_corpus
 from macaron.errors import MacaronError
-from macaron.settings import load_toml
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +103,3 @@ def test_the_baseline_knows_every_word_of_the_corpus(written: Path) -> None:
             first, *others = line.rstrip(".?").replace(",", " ,").split()
             assert first in known or first[0].lower() + first[1:] in known
             assert all(word in known for word in others), line
-
-
-def test_the_recipe_of_the_demo_is_part_of_the_package() -> None:
-    from macaron.data.demo_corpus import DEMO_RECIPE
-
-    recipes = Path(__file__).parents[2] / "recipes"
-    assert load_toml(DEMO_RECIPE)[0] == load_toml(recipes / "demo.toml")[0]

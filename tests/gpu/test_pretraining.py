@@ -8,10 +8,9 @@ import torch
 
 from macaron.data.nsp_spans import Corpus
 from macaron.models import EncoderForPreTraining, preset
-from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 from macaron.train.step import WARM_UP, RecordedStep, TrainStep
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -43,6 +43,13 @@ def test_logarithmic_axes_have_equal_steps_for_equal_factors():
     assert places[1][1] == pytest.approx((places[0][1] + places[2][1]) / 2, abs=0.01)
 
 
+def test_logarithmic_axes_say_so():
+    points = Series("a", [(1, 0.01), (10, 0.1), (100, 1)])
+    assert re.findall(r">([^<]*), log scale</text>", chart(points, log_x=True, log_y=True)) == ["nats", "update"]
+    assert re.findall(r">([^<]*), log scale</text>", chart(points, log_y=True)) == ["nats"]
+    assert "log scale" not in chart(points)
+
+
 def test_what_has_no_place_is_left_out_and_the_rest_is_drawn():
     points = [(0, 1.0), (1, math.nan), (2, math.inf), (3, -1.0), (4, 0.0), (5, 2.0)]
     [(_, places)] = paths(chart(Series("a", points), log_y=True))

@@ -222,7 +222,7 @@ def test_stopped_and_started_again_it_continues(corpus: Path, tmp_path: Path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_first_twin)
-        with pytest.raises(Interrupted, match="stopped in run 1 of 2: stopped at update 1; the same command continues"):
+        with pytest.raises(Interrupted, match="stopped in run 1 of 2: stopped at update 1; finished runs are kept"):
             run_demo(recipe, runs, lambda _: None)
     run_demo(recipe, runs, lambda _: None)
     assert timeless(runs)["updates"] == {"Transformer": 4, "Macaron": 4}

@@ -37,6 +37,7 @@ def test_svg_has_the_slopes_in_its_legend_and_is_the_same_each_time(lines, tmp_p
     text = first.read_text()
     assert "strang-gfg (Macaron), euler" in text
     assert "slope 2.00" in text
+    assert text.count("(log scale)") == 2  # both axes
 
 
 def test_png(lines, tmp_path):
@@ -87,5 +88,9 @@ def test_trajectory_figures_are_the_same_each_time_and_show_the_ratio(tmp_path):
     assert "lie-fg (Transformer)" in text
     assert "half the step: error / 2.01" in text
     assert "half the step: error / 4.00" in text
+    assert text.count("(log scale)") == 2
+    # A panel for each integrator, in the order that was asked for.
+    titles = re.findall(r"4 steps: ([^<]*)<", text)
+    assert titles == ["exact sub-flows, as in the theorem", "Euler steps, as in layers"]
     write_trajectory_figure(tmp_path / "a.png", found, 1)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -99,6 +99,7 @@ def test_a_translation_run(translation: Path):
         "Negative log-likelihood",
         "Loss",
         "Validation BLEU",
+        "Validation chrF",
         "Learning rate",
         "Gradient norm",
         "Speed",
@@ -124,7 +125,7 @@ def test_samples_are_what_the_translator_says(translation: Path):
     given, outputs, wanted = (list(column) for column in zip(*found, strict=True))
     assert given == [sources[i] for i in (0, 5, 10, 15)]
     assert wanted == [references[i] for i in (0, 5, 10, 15)]
-    assert outputs == Translator(translation, device="cpu").translate(given)
+    assert outputs == Translator(translation, device="cpu").translate(given, one_per_line=True)
     text = write_report(translation).read_text()
     assert f'<dd lang="src">{sources[0]}</dd>' in text
 
@@ -193,10 +194,12 @@ def test_a_run_that_still_trains(translation: Path, copy):
     (run / "metrics.jsonl").write_text("\n".join(young) + '\n{"update": 9, "lo')
     text = write_report(run).read_text()
     assert "Not finished: update 8 of 12" in text
-    assert "macaron train --resume continues it" in text
+    assert f"macaron train --resume --out {run} continues it" in text
     assert "damaged" not in text
-    assert "No model yet: it is written at the end of the run." in text
-    assert "parameters" in text  # counted in the last checkpoint
+    assert "There is no final model yet: this is best-00000012." in text  # samples of the best checkpoint
+    assert '<dd lang="src">' in text
+    assert "parameters" in text  # counted in the checkpoint
+    assert "scheme" in text.partition("<main")[0]
 
 
 def test_a_run_that_has_only_begun(translation: Path, tmp_path: Path):
@@ -247,7 +250,7 @@ def test_data_that_are_elsewhere(translation: Path, copy):
 
 def test_evaluations_in_the_folder_are_shown(translation: Path, copy):
     run = copy(translation)
-    hint = f"macaron evaluate {run} --data DIR --json"
+    hint = f"macaron evaluate {run} --data DIR"
     assert hint in write_report(run, samples=False).read_text()  # a validation loss is no score of translations
     score = {
         "metric": "sacreBLEU",

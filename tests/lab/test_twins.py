@@ -4,10 +4,12 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.ode.catalogue import two_operator_names
 from macaron.recipe import Recipe, configuration, data_recipe, load_recipe
+from macaron.settings import write_toml
 from macaron.train.stopping import StopSignals
 
 RECIPE = """
@@ -121,7 +124,7 @@ def test_stopped_and_started_again_it_goes_on_exactly(recipe: Path, tmp_path: Pa
     with monkeypatch.context() as patch:
         patch.setattr("macaron.train.stopping.StopSignals.__enter__", stop_the_second)
         with pytest.raises(
-            Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; the same command continues"
+            Interrupted, match=r"stopped in run 2 of 2: stopped at update 1; finished runs are kept.* the same command$"
         ):
             twins.run()
     assert not (tmp_path / "set" / PAGE).exists()
@@ -159,7 +162,8 @@ def test_killed_and_started_again_through_the_command(recipe: Path, tmp_path: Pa
         text = process.stderr.read()
         assert process.wait() == code
         if code == 130:
-            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; the same command continues", text)
+            assert re.search(r"stopped in run 3 of 4: stopped at update \d+; finished runs are kept", text)
+            assert shlex.split(text.partition("Continue with: ")[2])[1:] == [*command[1:], str(out)]
             assert "Traceback" not in text
         assert not (out / run / "model").exists()
     text = done(out)
@@ -285,6 +289,33 @@ def test_the_budget_is_updates(recipe: Path):
     text = recipe.read_text().replace("max_updates = 6", "max_minutes = 1")
     other = recipe.with_name("timed.toml")
     other.write_text(text)
-    with pytest.raises(MacaronError, match=r"no train\.max_updates: give --budget UPDATES"):
-        with_budget(load_recipe(other, []), None)
     assert with_budget(load_recipe(other, []), 7).train.max_updates == 7
+    by_epochs = recipe.with_name("epochs.toml")
+    by_epochs.write_text(text.replace("max_minutes", "max_epochs"))
+    assert with_budget(load_recipe(by_epochs, []), None).train.max_epochs == 1
+    # A warm-up that would not end becomes a tenth; a shorter one is the recipe's.
+    assert [with_budget(load_recipe(recipe, [f"train.warmup={n}"]), 40).train.warmup for n in (39, 40)] == [39, 4]
+
+
+def test_minutes_give_all_twins_the_same_updates(recipe: Path, tmp_path: Path):
+    """The slowest twin decides, once: the number is in the first run's recipe, and the same command goes on with it."""
+    timed = recipe.with_name("minutes.toml")
+    timed.write_text(recipe.read_text().replace("max_updates = 6", "max_minutes = 0.02"))
+    said: list[str] = []
+
+    def trains() -> list[Any]:
+        planned = make_twins(load_recipe(timed, []), ["lie-fg", "strang-gfg"], 2, tmp_path / "set", say=said.append)
+        return [own.train for _, own, _ in planned.plan]
+
+    found = trains()
+    assert said[-1].startswith("pace: ")
+    assert len({each.max_updates for each in found}) == 1
+    assert [(each.max_minutes, each.seed) for each in found] == [(None, 1), (None, 1), (None, 2), (None, 2)]
+    assert all(each.warmup <= max(1, round(each.max_updates / 10)) for each in found)
+    chosen = replace(found[0], max_updates=7)  # what another speed would have given
+    (tmp_path / "set" / "lie-fg-seed1").mkdir(parents=True)
+    stored = replace(load_recipe(timed, ["model.scheme=lie-fg"]), train=chosen)
+    (tmp_path / "set" / "lie-fg-seed1" / "recipe.toml").write_text(write_toml(stored.to_data()))
+    assert [each.max_updates for each in trains()] == [7, 7, 7, 7]
+    assert trains()[0] == chosen
+    assert "7 updates of each run, as chosen when" in said[-1]

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from macaron.decode.translator import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
-from macaron.tasks.classifier import ClassifierOnDevice
+from macaron.models.load import save_model
+from macaron.tasks.classifier import EncoderOnDevice
 from macaron.text.tokenizer import MacaronTokenizer
 
 
 def load_classifier(path: Path, new_head: bool = False) -> tuple[Any, MacaronTokenizer]:
-    found = ClassifierOnDevice(path, "cpu", new_head=new_head)
+    found = EncoderOnDevice(path, "cpu", new_head=new_head)
     return found.model, found.tokenizer
 
 
@@ -51,6 +53,21 @@ def test_a_run_stands_for_its_model(folder: tuple[Path, Callable]):
     for given in (path, path.parent):
         model, tokenizer = load(given)
         assert len(tokenizer) == model.config.vocab_size
+
+
+@pytest.mark.parametrize("name", ["macaron-tiny", "macaron-bert-tiny"])
+def test_a_saved_tokenizer_knows_the_longest_input(name: str, tmp_path: Path):
+    kind, network = ("encoder", EncoderForPreTraining) if "bert" in name else ("translation", TranslationModel)
+    tokenizer = MacaronTokenizer.train(LINES, 280, kind=kind)
+    model = network(preset(name, vocab_size=len(tokenizer), max_position_embeddings=40, **SMALL))
+    save_model(tmp_path / "model", model, None, tokenizer)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
+    ids = theirs("the cat " * 50, truncation=True)["input_ids"]
+    assert (theirs.model_max_length, len(ids), ids[-1]) == (40, 40, theirs.eos_token_id)
+    assert len(theirs("the cat " * 50)["input_ids"]) > 40
+    again = MacaronTokenizer.from_pretrained(tmp_path / "model")
+    assert again.fingerprint() == tokenizer.fingerprint()
+    assert len(again.encode_lines(["the cat " * 50])[0]) > 40
 
 
 def test_what_is_wrong_is_said_in_the_same_words(folder: tuple[Path, Callable], tmp_path: Path):

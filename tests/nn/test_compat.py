@@ -10,35 +10,11 @@ D, H, INNER = 16, 4, 32
 S, T, B = 6, 5, 3
 
 
-def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
-    weight, bias = theirs.in_proj_weight, theirs.in_proj_bias
-    merged, split = [("qkv", slice(0, 3 * D))], [("q", slice(0, D)), ("kv", slice(D, 3 * D))]
-    pairs = merged if hasattr(ours, "qkv") else split
-    for name, rows in pairs:
-        linear = getattr(ours, name)
-        linear.weight.data = weight.data[rows].clone()
-        if bias is not None:
-            linear.bias.data = bias.data[rows].clone()
-    ours.out.load_state_dict(theirs.out_proj.state_dict())
-
-
-def match(ours: nn.Module, theirs: nn.Module, order: list[tuple[str, str, str]]) -> None:
-    """Copy torch's weights: (our sub-layer, their norm, their attention or 'ffn')."""
-    for name, norm, what in order:
-        sub = ours.layer.sublayers[name]
-        sub.norm.load_state_dict(getattr(theirs, norm).state_dict())
-        if what == "ffn":
-            sub.operator.fc1.load_state_dict(theirs.linear1.state_dict())
-            sub.operator.fc2.load_state_dict(theirs.linear2.state_dict())
-        else:
-            copy_attention(sub.operator, getattr(theirs, what))
-
-
 def pair_of_encoders(**kwargs):
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(D, H, INNER, **kwargs)
     ours = TransformerEncoderLayer(D, H, INNER, **kwargs, scheme="lie-fg")
-    match(ours, theirs, [("F1", "norm1", "self_attn"), ("G1", "norm2", "ffn")])
+    ours.load_state_dict(theirs.state_dict())
     return ours, theirs
 
 
@@ -46,11 +22,7 @@ def pair_of_decoders(**kwargs):
     torch.manual_seed(0)
     theirs = nn.TransformerDecoderLayer(D, H, INNER, **kwargs)
     ours = TransformerDecoderLayer(D, H, INNER, **kwargs, scheme="lie-fg")
-    match(
-        ours,
-        theirs,
-        [("F1", "norm1", "self_attn"), ("H1", "norm2", "multihead_attn"), ("G1", "norm3", "ffn")],
-    )
+    ours.load_state_dict(theirs.state_dict())
     return ours, theirs
 
 
@@ -129,6 +101,43 @@ def test_inside_torchs_stacks(scheme: str):
     later = tgt.clone()
     later[:, 3:] = 9.0
     close(decoder(later, memory, tgt_mask=mask, memory_key_padding_mask=padding)[:, :3], y[:, :3])
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_torchs_stacks_load_into_ours(norm_first: bool):
+    kwargs = {"batch_first": True, "norm_first": norm_first}
+    x, tgt = torch.randn(B, S, D), torch.randn(B, T, D)
+    for stack, layer, torchs, inputs in (
+        (nn.TransformerEncoder, TransformerEncoderLayer, nn.TransformerEncoderLayer, (x,)),
+        (nn.TransformerDecoder, TransformerDecoderLayer, nn.TransformerDecoderLayer, (tgt, x)),
+    ):
+        theirs = stack(torchs(D, H, INNER, **kwargs), 2, nn.LayerNorm(D)).eval()
+        for weight in theirs.parameters():
+            nn.init.normal_(weight, std=0.3)  # layers, biases and norms that differ
+        ours = stack(layer(D, H, INNER, **kwargs, scheme="transformer"), 2, nn.LayerNorm(D)).eval()
+        given = theirs.state_dict()
+        names = list(given)
+        assert not any(ours.load_state_dict(given))
+        assert list(given) == names  # the caller's weights keep their names
+        with torch.no_grad():
+            torch.testing.assert_close(ours(*inputs), theirs(*inputs), rtol=1e-6, atol=1e-6)
+        again = stack(layer(D, H, INNER, **kwargs, scheme="transformer"), 2, nn.LayerNorm(D))
+        again.load_state_dict(ours.state_dict())  # our own names are taken as before
+
+
+def test_torchs_weights_are_refused_elsewhere():
+    theirs = nn.TransformerEncoderLayer(D, H, INNER).state_dict()
+    for scheme in ("macaron", "lie-gf", "parallel"):
+        layer = TransformerEncoderLayer(D, H, INNER, scheme=scheme)
+        with pytest.raises(ValueError, match=r'make it with scheme="transformer"'):
+            layer.load_state_dict(theirs)
+    layer = TransformerEncoderLayer(D, H, INNER, scheme="transformer")
+    theirs.pop("norm2.weight")
+    with pytest.raises(RuntimeError, match=r"Missing key.*G1\.norm\.weight"):
+        layer.load_state_dict(theirs)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        layer.load_state_dict(nn.TransformerEncoderLayer(D, H, 2 * INNER).state_dict())
 
 
 def test_dim_feedforward_is_the_layers_total():

@@ -93,9 +93,9 @@ class Server:
             for rank in range(world)
         ]
 
-    def run_group(self, world: int, *arguments: object, code: int = 0) -> str:
+    def run_group(self, world: int, *arguments: object, code: int = 0, last: dict[str, Any] | None = None) -> str:
         """Run a command in several processes to its end; returns what they printed."""
-        commands = self.group(world, *arguments)
+        commands = self.group(world, *arguments, last=last)
         codes = [command.wait() for command in commands]
         text = "".join(command.text for command in commands)
         assert codes == [code] * world, text

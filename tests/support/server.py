@@ -2,8 +2,8 @@
 
 A line of JSON in: the arguments, and the file for what the command prints; a line out: the process's number. Or a
 process's number in; when it has ended, its exit code out. A process can get a file as standard input (text) and one
-for its errors, a working directory (cwd), variables (environment) and a limit of the system (limit), and be made to
-kill itself at the Nth call of a function (kill_at).
+for its errors, a working directory (cwd), variables (environment), a limit of the system (limit) and a small device
+(memory, see small_device.py), and be made to kill itself at the Nth call of a function (kill_at).
 """
 
 import contextlib
@@ -24,6 +24,7 @@ import macaron.cli
 import macaron.tasks.run  # what train imports when it runs
 from macaron.decode import Translator  # noqa: F401
 from macaron.evaluate import sacre_bleu  # noqa: F401
+from small_device import small_device
 
 # torch imports a few things at the first backward only.
 torch.ones(2, requires_grad=True).sum().backward()
@@ -64,6 +65,7 @@ def _child(
     environment: dict[str, str] | None = None,
     kill_at: list[Any] | None = None,
     limit: list[Any] | None = None,
+    memory: list[Any] | None = None,
 ) -> None:
     os.environ.update(environment or {})
     os.dup2(os.open(text, os.O_RDONLY), 0)
@@ -77,6 +79,8 @@ def _child(
     code = 0
     if kill_at:
         _kill_at(*kill_at)
+    if memory:
+        small_device(*memory)
     if limit:
         name, size = limit
         if name == "RLIMIT_AS":  # on top of what is there

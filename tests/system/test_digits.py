@@ -85,7 +85,9 @@ def test_reversing_is_learned(scheme: str, corpus: Path, tmp_path: Path):
     expected = (corpus / "test.tgt").read_text().splitlines()
     right = sum(a == b for a, b in zip(output.read_text().splitlines(), expected, strict=True))
     assert right >= 0.9 * len(expected)
-    translated = macaron("translate", run / "model", "--input", "test.src", "--device", "cpu", where=corpus)
+    translated = macaron(
+        "translate", run / "model", "--one-per-line", "--input", "test.src", "--device", "cpu", where=corpus
+    )
     assert translated.splitlines() == output.read_text().splitlines()
 
 

@@ -14,8 +14,15 @@ from macaron.convert.fairseq import weight_names
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks import classifier
-from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective, glue_objective
-from macaron.tasks.classifier import ClassifierOnDevice, Encoded, Predictor
+from macaron.tasks.classification import (
+    ClassificationBatch,
+    ClassificationLoss,
+    FineTuning,
+    Objective,
+    glue_objective,
+    usual_rate,
+)
+from macaron.tasks.classifier import Encoded, EncoderOnDevice, Predictor
 from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
@@ -27,7 +34,7 @@ SECOND = ["it was good", "the cat and the house and the mat sat on the cat", ""]
 
 
 def encode(folder: Path, texts: list[list[str]], max_length: int) -> Encoded:
-    return ClassifierOnDevice(folder, "cpu", max_length=max_length, new_head=True).encode(texts)
+    return EncoderOnDevice(folder, "cpu", max_length=max_length, new_head=True).encode(texts)
 
 
 @pytest.mark.golden
@@ -102,7 +109,7 @@ def test_objectives_that_make_no_sense_are_refused():
 def test_batches_are_what_the_tokenizer_makes(fixed: bool, second: list[str] | None, encoder_folder: Path):
     tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
     texts = [FIRST] if second is None else [FIRST, second]
-    classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    classifier = EncoderOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
     classifier.fixed_shapes = fixed
     data = classifier.encode(texts)
     assert data.truncated == 0
@@ -131,7 +138,7 @@ def test_cutting_keeps_both_texts_and_takes_from_the_longer(encoder_folder: Path
 
 
 def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_folder: Path):
-    classifier = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    classifier = EncoderOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
     data, back = (classifier.encode(texts) for texts in ([FIRST, SECOND], [SECOND, FIRST]))
     swapped = classifier.batch(data, np.arange(3), 3, np.array([True, True, True]))
     straight = classifier.batch(back, np.arange(3), 3)
@@ -229,6 +236,35 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
     assert found == pytest.approx([np.mean([0.5 - labels[row] for row in part]) for part in rows])
 
 
+def test_the_best_epoch_is_kept(encoder_folder: Path):
+    """The labels of the development set are wrong: the more the model learns, the worse its score."""
+    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    objective = Objective("classes", ("bad", "good"))
+    texts, labels = easy(120, 1)
+    data = tuner.encode([texts], objective, labels)
+    wrong = tuner.encode([texts], objective, [1 - label for label in labels])
+    settings = FineTuning(16, 5e-4, 4)
+    last = tuner.fit(data, {"dev": wrong}, objective, settings, ("accuracy",))
+    best = tuner.fit(data, {"dev": wrong}, objective, settings, ("accuracy",), keep_best=True)
+    accuracies = [each["scores"]["dev"]["accuracy"] for each in best.epochs]
+    assert best.epochs == last.epochs
+    assert accuracies[0] == max(accuracies) > accuracies[-1]
+    assert last.score == accuracies[-1]
+    assert (best.kept, best.score) == (4 - accuracies[::-1].index(max(accuracies)), max(accuracies))
+    # What it predicts now is what was scored then.
+    predicted = objective.predictions(tuner.all_logits(wrong))
+    assert (predicted == best.predictions["dev"]).all()
+    assert 100 * np.mean(predicted == wrong.labels) == pytest.approx(best.score)
+    assert (predicted != last.predictions["dev"]).any()
+
+
+def test_narrower_encoders_get_higher_rates():
+    rates = [usual_rate(width)[0] for width in (64, 128, 256, 512, 768, 1024)]
+    assert rates == sorted(rates, reverse=True)
+    assert (rates[0], rates[1], rates[4]) == (1e-3, 1e-3, 5e-5)
+    assert "128" in usual_rate(128)[1]
+
+
 def test_symmetric_runs_see_both_orders(encoder_folder: Path):
     tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
     objective = Objective("classes", ("bad", "good"))
@@ -254,6 +290,8 @@ def test_a_classifier_answers_by_name(encoder_folder: Path, tmp_path: Path):
     tuner.save(tmp_path / "model", turned, {"texts": 2})
     predictor = Predictor(tmp_path / "model", "cpu")
     assert predictor.max_length == 12  # as in training
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert len(theirs("the bad cat " * 9, truncation=True)["input_ids"]) == theirs.model_max_length == 12
     given = [["the bad cat", "the good cat"]] * 2
     assert [each["label"] for each in predictor.predict(given)] == ["entailment", "not_entailment"]
 
@@ -322,7 +360,7 @@ def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path)
 def test_processes_that_help_with_moses_make_the_same_tokens(encoder_folder: Path, monkeypatch):
     tokenizer = MacaronTokenizer.train(FIRST * 20, 120, kind="encoder", pipeline="moses", source_lang="en")
     texts = [f"{text} {number}." for number in range(20) for text in FIRST]
-    encoder = ClassifierOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
+    encoder = EncoderOnDevice(encoder_folder, "cpu", max_length=64, new_head=True)
     encoder.tokenizer = tokenizer
     alone = encoder.encode([texts])
     monkeypatch.setattr(classifier, "MANY", 10)

@@ -57,6 +57,9 @@ def test_it_learns_and_writes_its_numbers_down(classifier: Path):
     found = json.loads((classifier / "results.json").read_text())
     assert (found["labels"], found["f1_of"]) == (["angry", "happy"], "happy")
     assert found["scores"]["dev"]["accuracy"] > 90
+    accuracies = [each["scores"]["dev"]["accuracy"] for each in found["epochs"]]
+    assert found["scores"]["dev"]["accuracy"] == max(accuracies)
+    assert found["epoch"] == 3 - accuracies[::-1].index(max(accuracies))  # the last of the best
     assert [each["epoch"] for each in map(json.loads, (classifier / "metrics.jsonl").read_text().splitlines())] == [
         1,
         2,
@@ -65,12 +68,27 @@ def test_it_learns_and_writes_its_numbers_down(classifier: Path):
 
 
 def test_lines_from_standard_input(classifier: Path):
-    done = with_input("the good cat\na bad mat\n\n", "predict", classifier, "--device", "cpu")
+    done = with_input("the good cat\na bad mat\n", "predict", classifier, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     rows = [line.split("\t") for line in done.stdout.splitlines()]
-    assert [label for label, _ in rows][:2] == ["happy", "angry"]
-    assert len(rows) == 3
+    assert [label for label, _ in rows] == ["happy", "angry"]
     assert all(0.5 <= float(share) <= 1 for _, share in rows)
+
+
+def test_an_empty_line_stays_empty(classifier: Path):
+    command = ("predict", classifier, "--device", "cpu")
+    full = with_input("the good cat\na bad mat\n", *command).stdout.splitlines()
+    for text, expected in (
+        ("\nthe good cat\n \t\na bad mat\n\n", ["", full[0], "", full[1], ""]),
+        ("\n\n", ["", ""]),
+        ("", []),
+    ):
+        done = with_input(text, *command)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split("\n")[:-1] == expected
+    found = [json.loads(line) for line in with_input("\ngood\n", *command, "--json").stdout.splitlines()]
+    assert found[0] == {"example": 1, "texts": [""], "label": None, "probability": None, "probabilities": None}
+    assert (found[1]["example"], found[1]["label"]) == (2, "happy")
 
 
 def test_a_csv_gives_what_the_training_said(macaron, classifier: Path, tmp_path: Path):
@@ -110,12 +128,19 @@ def test_a_score_of_two_texts(macaron, encoder_folder: Path, tmp_path: Path):
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     columns = ("--text", "a", "--text2", "b", "--label", "price", "--regression")
     files = ("--train", tmp_path / "train.tsv", "--dev", tmp_path / "dev.tsv")
-    done = macaron("finetune", encoder_folder, *files, *columns, *FAST, "--epochs", 4, "--out", tmp_path / "run")
+    options = ("--batch-size", "16", "--device", "cpu", "--epochs", 4)
+    done = macaron("finetune", encoder_folder, *files, *columns, *options, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
+    # Without --learning-rate it follows the size of the model.
+    assert "learning rate 0.001 (5e-05 for BERT-base, higher for narrower encoders" in done.stderr
+    assert json.loads((tmp_path / "run" / "settings.json").read_text())["learning_rate"] == 1e-3
+    assert "the best in dev pearson" in done.stderr
     assert json.loads((tmp_path / "run" / "results.json").read_text())["scores"]["dev"]["pearson"] > 80
-    (tmp_path / "pairs").write_text("the good cat\tgood mat\nbad house\ta bad mat\n")
+    (tmp_path / "pairs").write_text("the good cat\tgood mat\n\nbad house\ta bad mat\n")
     found = macaron("predict", tmp_path / "run", "--device", "cpu", "--input", tmp_path / "pairs")
-    high, low = map(float, found.stdout.split())
+    first, empty, last = found.stdout.splitlines()
+    assert empty == ""
+    high, low = float(first), float(last)
     assert low < 1070 < 1130 < high
     (tmp_path / "one").write_text("good\n")
     one = macaron("predict", tmp_path / "run", "--device", "cpu", "--input", tmp_path / "one")
@@ -168,7 +193,7 @@ def test_usage_and_refusals(macaron, classifier: Path, encoder_folder: Path, tmp
         (("predict", encoder_folder, "--device", "cpu"), 1, "not fine-tuned yet"),
         (("predict", classifier, "--input", tmp_path / "none"), 1, "none: No such file"),
         (("finetune", *ask, "--symmetric"), 2, "--symmetric swaps two texts: give --text2"),
-        (("finetune", *ask, "--learning-rate", "0"), 1, "macaron: learning rate must be above 0, not 0.0"),
+        (("finetune", *ask, "--learning-rate", "0"), 2, "macaron: --learning-rate must be above 0, not 0.0"),
     ):
         done = macaron(*arguments)
         assert done.returncode == code, done.stderr

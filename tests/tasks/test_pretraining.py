@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from macaron.data.nsp_spans import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, preset
-from macaron.recipe import PretrainSettings
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss
 from macaron.tasks.pretraining_batches import FIRST_WORD, Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 VOCABULARY, WIDTH = 60, 32
 TRAIN = TrainSettings(max_updates=1, row_tokens=WIDTH, batch_tokens=4 * WIDTH, accumulate=3)

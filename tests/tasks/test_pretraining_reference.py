@@ -10,11 +10,10 @@ import torch
 from macaron.convert.fairseq import build_model, weight_names
 from macaron.convert.fairseq_checkpoint import read_checkpoint
 from macaron.nn.embedding import token_positions
-from macaron.recipe import PretrainSettings
 from macaron.tasks.pretraining import PretrainingLoss
 from macaron.tasks.pretraining_batches import PretrainingBatch
 from macaron.train.optimiser import Optimiser, learning_rate
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bert_tiny_macaron"
 PAD = 1

@@ -176,7 +176,8 @@ def test_torchrun(recipe: Path, alone: Path, metrics: Any, tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
-    assert errors.count("continue with --resume") == 1
+    go_on = "continue with: torchrun --standalone --nproc-per-node 2 -m macaron train --resume --out "
+    assert errors.count(go_on) == 1
     assert any((run / "checkpoints").glob("update-*"))
     done = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

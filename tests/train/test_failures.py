@@ -85,12 +85,13 @@ def test_a_full_disk_while_saving(recipe: Path, server: Any, same_run: Any, tmp_
     server.run("train", recipe, "--out", out, "--set", "train.max_updates=4", "--set", "train.checkpoint_every=4")
     text = server.run("train", recipe, "--out", out, *arguments, "--resume", limit=["RLIMIT_FSIZE", 150_000], code=1)
     assert f"{out / 'checkpoints' / 'update-00000008'} could not be written" in text
-    assert "Earlier checkpoints are untouched: free some space and continue with --resume." in text
+    assert "Earlier checkpoints are untouched: free some space and continue with: " in text
     assert "Traceback" not in text
     assert [path.name for path in (out / "checkpoints").iterdir() if path.name.startswith(("update", "."))] == [
         "update-00000004"
     ]
-    server.run("train", recipe, "--out", out, *arguments, "--resume")
+    assert text.rstrip().endswith(f"macaron train --resume --out {out}")
+    server.run("train", "--out", out, *arguments, "--resume")
     same_run(whole, out)
 
 
@@ -100,8 +101,11 @@ def test_a_full_disk_while_writing_the_model(recipe: Path, tmp_path: Path, monke
 
     settings = load_recipe(recipe, ["train.max_updates=2"])
     with monkeypatch.context() as patch:
-        patch.setattr("macaron.models.load.save_file", full)
-        with pytest.raises(MacaronError, match=r"model cannot be written: No space left on device. Free some space"):
+        patch.setattr("safetensors.torch.save_file", full)
+        with pytest.raises(
+            MacaronError,
+            match=r"model cannot be written: No space left on device. Free some space. Then continue with: macaron",
+        ):
             run(settings, tmp_path / "run", resume=False)
     assert not list((tmp_path / "run").glob(".model*"))
     run(settings, tmp_path / "run", resume=True)

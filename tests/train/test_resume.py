@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import time
@@ -48,15 +49,17 @@ def test_the_run_itself(whole: Path, metrics: Any):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_by_a_signal(number: int, recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path):
-    run = tmp_path / "run"
+    run = tmp_path / "a run's folder"
     command = server.start("train", recipe, "--out", run, *ALL)
     command.until(run / "metrics.jsonl", 2)
     command.send(number)
     command.send(number)  # as torchrun and timeout do
     assert command.wait() == 130
-    assert "continue with --resume" in command.text
     assert not (run / "model").exists()
-    server.run("train", recipe, "--out", run, *ALL, "--resume")
+    # What it says continues the run: the folder is enough.
+    said = shlex.split(command.text.partition("; continue with: ")[2])
+    assert said == ["macaron", "train", "--resume", "--out", str(run)]
+    server.run(*said[1:])
     same_run(whole, run)
     # What the first start ran on is still there.
     first, second = json.loads((run / "environment.json").read_text())
@@ -84,7 +87,7 @@ CRASHES = [
     ("macaron.train.checkpoint.remove", 1),  # written, the old ones not yet removed
     ("macaron.train.loop.Trainer._validate", 2),
     ("macaron.train.checkpoint.candidates", 1),  # the end
-    ("macaron.models.load.save_file", 1),  # the model folder is half written
+    ("safetensors.torch.save_file", 1),  # the model folder is half written
 ]
 
 
@@ -180,6 +183,8 @@ def as_format_1(run: Path, data: Path) -> None:
     digest = PreparedData.open(data).legacy_lengths_digest()
     for path in (run / "checkpoints").glob("*/state.json"):
         state = json.loads(path.read_text())
+        state["progress"]["best_loss"] = state["progress"].pop("best_value")
+        del state["progress"]["parts"], state["progress"]["validation_parts"]
         path.write_text(json.dumps({**state, "format": 1, "identity": {**state["identity"], "training data": digest}}))
 
 
@@ -199,7 +204,7 @@ def test_a_checkpoint_of_format_1_resumes(
     state.write_text(kept)
     server.run("train", recipe, "--out", run, *ALL, "--resume")
     same_run(whole, run)
-    assert json.loads((run / "checkpoints" / "update-00000031" / "state.json").read_text())["format"] == 2
+    assert json.loads((run / "checkpoints" / "update-00000031" / "state.json").read_text())["format"] == 3
 
 
 def test_nothing_to_resume_starts_afresh_and_a_full_folder_is_refused(

@@ -8,6 +8,8 @@ import typer
 from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
 from macaron.cli.demo import demo
+from macaron.cli.doctor import doctor
+from macaron.cli.embed import embed
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
@@ -17,7 +19,9 @@ from macaron.cli.ode import app as ode_app
 from macaron.cli.particles import particles
 from macaron.cli.predict import predict
 from macaron.cli.prepare import prepare
+from macaron.cli.recipe import app as recipe_app
 from macaron.cli.report import report
+from macaron.cli.score import score
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
@@ -26,7 +30,6 @@ from macaron.errors import MacaronError, system_message
 app = typer.Typer(
     help="Train, decode and study Transformers written as splitting schemes.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -38,15 +41,19 @@ for _verb in (
     evaluate,
     models,
     demo,
+    doctor,
     glue,
     finetune,
     predict,
+    embed,
+    score,
     report,
     particles,
     compare,
     twins,
 ):
     app.command()(guarded(_verb))
+app.add_typer(recipe_app, name="recipe")
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")
 
@@ -62,7 +69,7 @@ def version(show: bool) -> None:
 
 @app.callback()
 def root(
-    _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Show the version."),
+    _version: bool = typer.Option(False, "--version", "-V", callback=version, is_eager=True, help="Show the version."),
 ) -> None:
     """Train, decode and study Transformers written as splitting schemes."""
 
@@ -84,7 +91,7 @@ def main() -> None:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
     try:
-        app()
+        app(prog_name="macaron")
     except MacaronError as error:
         fail(error, str(error), error.exit_code)
     except OSError as error:

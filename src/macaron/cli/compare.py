@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.early import Dtype, check_early
+
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs; the others are compared with the first.")],
@@ -22,11 +24,17 @@ def compare(
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the models' own.")] = None,
     batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
+    from macaron.lab.page import check_page_path
+
+    check_early(
+        runs=runs, data=data, split=split, writes=[out, json_file], device=device, length_penalty=length_penalty
+    )
+    check_page_path(out)
+    from macaron.evaluate.stored import Search
     from macaron.lab.compare.comparison import write_comparison
-    from macaron.lab.compare.translations import Search
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
     found = write_comparison(
@@ -40,4 +48,5 @@ def compare(
         say=lambda text: typer.echo(text, err=True),
     )
     typer.echo(found.sentence)
+    typer.echo(f"\n{found.table()}\n")
     typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

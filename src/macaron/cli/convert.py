@@ -5,7 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
 from macaron.cli.guard import guarded
+from macaron.files import check_unused
 
 app = typer.Typer(help="Convert foreign checkpoints to model folders.", no_args_is_help=True)
 
@@ -47,6 +49,9 @@ def fairseq(
 
     Without --bpe and --pipeline the folder's tokenizer splits at spaces and joins "@@ ".
     """
+    check_early(reads=[checkpoint, dictionary, bpe])
+    if not force:
+        check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_fairseq
 
     conversion = convert_fairseq(

@@ -8,7 +8,7 @@ import typer
 
 def demo(
     recipe: Annotated[
-        Path | None, typer.Option("--recipe", help="A recipe like recipes/demo.toml, which is the default.")
+        Path | None, typer.Option("--recipe", help="A recipe like `macaron recipe show demo`, which is the default.")
     ] = None,
     runs: Annotated[Path, typer.Option("--runs", help="The folder for its runs.")] = Path("runs"),
     minutes: Annotated[
@@ -16,7 +16,11 @@ def demo(
     ] = 6.0,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
-    from macaron.data.demo_corpus import DEMO_RECIPE
+    from macaron.recipe import load_recipe
+    from macaron.shipped import shipped
+
+    load_recipe(recipe or shipped("demo"))  # before torch is imported: a mistake is reported at once
+
     from macaron.lab.demo import run_demo
 
-    run_demo(recipe or DEMO_RECIPE, runs, typer.echo, minutes)
+    run_demo(recipe or shipped("demo"), runs, typer.echo, minutes)

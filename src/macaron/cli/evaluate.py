@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 
 
@@ -30,17 +32,20 @@ def evaluate(
     tag: Annotated[str | None, typer.Option("--tag", help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU."""
+    """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
+
+    Scores and translations of a run are kept in its folder, for macaron report and macaron compare.
+    """
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    if split not in ("valid", "test"):
-        raise UsageError(f"--split is valid or test, not {split!r}")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {output.parent}")
+    check_early(translators=[model], data=data, split=split, device=device, length_penalty=length_penalty)
+    check_early(reads=[source, reference], writes=[output])
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()
@@ -48,8 +53,13 @@ def evaluate(
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
+    from macaron.evaluate.stored import Search, keep
+    from macaron.models.configuration import TranslationConfig
+    from macaron.models.load import find_folder
 
-    translator = Translator(model, device=device, dtype=dtype, int8=int8, tag=tag)
+    ready(model)
+    folder = find_folder(model, TranslationConfig.model_type)
+    translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": beam,
         "length_penalty": length_penalty,
@@ -71,7 +81,11 @@ def evaluate(
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
         typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
         typer.echo(str(scored))
-    # Write the file last, so that the scores are printed even if writing fails.
+    # Files are written last, so that the scores are printed even if writing fails.
+    searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
+    kept = keep(folder, scored, searched, split if source is None else source.name, what)
+    if kept is not None:
+        typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
     if output is not None:
         with output_file(output) as file:
             file.write("".join(f"{line}\n" for line in scored.translations).encode())

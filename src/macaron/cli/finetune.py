@@ -5,7 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
+from macaron.files import check_unused
 
 
 def finetune(
@@ -21,7 +24,9 @@ def finetune(
     label: Annotated[str, typer.Option("--label", help="Column of the label.")] = "label",
     regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Examples in a batch.")] = 32,
-    rate: Annotated[float, typer.Option("--learning-rate", help="The highest; it falls to 0.")] = 5e-5,
+    rate: Annotated[
+        float | None, typer.Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
+    ] = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the examples.")] = 3,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Order and dropout.")] = 1,
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled.")] = 0.0,
@@ -35,25 +40,34 @@ def finetune(
     ] = "auto",
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the layers: for long runs.")] = False,
 ) -> None:
-    """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts."""
+    """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts.
+
+    It is the model after the epoch with the best score on --dev.
+    """
     if symmetric and text2 is None:
         raise UsageError("--symmetric swaps two texts: give --text2 as well")
 
+    check_early(encoders=[model], reads=[train, dev], device=device, rate=rate)
+    if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
+        check_unused(out, "give another --out")
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner, TunerSettings
     from macaron.tasks.finetune_csv import finetune_csv
 
     settings = FineTuning(
         batch_size=batch_size,
-        learning_rate=rate,
+        **({} if rate is None else {"learning_rate": rate}),
         epochs=epochs,
         seed=seed,
         weight_decay=weight_decay,
         clip_norm=clip_norm,
         symmetric=symmetric,
     )
+    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     texts = [text] if text2 is None else [text, text2]
-    typer.echo(
-        finetune_csv(lambda: FineTuner(model, device, tuner), train, dev, texts, label, regression, settings, out)
-    )
+
+    def load() -> FineTuner:
+        return FineTuner(model, device, tuner)
+
+    typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))

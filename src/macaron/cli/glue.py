@@ -6,6 +6,8 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
+from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 from macaron.errors import MacaronError, UsageError
 
 Number = TypeVar("Number", int, float)
@@ -73,11 +75,18 @@ def glue(
     decays = _numbers("--weight-decay", weight_decay, float) or (0.0,)
 
     from macaron.data.glue_tasks import task_named
+    from macaron.files import check_unused
+
+    chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
+    check_early(encoders=[model], device=device)
+    if not data.is_dir():
+        raise MacaronError(f"{data}: no such folder. Give GLUE's folder: CoLA, SST-2, ... below it.")
+    if not resume:
+        check_unused(out)
     from macaron.tasks.finetune import TunerSettings
     from macaron.tasks.glue.glue_run import run_glue
     from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
 
-    chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
     plan = make_plan(
         chosen,
@@ -88,6 +97,7 @@ def glue(
         one_logit=not two_logits,
         clip_norm=clip_norm,
     )
+    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 

@@ -98,7 +98,8 @@ def plot(
 def trajectories(
     out: Annotated[Path, typer.Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
     names: Annotated[
-        list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang.")
+        list[str] | None,
+        typer.Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact."),
     ] = None,
     steps: Annotated[
         int, typer.Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 
 
@@ -46,8 +48,10 @@ def particles(
         raise UsageError("--target is for the decoder: leave it out, or --part encoder")
     parts: tuple[Literal["encoder", "decoder"], ...] = ("encoder", "decoder") if part == "both" else (part,)
 
+    check_early(models=[model, model2])
     from macaron.lab.particles.build_data import build_data
 
     models = [model] if model2 is None else [model, model2]
+    ready(*models)
     write(out, build_data(models, sentence, target=target, parts=parts), view)
     typer.echo(f"wrote {out}", err=True)

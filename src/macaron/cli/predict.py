@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from macaron.cli.early import check_early
 from macaron.errors import MacaronError, UsageError
 
 _CHARACTERS = 20_000  # of input that are predicted at a time, to begin with
@@ -37,7 +38,7 @@ def predict(
         Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
     ] = "auto",
 ) -> None:
-    """Predict labels: "label, tab, probability" for each example, or the score alone.
+    """Predict labels: "label, tab, probability" for each example, or the score alone; nothing for an empty line.
 
     The input is one example a line (two texts with a tab between them), or TSV or CSV with a header: then the columns
     are those of the training file, or --text and --text2.
@@ -46,8 +47,7 @@ def predict(
         raise UsageError("--text2 needs --text")
     if kind == "lines" and text is not None:
         raise UsageError("--format lines has no columns: leave out --text")
-    if input_file is not None:
-        input_file.stat()  # a missing file is reported before the model is loaded
+    check_early(encoders=[model], reads=[input_file], writes=[output_file], device=device)
 
     from macaron.data.tabular import table_format
     from macaron.decode.stream import output
@@ -68,12 +68,15 @@ def predict(
     number = 1
     with output(output_file) as file:
         for rows in filter(None, examples):
-            found = predictor.predict([list(column) for column in zip(*rows, strict=True)])
-            for row, each in zip(rows, found, strict=True):
+            for row, found in zip(rows, predictor.predict_rows(rows), strict=True):
                 if as_json:
+                    each = found or dict.fromkeys(predictor.keys)
                     line = json.dumps({"example": number, "texts": row, **each}, ensure_ascii=False)
+                elif found is None:
+                    line = ""  # an empty line stays empty: the output has as many lines as the input
                 else:
-                    line = f"{each['score']:.6g}" if "score" in each else f"{each['label']}\t{each['probability']:.6f}"
+                    score, label = found.get("score"), found.get("label")
+                    line = f"{label}\t{found['probability']:.6f}" if score is None else f"{score:.6g}"
                 file.write(f"{line}\n".encode())
                 number += 1
             file.flush()
@@ -85,7 +88,7 @@ def _plain(path: Path | None, name: str, texts: int) -> Iterator[list[list[str]]
 
     numbers = count(1)
     for lines in windows(path, _CHARACTERS):
-        rows = [line.split("\t") if texts == 2 else [line] for line in lines]
+        rows = [line.split("\t") if texts == 2 and line.strip() else [line] * texts for line in lines]
         for row, number in zip(rows, numbers, strict=False):
             if len(row) != texts:
                 raise MacaronError(f"{name}, line {number}: expected two texts separated by a tab, found {len(row)}")

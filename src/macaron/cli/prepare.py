@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML); or use the options below.")] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below."),
+    ] = None,
     *,
     source_lang: Annotated[str | None, typer.Option("--source-lang", help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, typer.Option("--target-lang", help="Language to translate into.")] = None,
@@ -60,8 +63,9 @@ def prepare(
     ] = None,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
-    from macaron.recipe import data_recipe, load_data_recipe
-    from macaron.settings import Origin, override
+    from macaron.origin import Origin
+    from macaron.recipe import data_recipe, load_content
+    from macaron.settings import override
 
     common: dict[str, object] = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
     common |= {"--tokenizer": tokenizer, "--extend-vocab": extend_vocab}
@@ -75,7 +79,7 @@ def prepare(
             raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: {quoted}")
         if extra:
             raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
-        chosen = load_data_recipe(recipe, assignments, out)
+        content, origin = load_content(recipe, assignments, out)
     else:
         data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
         data |= {"tokenizer": tokenizer and str(tokenizer), "extend_vocab": extend_vocab}
@@ -92,36 +96,38 @@ def prepare(
                 raise UsageError(f"give a recipe, or these options: {names}; or --text (see macaron prepare --help)")
             data |= {"source_lang": source_lang, "target_lang": target_lang}
             corpora = {"train": train or [], "valid": valid or [], "test": test or []}
+        options = {f"data.{key}": f"--{key.replace('_', '-')} {value}" for key, value in data.items() if value}
         for split, paths in corpora.items():
             data[split] = [{"path": path, "state": state or "raw"} for path in paths]
-        content = {"data": {key: value for key, value in data.items() if value is not None}}
-        chosen = data_recipe(override(content, assignments), Origin(assignments=tuple(assignments)))
+        content = override({"data": {key: value for key, value in data.items() if value is not None}}, assignments)
+        origin = Origin(assignments=tuple(assignments), options=options)
+    chosen = data_recipe(content, origin)
 
     # Late: a mistake in the call is reported at once.
     from macaron.data.prepare import prepare as run
     from macaron.processes import Progress
 
     try:
-        outcome = run(chosen, workers=workers, progress=Progress())
+        with origin.located():
+            outcome = run(chosen, workers=workers, progress=Progress())
     except KeyboardInterrupt:
         typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is unchanged", err=True)
         raise typer.Exit(130) from None
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return
-    prepared = outcome.data
-    _print_report(prepared)
-    origin = f", from {chosen.tokenizer}" if chosen.tokenizer is not None else ""
-    typer.echo(f"vocabulary: {prepared.vocab_size:,} subwords ({prepared.pipeline}{origin})")
-    typer.echo(f"prepared in {prepared.folder}")
+    _print_report(outcome.data, chosen.tokenizer)
 
 
 def _given(options: dict[str, object]) -> list[str]:
     return [name for name, value in options.items() if value is not None]
 
 
-def _print_report(data: "PreparedData | PreparedText") -> None:
-    """Print what cleaning dropped by rule, and the sizes of the splits."""
+def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
+    """Print what cleaning dropped by rule, and the sizes of the splits and of the vocabulary.
+
+    :param tokenizer: the model whose tokenizer was taken
+    """
     import sys
 
     from rich.console import Console
@@ -166,3 +172,6 @@ def _print_report(data: "PreparedData | PreparedText") -> None:
     learned, given = subwords.get("learned_from_sentences"), subwords.get("of_sentences")
     if learned is not None and learned < given:
         typer.echo(f"subwords were learned from a sample: {learned:,} of {given:,} sentences")
+    taken = "" if tokenizer is None else f", from {tokenizer}"
+    typer.echo(f"vocabulary: {data.vocab_size:,} subwords ({data.pipeline}{taken})")
+    typer.echo(f"prepared in {data.folder}")

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
+
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
@@ -19,6 +22,8 @@ def report(
     ] = True,
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
+    check_early(runs=[run], data=data)
     from macaron.lab.report.report_page import write_report
 
+    ready(run)
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

@@ -1,19 +1,26 @@
 """``macaron train``: a recipe in, a run folder out."""
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from macaron.errors import MacaronError
+from macaron.cli.early import check_recipe
+from macaron.errors import MacaronError, UsageError
 
 STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); see recipes/.", show_default=False)],
     out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.", show_default=False
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -32,7 +39,7 @@ def train(
             "--from", metavar="MODEL", help="Start from a model: a run or a model folder.", show_default=False
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
 
@@ -40,10 +47,20 @@ def train(
     """
     from macaron.recipe import load_recipe
 
+    stored = out / "recipe.toml"
+    if recipe is None and not resume:
+        raise UsageError("give a recipe; or --resume, to continue the run in --out")
+    if recipe is None and not stored.is_file():
+        raise MacaronError(
+            f"{out}: no run to continue, there is no {stored}. Start one: macaron train RECIPE --out ..."
+        )
+    if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
+        typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
     if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
         raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
     changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
-    chosen = load_recipe(recipe, changes, source)  # before torch is imported: a mistake is reported at once
+    chosen = load_recipe(recipe or stored, changes, source)  # before torch is imported: a mistake is reported at once
+    check_recipe(chosen, out, new=not resume)
 
     from macaron.tasks.run import run
 

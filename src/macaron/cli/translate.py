@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import one_line
 
@@ -81,7 +83,7 @@ def translate(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
+        Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
@@ -105,14 +107,19 @@ def translate(
     if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
         raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
 
+    check_early(
+        translators=[model],
+        reads=[input_file, corpus],
+        writes=[output_file],
+        device=device,
+        length_penalty=length_penalty,
+    )
     from macaron.decode.degenerate import NotedLines
     from macaron.decode.stream import output, windows
     from macaron.decode.text_pieces import LineRefused
     from macaron.decode.translator import Translator
 
-    for given in (input_file, corpus):
-        if given is not None:
-            given.stat()  # a missing file is reported before the model is loaded
+    ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "nbest": nbest,
@@ -130,6 +137,7 @@ def translate(
         return
     number = 1
     noted = NotedLines()
+    filled = translated = False
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
             lines, refused = window, None
@@ -142,10 +150,15 @@ def translate(
                 text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
                 noted.add(number, best[0].notes)
+                filled, translated = filled or bool(line.strip()), translated or bool(best[0].tokens)
                 number += 1
             file.flush()
             if refused is not None:
                 raise refused
+    if filled and not translated:
+        typer.echo(
+            "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
+        )
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
 

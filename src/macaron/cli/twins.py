@@ -5,9 +5,13 @@ from typing import Annotated
 
 import typer
 
+from macaron.cli.early import check_recipe
+
 
 def twins(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); see recipes/.", show_default=False)],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option("--out", help="The folder for the runs and their page.", show_default=False)],
     schemes: Annotated[
         str,
@@ -19,7 +23,7 @@ def twins(
     ] = "lie-fg,strang-gfg",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Updates of every run (default: the recipe's max_updates).")
+        int | None, typer.Option("--budget", min=1, help="Updates of every run, instead of the recipe's limits.")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
@@ -29,13 +33,18 @@ def twins(
     ] = False,
 ) -> None:
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
+    from macaron.ode import scheme
     from macaron.recipe import load_recipe
 
-    chosen = load_recipe(recipe, settings or [])  # before torch is imported: a mistake is reported at once
-
-    from macaron.lab.twins import NUMBERS, PAGE, make_twins
+    limit = [] if budget is None else [f"train.max_updates={budget}"]  # the recipe may have none
+    chosen = load_recipe(recipe, [*(settings or []), *limit])  # before torch is imported: a mistake is reported at once
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
+    check_recipe(chosen, out, new=False)
+    for part in (part for name in names for part in name.split("/") if part != "control"):
+        scheme(part)
+    from macaron.lab.twins import NUMBERS, PAGE, make_twins
+
     planned = make_twins(
         chosen,
         names,
@@ -48,4 +57,5 @@ def twins(
     found = planned.run()
     if found is not None:
         typer.echo(found.sentence)
+        typer.echo(f"\n{found.table()}\n")
         typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")

@@ -16,6 +16,7 @@ from macaron.convert.checkpoint_config import (
 from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
 from macaron.convert.weight_names import rename, upgrade, weight_names
 from macaron.errors import MacaronError
+from macaron.files import check_unused
 from macaron.models.configuration import GenerationSettings
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.load import save_model
@@ -74,11 +75,10 @@ def convert_fairseq(
 
 def check_replaceable(path: Path, force: bool) -> None:
     """Refuse an output path that is taken. With ``force`` an existing model folder may be replaced."""
-    if path.is_dir() and any(path.iterdir()):
-        if not force:
-            raise MacaronError(f"{path}: the folder is not empty; choose another path, or replace it with --force")
-        if not (path / "config.json").is_file():
-            raise MacaronError(f"{path}: not a model folder (it has no config.json), so --force does not replace it")
+    if not force:
+        check_unused(path, "choose another path, or replace it with --force")
+    elif path.is_dir() and any(path.iterdir()) and not (path / "config.json").is_file():
+        raise MacaronError(f"{path}: not a model folder (it has no config.json), so --force does not replace it")
 
 
 def build_model(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Network:

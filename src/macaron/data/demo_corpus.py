@@ -15,8 +15,6 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder
 
 ARCHIVE = Path(__file__).with_name("demo_corpus.tar.bz2")
-#: The demo's recipe; ``recipes/demo.toml`` links to it.
-DEMO_RECIPE = Path(__file__).with_name("demo.toml")
 _SPLITS = ("train", "valid", "test", "novel")
 FILES = tuple(f"{split}.{language}" for split in _SPLITS for language in ("de", "en"))
 DICTIONARY = "dictionary.json"

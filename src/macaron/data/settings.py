@@ -1,6 +1,6 @@
 """The ``[data]`` section of a recipe: which corpora, how they are cleaned, which vocabulary.
 
-The shipped files in ``recipes/`` explain every key in their comments.
+The files in ``recipes/`` explain every key in their comments.
 """
 
 import re
@@ -123,7 +123,8 @@ class DataSettings:
             known = _LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
-        require(min(self.max_words, self.vocab_multiple) >= 1, "data.max_words and data.vocab_multiple must be above 0")
+        for key in ("max_words", "vocab_multiple"):
+            require(getattr(self, key) >= 1, f"data.{key} must be above 0, not {getattr(self, key)}")
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
@@ -194,7 +195,8 @@ class PairsSettings(DataSettings):
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        require(min(self.max_ratio, self.ratio_slack) >= 0, "data.max_ratio and data.ratio_slack must not be negative")
+        for key in ("max_ratio", "ratio_slack"):
+            require(getattr(self, key) >= 0, f"data.{key} must not be negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 from macaron import lazy
 
 if TYPE_CHECKING:
+    from macaron.decode.pair_scores import PairScore, PairScorer
     from macaron.decode.search import translate_ids
     from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
     from macaron.decode.translator import Translator
 
-__all__ = ["Hypothesis", "Sampling", "SearchSettings", "Translator", "translate_ids"]
+__all__ = ["Hypothesis", "PairScore", "PairScorer", "Sampling", "SearchSettings", "Translator", "translate_ids"]
 
 __getattr__ = lazy(
     __name__,
+    pair_scores=["PairScore", "PairScorer"],
     search=["translate_ids"],
     settings=["Hypothesis", "Sampling", "SearchSettings"],
     translator=["Translator"],

@@ -1,6 +1,9 @@
 """Translate a test set with a model, and score it."""
 
-from dataclasses import asdict, dataclass, replace
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,18 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval."""
+    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval.
+
+    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
+    :param text: the digest of the test set, see `text_digest`
+    """
 
     translations: list[str]
     settings: SearchSettings
     scores: tuple[Score, ...]
     intervals: tuple[Interval, ...]
+    definition: dict[str, bool] = field(default_factory=dict)
+    text: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: the search; the number of sentences; per metric the score, its definition, its interval."""
@@ -117,7 +126,22 @@ def evaluate_lines(
     given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
     settings = replace(translator.settings, **given)
     intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
-    return Evaluation(translations, settings, scores, intervals)
+    tags = search.get("tags") or [translator.tag] * len(lines)
+    text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language), tags)
+    definition = {"lower": lower, "compound_split": compound_split}
+    return Evaluation(translations, settings, scores, intervals, definition, text)
+
+
+def text_digest(
+    lines: Sequence[str],
+    references: Sequence[str],
+    state: State,
+    languages: Sequence[str | None],
+    tags: Sequence[str | None] = (),
+) -> str:
+    """A digest of a test set: sources, references, whether they are tokens, the two languages, the tags if any."""
+    text = json.dumps([[list(lines), list(references)], state, list(languages), *([list(tags)] if any(tags) else [])])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def lower_cases(pipeline: Pipeline) -> bool:

@@ -108,7 +108,7 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs:
         f'<text x="-8" y="{y}%" dy=".35em" text-anchor="end">{text}</text>'
         for y, text in zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     )
-    left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit)}</text>'
+    left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit, up.log)}</text>'
     ticks = across.ticks(5)
     if across.log and len(xs) <= DOUBLINGS:
         ticks = xs  # doublings (1, 2, 4, 8) are all marked
@@ -120,12 +120,12 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs:
         f'<text x="{x}%" y="{height + 18}" text-anchor="middle">{text}</text>'
         for x, text in zip(map(across.percent, ticks), texts, strict=True)
     )
-    below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit)}</text>'
+    below += f'<text x="100%" y="{height + 38}" text-anchor="end">{_axis_name(x_label, unit, across.log)}</text>'
     return f'{left}<line class="axis" x1="0" x2="100%" y1="100%" y2="100%"/>{below}'
 
 
-def _axis_name(label: str, unit: str) -> str:
-    return escape(f"{label} ({unit})" if unit else label)
+def _axis_name(label: str, unit: str, log: bool = False) -> str:
+    return escape((f"{label} ({unit})" if unit else label) + (", log scale" if log else ""))
 
 
 def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:

@@ -4,7 +4,6 @@ The same data give the same file. Pages draw their charts as SVG (`macaron.lab.c
 """
 
 import io
-import itertools
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -142,8 +141,8 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
                 label=f"{scheme_label(curve.name, curve.method)}\nslope {curve.slope:.2f}",
             )
         axes.set_xscale("log", base=2)
-        axes.set_xlabel("step γ")
-        axes.set_ylabel("error of one step")
+        axes.set_xlabel("step γ (log scale)")
+        axes.set_ylabel("error of one step (log scale)")
         axes.set_title("Local error of splitting schemes on a particle system", loc="left", pad=12)
         clean_axes(axes)
         axes.margins(x=0.02)
@@ -165,35 +164,62 @@ def trajectory_label(found: SchemeTrajectories) -> str:
 
 
 def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int) -> None:
-    """Draw the trajectories with a given number of steps, and the errors of all numbers of steps."""
+    """Draw the trajectories with a given number of steps, by integrator, and the errors of all numbers of steps."""
     from matplotlib.figure import Figure
 
+    methods = list(dict.fromkeys(each.method for each in found.schemes))
+    names = list(dict.fromkeys(each.scheme.name for each in found.schemes))
     with drawing():
-        figure = Figure(figsize=(9.6, 5.2), layout="constrained")
-        paths, errors = figure.subplots(1, 2, width_ratios=(1, 1.05))
-        exact = {"color": "#C9CDD1", "linewidth": 6, "solid_capstyle": "round", "zorder": 1}
-        line = {"linewidth": 1.3, "marker": "o", "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.6}
-        particles = found.exact.shape[1]
-        for i in range(particles):
-            paths.plot(*found.exact[:, i].T, label=None if i else "exact flow", **exact)
-        for each, colour in zip(found.schemes, itertools.cycle(TRAJECTORY_COLOURS), strict=False):
-            name = trajectory_label(each)
-            for i in range(particles):
-                nodes = each.of(steps).nodes[:, i]
-                paths.plot(*nodes.T, label=None if i else name, color=colour, zorder=2, **line)
+        figure = Figure(figsize=(5 + 4.2 * len(methods), 5.2), layout="constrained")
+        *panels, errors = figure.subplots(1, len(methods) + 1, width_ratios=(*(1 for _ in methods), 1.3))
+        everything = np.concatenate([each.of(steps).nodes.reshape(-1, 2) for each in found.schemes])
+        for method, paths in zip(methods, panels, strict=True):
+            chosen = [each for each in found.schemes if each.method == method]
+            _draw_paths(paths, found.exact, chosen, [_colour(each, names) for each in chosen], steps)
+            paths.update_datalim(everything)  # one scale for all panels
+            paths.autoscale_view()
+            sub_steps = {"euler": "Euler steps, as in layers", "exact": "exact sub-flows, as in the theorem"}
+            paths.set_title(f"{steps} step{'s' * (steps > 1)}: {sub_steps.get(method, method)}", loc="left")
+        for each in found.schemes:
             shown = [(one.steps, one.error) for one in each.trajectories]
-            errors.loglog(*zip(*shown, strict=True), color=colour, marker="o", markersize=5, linewidth=1.8)
-            text = f"{name}\nhalf the step: error / {each.trajectories[-1].ratio:.2f}"
-            # On the lower left of the last point but one: the lines fall, so there is room.
-            errors.annotate(text, shown[-2], (-8, -2), textcoords="offset points", ha="right", va="top")
-        paths.set_aspect("equal")
-        paths.set_axis_off()
-        paths.set_title(f"{particles} particles after {f'{steps} steps' if steps > 1 else 'one step'}", loc="left")
-        paths.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)
+            style: Any = LINES.get(each.method, "--")
+            errors.loglog(
+                *zip(*shown, strict=True),
+                color=_colour(each, names),
+                linestyle=style,
+                marker="o",
+                markersize=5,
+                linewidth=1.8,
+                label=f"{scheme_label(each.scheme.name, each.method)}\nhalf the step: error / "
+                f"{each.trajectories[-1].ratio:.2f}",
+            )
         errors.set_xscale("log", base=2)
         errors.set_xticks([one.steps for one in found.schemes[0].trajectories])
         errors.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        errors.set_xlabel(f"steps for a time of {DURATION:g}")
+        errors.set_xlabel(f"steps for a time of {DURATION:g} (log scale)")
+        errors.set_ylabel("distance from the exact end (log scale)")
         errors.set_title("Error at the end", loc="left")
+        errors.legend(frameon=False, loc="lower left", labelspacing=0.7, handlelength=2.6)
         clean_axes(errors)
         write_figure(path, figure)
+
+
+def _colour(each: SchemeTrajectories, names: Sequence[str]) -> str:
+    """One colour for each scheme, whatever its integrator."""
+    return TRAJECTORY_COLOURS[names.index(each.scheme.name) % len(TRAJECTORY_COLOURS)]
+
+
+def _draw_paths(
+    axes: Any, exact: Array, schemes: Sequence[SchemeTrajectories], colours: Sequence[str], steps: int
+) -> None:
+    """Draw the exact path, wide and grey, and those of schemes on it."""
+    wide = {"color": "#C9CDD1", "linewidth": 6, "solid_capstyle": "round", "zorder": 1}
+    line = {"linewidth": 1.3, "marker": "o", "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+    for i in range(exact.shape[1]):
+        axes.plot(*exact[:, i].T, label=None if i else "exact flow", **wide)
+        for each, colour in zip(schemes, colours, strict=True):
+            name = trajectory_label(each).removesuffix(f", {each.method}")
+            axes.plot(*each.of(steps).nodes[:, i].T, label=None if i else name, color=colour, zorder=2, **line)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)

@@ -14,6 +14,9 @@ from macaron.files import write_text
 #: The page may run its own scripts only: no script, font, image or request from anywhere else.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
+#: The maximum number of rows that are shown as lists on a phone: more would fill screens.
+STACKED = 4
+
 
 class Raw(str):
     """HTML that is safe already: `escape` leaves it unchanged."""
@@ -83,16 +86,27 @@ def section(heading: str, *parts: str, id: str | None = None) -> str:
 
 
 def html_table(
-    headers: Sequence[str], rows: Iterable[Sequence[object]], *, caption: str, numeric: Collection[int] = ()
+    headers: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: str,
+    numeric: Collection[int] = (),
+    stack: bool = False,
 ) -> str:
     """A table whose first column names its rows; columns in ``numeric`` are right-aligned. Cells are escaped.
 
-    A table wider than the page scrolls horizontally.
+    A table wider than the page scrolls horizontally, and says so.
+
+    :param stack: on a phone, show each row as a list of column names and values: for tables with many columns. A table
+        with more than `STACKED` rows scrolls instead.
     """
+    rows = list(rows)
+    stack = stack and len(rows) <= STACKED
 
     def cell(tag: str, column: int, content: object, scope: str = "") -> str:
         kind = ' class="number"' if column in numeric else ""
-        return f"<{tag}{kind}{scope}>{escape(content)}</{tag}>"
+        label = f' data-label="{escape(headers[column])}"' if stack and tag == "td" else ""
+        return f"<{tag}{kind}{scope}{label}>{escape(content)}</{tag}>"
 
     head = "".join(cell("th", i, name, ' scope="col"') for i, name in enumerate(headers))
     lines = []
@@ -100,7 +114,7 @@ def html_table(
         cells = [cell("th", 0, first, ' scope="row"'), *(cell("td", i, each) for i, each in enumerate(others, 1))]
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     return f"""<div class="scroll">
-<table><caption><span>{escape(caption)}</span></caption>
+<table{' class="stack"' if stack else ""}><caption><span>{escape(caption)}</span></caption>
 <thead><tr>{head}</tr></thead>
 <tbody>
 {"".join(lines)}</tbody></table></div>"""

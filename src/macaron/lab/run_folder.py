@@ -4,12 +4,16 @@ import json
 import math
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal, TypeGuard
 
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.settings import Origin, load_toml
+from macaron.evaluate.stored import FOLDER
+from macaron.models.load import CHECKPOINT_WEIGHTS, fingerprint, run_model
+from macaron.origin import Origin
+from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
@@ -17,6 +21,8 @@ Record = dict[str, Any]
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
+#: Numbers in a line of the training log that are of its last update; the others are means over its targets.
+_OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gib"}
 
 
 class RunFolder:
@@ -28,9 +34,9 @@ class RunFolder:
     :ivar summary: what the run wrote at its end
     :ivar results: the finished runs of a GLUE folder
     :ivar starts: the environment at each start
+    :ivar model_folder: its final model, or its best checkpoint if it has none yet
     :ivar config: the model's config.json
     :ivar tokenizer_settings: the model's tokenizer_config.json
-    :ivar evaluations: what ``macaron evaluate --json`` wrote: the ``file``, the ``data``, the ``scores``
     :ivar update: the last update that was logged
     :ivar finished: it has ended and was not resumed since
     :ivar languages: source and target language of a translation model
@@ -52,12 +58,13 @@ class RunFolder:
         environment = self._json("environment.json") or self._json("run.json")
         starts = environment if isinstance(environment, list) else [environment]
         self.starts: list[Record] = [start for start in starts if isinstance(start, dict) and start]
-        self.config = self._record("model/config.json")
-        self.tokenizer_settings = self._record("model/tokenizer_config.json")
+        self.model_folder = run_model(path)
+        model = self.model_folder.relative_to(path) if self.model_folder else "model"
+        self.config = self._record(f"{model}/config.json")
+        self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
         self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
         self.results, _ = self._lines("results.jsonl")
         self.summary = self._summary()
-        self.evaluations = self._evaluations()
         self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
         self.finished = bool(self.summary) and int(self.summary.get("update", self.update)) >= self.update
@@ -66,9 +73,9 @@ class RunFolder:
 
     @cached_property
     def parameters(self) -> int | None:
-        """Parameters of the model, or of the last checkpoint, counted in the headers of the files."""
-        checkpoints = sorted((self.path / "checkpoints").glob("update-*/weights.safetensors"))
-        for file in (self.path / "model" / "model.safetensors", *checkpoints[-1:]):
+        """Parameters of the model, or of the best checkpoint, counted in the headers of the files."""
+        folder = self.model_folder or self.path
+        for file in (folder / "model.safetensors", folder / CHECKPOINT_WEIGHTS):
             try:
                 with safe_open(file, framework="numpy") as content:
                     return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118
@@ -76,9 +83,60 @@ class RunFolder:
                 continue
         return None
 
+    @cached_property
+    def evaluations(self) -> list[Record]:
+        """Scores of its model: the ``file``, the ``data``, the ``scores``.
+
+        They are in JSON files that ``macaron evaluate --json`` wrote, and among the stored translations, where those
+        of an earlier model of this run are passed over. Of two with the same data, search and definitions the stored
+        and later one counts.
+        """
+        stored = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
+        files = [*sorted(file for file in self.path.glob("*.json") if file.name not in _OWN), *stored]
+        present = fingerprint(self.model_folder) if stored and self.model_folder else None
+        found: dict[str, Record] = {}
+        for file in files:
+            name = str(file.relative_to(self.path))
+            content = self._record(name)
+            scores, key = content.get("scores"), content.get("key")
+            rows = scores if isinstance(scores, list) else []
+            fine = rows and all(
+                isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows
+            )
+            if not fine or (file in stored and not (isinstance(key, dict) and key.get("model") == present)):
+                continue
+            said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
+            sentences = content.get("sentences", len(content.get("translations", ())) or None)
+            data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
+            same = json.dumps([data, content.get("search"), [row.get("definition") for row in rows]])
+            found[same] = {"file": name, "data": data, "scores": rows}
+        return sorted(found.values(), key=lambda each: str(each["file"]))
+
+    @cached_property
+    def curves(self) -> list[Record]:
+        """The metrics for drawing: a line of the training log with few targets is merged with the next one.
+
+        An epoch's last line averages the few batches that are left, and the line after it begins late: drawn as they
+        are, they look like spikes. Half the usual number of targets is enough. The last line is merged with the one
+        before it.
+        """
+        lines: list[Record] = []
+        others: list[Record] = []
+        for record in self.metrics:
+            targets = record.get("targets")
+            (lines if is_number(targets) and targets >= 0 else others).append(record)
+        least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
+        whole: list[Record] = []
+        for line in lines:
+            short = whole and whole[-1]["targets"] < least
+            whole[-1:] = [_merged(whole[-1], line)] if short else [*whole[-1:], line]
+        if len(whole) > 1 and whole[-1]["targets"] < least:
+            whole[-2:] = [_merged(*whole[-2:])]
+        return [*others, *whole]
+
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""
-        pairs = ((record.get(against), record.get(name)) for record in self.metrics)
+        pairs = ((record.get(against), record.get(name)) for record in self.curves)
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
@@ -139,17 +197,18 @@ class RunFolder:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
 
-    def _evaluations(self) -> list[Record]:
-        found = []
-        for file in sorted(file.name for file in self.path.glob("*.json") if file.name not in _OWN):
-            content = self._record(file)
-            scores = content.get("scores")
-            rows = scores if isinstance(scores, list) else []
-            if rows and all(isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows):
-                said, sentences = str(content.get("data", Path(file).stem)), content.get("sentences")
-                data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
-                found.append({"file": file, "data": data, "scores": scores})
-        return found
+
+def _merged(first: Record, second: Record) -> Record:
+    """Two consecutive lines of a training log as one: means are weighted by targets, a speed by the time it took."""
+    one, other = first["targets"], second["targets"]
+    whole: Record = {**first, **second, "targets": one + other}
+    for name in first.keys() & second.keys() - _OF_LAST_UPDATE - {"targets"}:
+        a, b = first[name], second[name]
+        if one + other > 0 and is_number(a) and is_number(b):
+            whole[name] = (one * a + other * b) / (one + other)
+            if name == "tokens_per_second" and a > 0 < b:
+                whole[name] = (one + other) / (one / a + other / b)
+    return whole
 
 
 def is_number(value: Any) -> TypeGuard[float]:

@@ -6,42 +6,48 @@ from pathlib import Path
 import numpy as np
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.figures import trajectory_label
+from macaron.lab.figures import scheme_label, trajectory_label
 from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
-from macaron.ode.trajectories import DURATION, SELECTION, Trajectory, TrajectoryComparison, compare
+from macaron.ode.trajectories import (
+    AS_LAYERS,
+    DURATION,
+    EXACT,
+    SchemeTrajectories,
+    Trajectory,
+    TrajectoryComparison,
+    compare,
+)
 from macaron.ode.word_series import Array
 
 #: The colours of schemes on the page; 0 and 1 are the operators'.
 COLOURS = (3, 2, 4, 5, 6, 7)
-#: By default the page also shows the schemes with the Euler sub-steps of a network.
-AS_NETWORKS = tuple(f"{name}:euler" for name in SELECTION)
 #: Width of the drawing in its own units, and its margin.
 _WIDTH, _MARGIN = 1000.0, 40.0
 
-#: The integrator of the sub-flows, and the trajectories.
+#: The sub-flows of some trajectories, in words.
 Group = tuple[str, TrajectoryComparison]
 
 _LEAD = (
     "Attention (F) and the feed-forward network (G) move five particles at the same time; a network applies them in "
-    "turn. A Transformer layer is a Lie step: F, then G. A Macaron layer is a Strang step: half G, F, half G. With "
-    "smaller steps both approach the exact path, Strang much faster."
+    "turn. A Transformer layer is a Lie step: F, then G. A Macaron layer is a Strang step: half G, F, half G. Layers "
+    "take one Euler step for each, and then Strang is no better than Lie: half the step halves the error of both. "
+    "With exact sub-flows, as in the theorem, half the step divides Strang's error by four."
 )
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
     """Write the page, which shows one group of trajectories at a time.
 
-    Without a selection there are two: Lie and Strang, with exact and with Euler sub-steps.
+    Without a selection there are two: Lie and Strang, with the Euler sub-steps of layers and with exact ones.
     """
-    groups = [("exact", compare(selection or SELECTION, seed))]
-    if not selection:
-        groups.append(("Euler", compare(AS_NETWORKS, seed)))
+    chosen = {"": selection} if selection else {"Euler, as in layers": AS_LAYERS, "exact, as in the theorem": EXACT}
+    groups = [(name, compare(schemes, seed)) for name, schemes in chosen.items()]
     first = groups[0][1]
     drawing = _Drawing(groups)
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
-        section("Errors", _error_chart(groups), _ratio_table(groups), id="errors"),
+        section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
         section("What this shows, and what it does not", *_caveats(first, len(groups) > 1), id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
@@ -106,7 +112,7 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
     exact = "".join(f'<path d="{_line(path)}"/>' for path in drawing.points(found.exact))
     layers, entries, options, rows = [], [], [], []
     for i, each in enumerate(found.schemes):
-        one, label = each.of(steps), escape(trajectory_label(each))
+        one, label = each.of(steps), escape(_label(each, groups))
         colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
         paths = drawing.points(one.nodes)
         lines, dots = "".join(map(_line, paths)), "".join(map(_dots, paths))
@@ -146,7 +152,7 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 <label for="steps">Steps <output id="count" for="steps">{steps}</output></label>
 <input type="range" id="steps" min="0" max="{len(counts) - 1}" step="1" value="{counts.index(steps)}">
 <div class="choices">
-<label{" hidden" if len(groups) == 1 else ""}>Sub-flow integrator<select id="group">{choices}</select></label>
+<label{" hidden" if len(groups) == 1 else ""}>Sub-steps<select id="group">{choices}</select></label>
 <label>Show sub-steps of<select id="moves"><option value="">no scheme</option>{"".join(options)}</select></label>
 </div>
 </div>
@@ -154,6 +160,12 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 <p class="visually-hidden" id="said" aria-live="polite"></p>
 </div>
 </div>"""
+
+
+def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
+    """The label of a scheme, without its integrator where the name of its group has it."""
+    label = trajectory_label(each)
+    return label.removesuffix(f", {each.method}") if len(groups) > 1 else label
 
 
 def _line(path: Sequence[float]) -> str:
@@ -168,7 +180,7 @@ def _dots(path: Sequence[float]) -> str:
 def _error_chart(groups: Sequence[Group]) -> str:
     series = [
         Series(
-            trajectory_label(each),
+            scheme_label(each.scheme.name, each.method) if len(groups) > 1 else trajectory_label(each),
             [(float(one.steps), one.error) for one in each.trajectories],
             colour=COLOURS[i % len(COLOURS)],
             dashed=each.method != "exact",
@@ -180,19 +192,24 @@ def _error_chart(groups: Sequence[Group]) -> str:
     return line_chart(series, title=title, x_label="steps", y_label=y_label, log_x=True, log_y=True)
 
 
-def _ratio_table(groups: Sequence[Group]) -> str:
-    schemes = [each for _, found in groups for each in found.schemes]
-    counts = [one.steps for one in schemes[0].trajectories]
-    rows = [(f"{n}\u202fto\u202f{2 * n}", *(f"{each.of(n).ratio:.2f}" for each in schemes)) for n in counts]
-    headers = ["steps", *map(trajectory_label, schemes)]
-    caption = "Factor by which halving the step divides the error: 2 for first order, 4 for second"
-    return html_table(headers, rows, caption=caption, numeric=range(1, len(headers)))
+def _ratio_tables(groups: Sequence[Group]) -> str:
+    """A table for each group: a single one would be too wide for a phone."""
+    tables = []
+    for name, found in groups:
+        counts = [one.steps for one in found.schemes[0].trajectories]
+        rows = [(f"{n}\u202fto\u202f{2 * n}", *(f"{each.of(n).ratio:.2f}" for each in found.schemes)) for n in counts]
+        headers = ["steps", *(_label(each, groups) for each in found.schemes)]
+        sub_steps = f"Sub-steps: {name}. " if name else ""
+        caption = f"{sub_steps}Factor by which half the step divides the error: 2 for first order, 4 for second"
+        tables.append(html_table(headers, rows, caption=caption, numeric=range(1, len(headers))))
+    return f'<div class="charts">{"".join(tables)}</div>'
 
 
 def _caveats(found: TrajectoryComparison, networks: bool) -> list[str]:
     euler = (
-        "The theorem is about exact sub-flows. A plain residual layer takes one Euler step along each, which is itself "
-        "of first order: with Euler steps, halving the step only halves the error of both schemes."
+        "An Euler step is itself of first order, and no scheme can repair that: with Euler sub-steps both schemes are "
+        "of first order. The theorem, by which Strang's scheme is of second order, is about exact sub-flows, which no "
+        "layer computes."
     )
     system = (
         f"This is one system, softmax attention and a small tanh network in the plane (seed {found.seed}), over a "

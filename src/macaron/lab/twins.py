@@ -16,17 +16,22 @@ import torch
 
 from macaron import ode
 from macaron.data.prepared import read_manifest
-from macaron.errors import Interrupted, MacaronError, UsageError
+from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
 from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
-from macaron.recipe import ModelSettings, Recipe, configuration
+from macaron.origin import located
+from macaron.recipe import ModelSettings, Recipe, configuration, recipe_from
+from macaron.settings import load_toml
+from macaron.tasks.auto import kept
 from macaron.tasks.auto import resolve as resolve_auto
+from macaron.tasks.run import pace_of
 from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
+from macaron.train.pace import fitted, trial_seconds
 
 PAGE, NUMBERS = "comparison.html", "comparison.json"
 #: Settings that follow from a twin's scheme: a recipe must not set them.
@@ -61,8 +66,8 @@ class Twins:
                 except (Interrupted, KeyboardInterrupt) as stop:
                     where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
                     raise Interrupted(
-                        f"stopped in run {number} of {len(self.plan)}{where}; the same command continues from there, "
-                        "and keeps finished runs"
+                        f"stopped in run {number} of {len(self.plan)}{where}; finished runs are kept. Continue with: "
+                        f"{same_command()}"
                     ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
@@ -79,10 +84,11 @@ class Twins:
             return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
         except KeyboardInterrupt:
             raise Interrupted(
-                "stopped while comparing: all runs are finished; the same command compares them"
+                f"stopped while comparing: all runs are finished. Continue with: {same_command()}"
             ) from None
 
 
+@located
 def make_twins(
     recipe: Recipe,
     schemes: Sequence[str] | Mapping[str, str],
@@ -99,7 +105,8 @@ def make_twins(
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
         gives the twins other names
     :param seeds: seeds 1 to this are trained
-    :param budget: updates of every run; by default the recipe's ``train.max_updates``
+    :param budget: updates of every run; by default as the recipe says in updates or epochs, or as many as the slowest
+        twin makes in its minutes
     :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
     :param pattern: the name of a run's folder
     """
@@ -116,7 +123,9 @@ def make_twins(
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
-    recipe = with_budget(recipe, budget)
+    asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
+    if recipe.train.warmup != asked:
+        say(f"train.warmup = {asked:,} would not end within the budget: {recipe.train.warmup:,} updates instead")
     said = [key for key in _DECIDED if recipe.model.changes.get(key) is not None]
     if said:
         raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
@@ -137,7 +146,7 @@ def make_twins(
     for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
         folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
         plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
-    return Twins(plan, out, say)
+    return Twins(fit_plan(plan, say), out, say)
 
 
 def resolve(name: str) -> str:
@@ -188,14 +197,40 @@ def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]
 
 
 def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
-    """A recipe with a budget of updates, the only budget that does not depend on the machine."""
+    """A recipe with a budget of updates, which replaces all its limits.
+
+    A warm-up that would not end within it becomes a tenth of it.
+    """
     if updates is not None:
-        return replace(recipe, train=replace(recipe.train, max_updates=updates, max_epochs=None, max_minutes=None))
-    if recipe.train.max_updates is None:
-        raise MacaronError(
-            "twins get the same number of updates, but the recipe has no train.max_updates: give --budget UPDATES"
-        )
+        warmup = recipe.train.warmup if recipe.train.warmup < updates else updates // 10
+        limits: dict[str, Any] = {"max_updates": updates, "max_epochs": None, "max_minutes": None}
+        return replace(recipe, train=replace(recipe.train, warmup=warmup, **limits))
     return recipe
+
+
+def fit_plan(plan: list[tuple[str, Recipe, Path]], say: Callable[[str], None]) -> list[tuple[str, Recipe, Path]]:
+    """A plan whose only limit is minutes, of each run: all get as many updates as the slowest twin makes in this time.
+
+    The number is measured once, before the first run begins; then it is in the recipe of that run.
+    """
+    train, minutes = plan[0][1].train, plan[0][1].train.max_minutes
+    if minutes is None or train.max_updates is not None or train.max_epochs is not None:
+        return plan
+    begun = [folder / "recipe.toml" for *_, folder in plan if (folder / "recipe.toml").is_file()]
+    if begun:
+        train = kept(plan[0][1], recipe_from(*load_toml(begun[0]))).train
+        say(f"{train.max_updates:,} updates of each run, as chosen when {begun[0].parent} began")
+    else:
+        kinds = {name: own for name, own, _ in plan}
+        paces = [pace_of(own, trial_seconds(minutes)) for own in kinds.values()]
+        given = {key for section, key in plan[0][1].given if section == "train"}
+        train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
+        seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)
+        say(f"pace: {seconds} s per update; {train.max_updates:,} updates of each run in {minutes:g} minutes")
+    return [
+        (name, replace(own, train=replace(train, max_minutes=None, seed=own.train.seed)), folder)
+        for name, own, folder in plan
+    ]
 
 
 def first_process() -> bool:

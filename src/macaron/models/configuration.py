@@ -85,6 +85,11 @@ class ModelConfig(LayerSettings):
         """The encoder's scheme."""
         return find_scheme(self.scheme)
 
+    @property
+    def longest_input(self) -> int:
+        """Tokens of the longest input, special tokens included. Rows of packed training hold several inputs."""
+        return self.max_position_embeddings
+
 
 def steps_of(data: Any, name: str = "prologue") -> tuple[Step, ...]:
     """The sub-steps of a prologue or epilogue."""
@@ -184,6 +189,11 @@ class EncoderConfig(ModelConfig):
         """Names of a classifier's outputs."""
         names = self.id2label or default_labels(self.num_labels)
         return tuple(names[index] for index in range(self.num_labels))
+
+    @property
+    def longest_input(self) -> int:
+        """A classifier's is that of its examples: ``macaron predict`` cuts there, too."""
+        return int((self.classification or {}).get("max_length", self.max_position_embeddings))
 
     def to_dict(self) -> dict[str, Any]:
         """What config.json holds; the fields of classifiers are left out of other encoders."""

@@ -1,22 +1,30 @@
-"""Model folders, of translation models and encoders alike: found, checked, read and written."""
+"""Model folders, of translation models and encoders alike: found, checked, read and written.
+
+A checkpoint of a training run has the files of a model folder, too, but its weights are in a file of another name.
+torch is imported where weights are read or written: a folder that is missing is reported without it.
+"""
+
+from __future__ import annotations
 
 import errno
 import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 #: Each model type, and what is wrong with a model of another type.
 _WRONG_TYPE = {
@@ -31,16 +39,29 @@ _CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
     "model.safetensors",
     "model.safetensors.index.json",
 )
+#: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
+CHECKPOINT_WEIGHTS = "weights.safetensors"
 
 
 def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
+    A run without a final model gives its best checkpoint, and a line on stderr says so.
+
     :param model_type: by default any of ours
     """
     folder = Path(path)
-    if not (folder / _CONFIG).is_file() and (folder / "model" / _CONFIG).is_file():
-        folder /= "model"
+    if not (folder / _CONFIG).is_file():
+        found = run_model(folder) or folder
+        if found.name != "model" and found != folder:
+            update = int(found.name.partition("-")[2])
+            which = "the best so far" if found.name.startswith("best-") else "the last"
+            print(
+                f"{folder} has no final model yet: using its checkpoint of update {update:,} ({which}). To finish "
+                f"the run: {resume_command(folder)}",
+                file=sys.stderr,
+            )
+        folder = found
     if not folder.exists():
         raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
     if not folder.is_dir():
@@ -49,7 +70,7 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
         wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
         raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
-    if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX)):
+    if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
     if not (folder / "tokenizer.json").is_file():
         raise MacaronError(
@@ -59,8 +80,48 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     return folder
 
 
+def run_model(run: Path) -> Path | None:
+    """The model folder of a run: the final one, else the best checkpoint by validation, else the last; None if none."""
+    if (run / "model" / _CONFIG).is_file():
+        return run / "model"
+    found = [*checkpoints(run / "checkpoints"), *checkpoints(run / "checkpoints", "best")]
+    return found[-1] if found else None
+
+
+def checkpoints(folder: Path, kind: str = "update") -> list[Path]:
+    """All checkpoints in a folder, oldest first.
+
+    :param kind: ``update`` (complete states) or ``best`` (the best weights when written)
+    """
+    name = re.compile(rf"{kind}-\d{{8,}}")
+    found = [path for path in folder.iterdir() if name.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted((path for path in found if path.is_dir()), key=lambda path: int(path.name.partition("-")[2]))
+
+
+def run_of(folder: Path) -> Path | None:
+    """The run that a model folder or a checkpoint belongs to, if any."""
+    place = folder.resolve()
+    run = place.parents[1] if place.parent.name == "checkpoints" else place.parent
+    inside = place.parent.name == "checkpoints" or place.name == "model"
+    return run if inside and (run / "recipe.toml").is_file() else None
+
+
+def fingerprint(folder: Path) -> str:
+    """A digest of all files in a model folder: weights, configuration, tokenizer, search settings."""
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    text = "".join(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def stored_type(folder: Path) -> Any:
     """The type of model that a folder's config.json names."""
+    if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _CONFIG).is_file():
+        raise MacaronError(
+            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. The next checkpoint "
+            f"will have them: {resume_command(folder.parents[1])}"
+        )
+    if (folder / "recipe.toml").is_file() and not (folder / _CONFIG).is_file():
+        raise MacaronError(f"{folder}: no model and no checkpoint yet. Continue the run: {resume_command(folder)}")
     if not (folder / _CONFIG).is_file():
         raise MacaronError(
             f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
@@ -95,6 +156,8 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     :param changes: fields of the configuration to set to other values
     """
+    import torch
+
     config = load_config(folder, model_class.config_class, **changes)
     try:
         with torch.device("meta"):  # nothing is allocated or drawn
@@ -136,15 +199,28 @@ def load_model(
     return model.to(dtype or saved_in).eval(), lacking
 
 
-def save_model(folder: Path, model: Any, weights: Mapping[str, Tensor], tokenizer: Any, config: Any = None) -> None:
+def save_model(
+    folder: Path,
+    model: Any,
+    weights: Mapping[str, Tensor] | None,
+    tokenizer: Any,
+    config: Any = None,
+    more: Mapping[str, Any] | None = None,
+) -> None:
     """Write a model folder with its tokenizer: completely, or not at all.
 
-    :param weights: by their names in the model
+    The tokenizer gets the model's longest input: transformers warns of a longer one, and truncates there.
+
+    :param weights: other than the model's own, by their names in the model
     :param config: other than the model's own
+    :param more: further files, as JSON, by their paths in the folder
     """
+    tokenizer.model_max_length = (config or model.config).longest_input
     with atomic_folder(folder) as partial:
         write_model(partial, model, weights, config)
         tokenizer.save_pretrained(partial)
+        for path, content in (more or {}).items():
+            write_json(partial / path, content)
 
 
 def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None = None, config: Any = None) -> None:
@@ -153,23 +229,34 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
     :param weights: other than the model's own, by their names in the model
     :param config: other than the model's own
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    from safetensors.torch import save_file
+
     given = model.state_dict() if weights is None else weights
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in given.items()}
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
-    config = config or model.config
-    added = {"architectures": [type(model).__name__], "dtype": str(dtype).removeprefix("torch.")}
-    write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
-    if hasattr(model, "generation_config"):
-        tokens = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
-        special = {name: config.to_dict()[name] for name in tokens}
-        write_json(folder / _GENERATION, {**special, **model.generation_config.to_diff_dict()})
+    write_config(folder, model, dtype, config)
     try:
         save_file(tensors, folder / _WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
+
+
+def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = None) -> None:
+    """Write config.json and generation_config.json.
+
+    :param dtype: of the weights
+    :param config: other than the model's own
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    config = config or model.config
+    if hasattr(model, "generation_config"):
+        tokens = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+        special = {name: config.to_dict()[name] for name in tokens}
+        write_json(folder / _GENERATION, {**special, **model.generation_config.to_diff_dict()})
+    added = {"architectures": [type(model).__name__], "dtype": str(dtype).removeprefix("torch.")}
+    write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
 
 
 def first_line(error: Exception) -> str:
@@ -186,8 +273,13 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder: one file, or several that an index names."""
+    """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
+    from safetensors.torch import load_file
+
     try:
+        if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _WEIGHTS).is_file():
+            weights = load_file(folder / CHECKPOINT_WEIGHTS)
+            return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
         files = {_WEIGHTS}
         if not (folder / _WEIGHTS).is_file():
             files = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())

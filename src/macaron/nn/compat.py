@@ -2,7 +2,8 @@
 
 They take the arguments of torch's layers, and ``scheme=``. ``dim_feedforward`` is the total inner width of a layer: the
 default scheme, Macaron's, has two feed-forward networks of half that width each. With ``scheme="lie-fg"`` the outputs
-are those of torch's layers.
+are those of torch's layers, and ``load_state_dict`` takes theirs, alone or inside ``torch.nn.TransformerEncoder`` and
+``TransformerDecoder``.
 """
 
 from types import SimpleNamespace
@@ -18,11 +19,22 @@ from macaron.nn.linear import Activation
 from macaron.ode import Scheme, lift
 from macaron.ode import scheme as find_scheme
 
+#: The parts of torch's layers and the sub-layers that hold their weights here; those of a decoder have H1, too.
+_TORCH_PARTS = {
+    "self_attn.out_proj.": "F1.operator.out.",
+    "self_attn.in_proj_": "F1.operator.qkv.",
+    "multihead_attn.out_proj.": "H1.operator.out.",
+    "linear1.": "G1.operator.fc1.",
+    "linear2.": "G1.operator.fc2.",
+}
+
 
 class _TorchLayer(nn.Module):
-    """Base of both layers: constructor, masks, batch dimension."""
+    """Base of both layers: constructor, masks, batch dimension, torch's weights."""
 
     decoder = False
+    #: The sub-layers in the order of torch's norms.
+    order: tuple[str, ...] = ("F1", "G1")
 
     def __init__(
         self,
@@ -74,6 +86,30 @@ class _TorchLayer(nn.Module):
         # torch.nn.TransformerEncoder and TransformerDecoder read layer.self_attn.batch_first.
         self.self_attn = SimpleNamespace(batch_first=batch_first)
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """As in `nn.Module`; weights of torch's layer get our names first (``state_dict`` is torch's own copy)."""
+        start = f"{prefix}self_attn."
+        if any(name.startswith(start) for name in state_dict):
+            plain = find_scheme("lie-fg")
+            if self.scheme.branches != (lift(plain) if self.decoder else plain).branches:
+                raise ValueError(
+                    f"these are weights of torch's own layer (such as {start}in_proj_weight). A layer of scheme "
+                    f'{self.scheme.name!r} has other sub-layers: make it with scheme="transformer"'
+                )
+            renamed = {f"norm{i}.": f"{name}.norm." for i, name in enumerate(self.order, 1)} | _TORCH_PARTS
+            for name in [name for name in state_dict if name.startswith(prefix)]:
+                own = name.removeprefix(prefix)
+                if own.startswith("multihead_attn.in_proj_"):  # queries come from another sequence than keys and values
+                    kind, both = own.removeprefix("multihead_attn.in_proj_"), state_dict.pop(name)
+                    width = both.shape[0] // 3
+                    state_dict[f"{prefix}layer.sublayers.H1.operator.q.{kind}"] = both[:width].clone()
+                    state_dict[f"{prefix}layer.sublayers.H1.operator.kv.{kind}"] = both[width:].clone()
+                for theirs, ours in renamed.items():
+                    if own.startswith(theirs):
+                        new = f"{prefix}layer.sublayers.{ours}{own.removeprefix(theirs)}"
+                        state_dict[new] = state_dict.pop(name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def _run(self, x: Tensor, context: Context) -> Tensor:
         if x.dim() not in (2, 3):
             raise ValueError(f"expected (batch, position, feature) or (position, feature), not {tuple(x.shape)}")
@@ -124,6 +160,7 @@ class TransformerDecoderLayer(_TorchLayer):
     """``torch.nn.TransformerDecoderLayer`` for any scheme; a scheme without H is lifted (F becomes F H)."""
 
     decoder = True
+    order = ("F1", "H1", "G1")
 
     def forward(
         self,

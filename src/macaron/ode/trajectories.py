@@ -15,8 +15,11 @@ from macaron.ode.scheme import Scheme
 from macaron.ode.systems import System, particle_system
 from macaron.ode.word_series import Array
 
-#: Transformer and Macaron, with the exact sub-flows of the theorem.
-SELECTION = ("lie-fg", "strang-gfg")
+#: Transformer and Macaron, with the exact sub-flows of the theorem, and with the Euler steps of a network's layers.
+EXACT = ("lie-fg", "strang-gfg")
+AS_LAYERS = tuple(f"{name}:euler" for name in EXACT)
+#: What is drawn by default: first what layers do.
+SELECTION = (*AS_LAYERS, *EXACT)
 #: Numbers of steps.
 STEPS = (1, 2, 4, 8, 16, 32)
 #: The seed was chosen among 400 for paths that do not overlap and visible errors; the orders do not depend on it.
@@ -65,9 +68,7 @@ class TrajectoryComparison:
     seed: int
 
 
-def compare(
-    selection: Sequence[str] = SELECTION, seed: int = SEED, steps: Sequence[int] = STEPS
-) -> TrajectoryComparison:
+def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[int] = STEPS) -> TrajectoryComparison:
     """Follow one system by its exact flow and by schemes, each ``NAME`` or ``NAME:INTEGRATOR``."""
     chosen = parse_selection(selection)
     operators = sorted(chosen[0][0].operators)

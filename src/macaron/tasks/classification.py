@@ -16,6 +16,8 @@ from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.train.settings import TrainSettings
 
 Numbers = NDArray[np.float64]
+_BERT_RATE, _BERT_WIDTH = 5e-5, 768
+_HIGHEST_RATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class FineTuning:
     """
 
     batch_size: int = 32
-    learning_rate: float = 5e-5
+    learning_rate: float = _BERT_RATE
     epochs: int = 3
     seed: int = 1
     weight_decay: float = 0.0
@@ -165,3 +167,12 @@ class FineTuning:
             warmup_rate=min(1e-7, self.learning_rate),
             seed=self.seed,
         )
+
+
+def usual_rate(hidden_size: int) -> tuple[float, str]:
+    """The learning rate for an encoder of this width, and why: narrow ones need higher rates.
+
+    BERT's rate, 5e-5 for 768, times (768 / width)^2, in one digit; docs/finetuning.md has the measurements.
+    """
+    rate = float(f"{min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 2, _HIGHEST_RATE):.0e}")
+    return rate, f"{_BERT_RATE:g} for BERT-base, higher for narrower encoders; this one's hidden size is {hidden_size}"

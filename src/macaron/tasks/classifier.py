@@ -1,9 +1,9 @@
-"""A classifier on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``, and logits.
+"""An encoder on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
 
-`Predictor` takes texts; `macaron.tasks.finetune.FineTuner` trains.
+`Predictor` gives labels, `macaron.tasks.embedder.Embedder` vectors; `macaron.tasks.finetune.FineTuner` trains.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
@@ -69,8 +70,8 @@ def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
     return [np.asarray(ids, dtype=np.int32) for ids in tokenizer.encode_lines(texts, add_special_tokens=False)]
 
 
-class ClassifierOnDevice:
-    """A classifier on a device, its tokenizer, and how examples become batches.
+class EncoderOnDevice:
+    """An encoder with a classifier's head on a device, its tokenizer, and how examples become batches.
 
     :param path: the model's folder, or a run's
     :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
@@ -171,17 +172,21 @@ class ClassifierOnDevice:
         arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
         return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
-    def all_logits(self, data: Encoded) -> Numbers:
-        """The logits of all examples in their order, (N, logits)."""
-        self.module.eval()
-        found = np.zeros((len(data), self.module.objective.logits), dtype=np.float64)
+    def over_batches(self, data: Encoded, compute: Callable[[ClassificationBatch], Tensor], width: int) -> Numbers:
+        """What a function of a batch, (B, width), gives for all examples, in their order, (N, width)."""
+        found = np.zeros((len(data), width), dtype=np.float64)
         order = np.argsort(data.lengths, kind="stable")  # little padding
         with torch.no_grad(), self.autocast():
             for start in range(0, len(order), PREDICTED):
                 rows = order[start : start + PREDICTED]
                 batch = self.batch(data, rows, PREDICTED)
-                found[rows] = self.module.logits(batch)[: len(rows)].double().cpu().numpy()
+                found[rows] = compute(batch)[: len(rows)].double().cpu().numpy()
         return found
+
+    def all_logits(self, data: Encoded) -> Numbers:
+        """The logits of all examples in their order, (N, logits)."""
+        self.module.eval()
+        return self.over_batches(data, self.module.logits, self.module.objective.logits)
 
     def memory_explained(self, examples: str) -> Any:
         """A context in which running out of memory raises a message that says what to change."""
@@ -191,7 +196,7 @@ class ClassifierOnDevice:
         )
 
 
-class Predictor(ClassifierOnDevice):
+class Predictor(EncoderOnDevice):
     """A fine-tuned model that takes texts.
 
     :param path: a model folder that ``macaron finetune`` or ``macaron glue`` wrote, or a converted classifier
@@ -214,6 +219,8 @@ class Predictor(ClassifierOnDevice):
         else:
             self.objective = Objective("score", config.label_names)
         self.module = ClassificationLoss(self.model, self.objective)
+        #: What a prediction consists of.
+        self.keys = ("score",) if self.objective.kind == "score" else ("label", "probability", "probabilities")
 
     def predict(self, texts: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``.
@@ -241,3 +248,10 @@ class Predictor(ClassifierOnDevice):
             }
             for value, row in zip(values, probabilities, strict=True)
         ]
+
+    def predict_rows(self, rows: Sequence[Sequence[str]]) -> list[dict[str, Any] | None]:
+        """The same for examples given one by one; None for an example without any text."""
+        given = [any(text.strip() for text in row) for row in rows]
+        full = [row for row, some in zip(rows, given, strict=True) if some]
+        found = iter(self.predict([list(column) for column in zip(*full, strict=True)]) if full else ())
+        return [next(found) if some else None for some in given]

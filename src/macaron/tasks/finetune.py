@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from macaron.data.batching import Indices
 from macaron.device import own_stream
@@ -18,7 +19,7 @@ from macaron.evaluate.glue_metrics import score, task_score
 from macaron.models.load import save_model
 from macaron.nn.linear import Linear
 from macaron.tasks.classification import ClassificationLoss, FineTuning, Numbers, Objective
-from macaron.tasks.classifier import MAX_LENGTH, ClassifierOnDevice, Encoded, Precision
+from macaron.tasks.classifier import MAX_LENGTH, Encoded, EncoderOnDevice, Precision
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, TrainStep
 
@@ -43,8 +44,9 @@ class TunerSettings:
 
 @dataclass
 class TuningOutcome:
-    """The result of a run: the scores after each epoch, and the predictions after the last one.
+    """The result of a run: the scores after each epoch, and the predictions of the model that is left.
 
+    :param kept: the epoch that the model is from; 0: the last one
     :param diverged: the loss was not finite, so the run ended early
     """
 
@@ -52,12 +54,13 @@ class TuningOutcome:
     predictions: dict[str, Numbers] = field(default_factory=dict)
     updates: int = 0
     seconds: float = 0.0
+    kept: int = 0
     diverged: bool = False
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """By development set and metric, in per cent, after the last epoch."""
-        return self.epochs[-1]["scores"]
+        """By development set and metric, in per cent, after the epoch that was kept."""
+        return self.epochs[self.kept - 1]["scores"]
 
     @property
     def score(self) -> float:
@@ -65,7 +68,7 @@ class TuningOutcome:
         return task_score(self.scores)
 
 
-class FineTuner(ClassifierOnDevice):
+class FineTuner(EncoderOnDevice):
     """An encoder that is fine-tuned again and again, each time from its pre-trained weights and a head of zeros.
 
     :param path: a pre-trained model folder
@@ -98,16 +101,20 @@ class FineTuner(ClassifierOnDevice):
         check: Callable[[], None] = lambda: None,
         advance: Callable[[int], None] = lambda _: None,
         after_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
+        keep_best: bool = False,
     ) -> TuningOutcome:
-        """One run. The weights that it ends with stay in the model until the next one.
+        """One run. Its weights stay in the model until the next one.
 
         :param dev: sets to score on
         :param check: called before every update; may raise an exception, which ends the run
         :param advance: called with numbers of finished updates
         :param after_epoch: called with the epoch's record
+        :param keep_best: end with the weights of the epoch that is best in the first metric, the later of two equals
         """
         started = time.monotonic()
-        outcome = TuningOutcome()
+        outcome, best = TuningOutcome(), -math.inf
+        weights: dict[str, Tensor] = {}
+        predictions: dict[str, Numbers] = {}
         with own_stream(self.device), self.memory_explained(f"{settings.batch_size} examples"):
             self._begin(objective)
             updates = settings.updates(len(data))
@@ -138,6 +145,14 @@ class FineTuner(ClassifierOnDevice):
                 after_epoch(record)
                 if outcome.diverged:
                     break
+                found = float(np.mean([each[metrics[0]] for each in scores.values()]))
+                if keep_best and found >= best:
+                    best, outcome.kept = found, epoch
+                    weights = {name: each.detach().clone() for name, each in self.model.named_parameters()}
+                    predictions = dict(outcome.predictions)
+            if 0 < outcome.kept < len(outcome.epochs):
+                copy_weights(weights, self.model.named_parameters())
+                outcome.predictions = predictions
         outcome.seconds = round(time.monotonic() - started, 2)
         return outcome
 

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -12,7 +12,7 @@ from macaron.data.tabular import Table, class_indices, find_classes, numbers_of,
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import write_json, write_text
 from macaron.processes import Progress
-from macaron.tasks.classification import FineTuning, Objective
+from macaron.tasks.classification import FineTuning, Objective, usual_rate
 from macaron.tasks.finetune import FineTuner
 from macaron.tasks.glue.glue_results import score_line
 from macaron.train.stopping import StopSignals
@@ -30,9 +30,11 @@ def finetune_csv(
     regression: bool,
     settings: FineTuning,
     out: Path,
+    choose_rate: bool = False,
 ) -> str:
-    """Fine-tune and write RUN/model; returns a line with the scores.
+    """Fine-tune and write RUN/model, that of the best epoch; returns a line with the scores.
 
+    :param choose_rate: take the learning rate that suits the model's size
     :param load: called after the files are read
     :param texts: columns of the texts
     :param label: column of the label
@@ -54,6 +56,10 @@ def finetune_csv(
         f"{len(data):,} examples, {len(held):,} to score on; {f'a score, {label}' if regression else classes}"
         + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
     )
+    if choose_rate:
+        rate, reason = usual_rate(tuner.model.config.hidden_size)
+        settings = replace(settings, learning_rate=rate)
+        progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
     described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
     write_json(out / "settings.json", described)
     history: list[str] = []
@@ -66,16 +72,21 @@ def finetune_csv(
 
     try:
         with signals, progress.step("fine-tuning", "updates", settings.updates(len(data))) as advance:
-            outcome = tuner.fit(data, {"dev": held}, objective, settings, metrics, signals.check, advance, after_epoch)
+            outcome = tuner.fit(
+                data, {"dev": held}, objective, settings, metrics, signals.check, advance, after_epoch, keep_best=True
+            )
     except KeyboardInterrupt:
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
     if outcome.diverged:
         raise MacaronError(
             f"the loss was not finite in epoch {len(outcome.epochs)}: try a lower --learning-rate or --clip-norm 1"
         )
+    epoch = outcome.kept or len(outcome.epochs)
+    progress.say(f"kept epoch {epoch} of {len(outcome.epochs)}, the best in dev {metrics[0]}")
     tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
     result = {
         "scores": outcome.scores,
+        "epoch": epoch,
         "epochs": outcome.epochs,
         "labels": list(objective.labels),
         "f1_of": positive,

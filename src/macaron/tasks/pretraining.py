@@ -17,11 +17,12 @@ from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.attention import SequenceOffsets
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.recipe import DEFAULT_PRESETS, PretrainSettings, Recipe, configuration
+from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
+from macaron.train.settings import PretrainSettings
 from macaron.train.task import MicroBatch, Task, same_text
 
 AHEAD = 4  # micro-batches that are collated while the device is busy
@@ -131,7 +132,6 @@ class PretrainingTask(Task):
         self.words = range(batches.FIRST_WORD, data.vocab_size)
         self._collator = ThreadPoolExecutor(1, "collate")
         self._collated: dict[tuple[int, ...], Future[PretrainingBatch]] = {}
-        self._right: Tensor | None = None
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -172,28 +172,27 @@ class PretrainingTask(Task):
         """Always the same texts and masks; all of them are one update, so that the losses are plain means."""
         return batches.plan(self.corpora["valid"], self.shape, self.train, self.settings, (0, 0), 0)
 
-    def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
-        """Sums of the losses over this process's share."""
-        made = self._validation
-        sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
-        right = torch.zeros(2, 2, dtype=torch.float64, device=device)
-        tokens = 0
+    def cut(self, batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
+        """Some rows of a batch, with the words and pairs in them."""
+        return batches.cut(batch, start, stop)
+
+    def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
+        """Sums of the losses over this process's share, its tokens, and what `PretrainingLoss.right` counts."""
+        made, module = self._validation, self.module
+        sums = torch.zeros(len(self.loss_names) + 5, dtype=torch.float64, device=device)
         for index, counts in processes.turns(len(made.tokens)):
             batch = batches.on_device(self._collate("valid", made, index), device)
-            words, firsts = self.module.states(batch)
-            sums += self.module.losses(words, firsts, batch) * counts
-            right += self.module.right(words, firsts, batch) * counts
-            tokens += int(made.tokens[index]) * counts
-        self._right = processes.sum(right)
-        return sums, float(tokens)
+            for part, real in self.parts(batch, parts):
+                words, firsts = module.states(part)
+                sums[:-5] += module.losses(words, firsts, part) * (counts and real)
+                sums[-4:] += module.right(words, firsts, part).flatten() * (counts and real)
+            sums[-5] += int(made.tokens[index]) * counts
+        return sums
 
-    def score(self, device: torch.device) -> dict[str, float]:
-        """The shares of words and of pairs that the last validation predicted correctly."""
-        if self._right is None:
-            return {}
-        hits, total = self._right.tolist()
+    def score(self, device: torch.device, parts: int, counts: Sequence[float]) -> dict[str, float]:
+        """The shares of words and of pairs that were predicted correctly."""
         return {
-            f"valid_{name}_accuracy": hits[i] / max(total[i], 1)
+            f"valid_{name}_accuracy": counts[i] / max(counts[i + 2], 1)
             for i, name in enumerate(("mlm", "nsp"))
             if getattr(self.settings, name)
         }

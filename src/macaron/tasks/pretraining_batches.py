@@ -18,9 +18,8 @@ from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, 
 from macaron.data.row_packing import Rows, pack_by_length
 from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
-from macaron.recipe import PretrainSettings
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 FIRST_WORD = len(SPECIALS["encoder"])
 SHORTEST = 5  # tokens of the shortest pair: <cls> a </s> b </s>
@@ -212,6 +211,27 @@ def collate(
     tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
     others = (*lists, made.weights[index].astype(np.float32), starts.astype(np.int32))
     return PretrainingBatch(tokens.long(), positions, text, segments.long(), *map(torch.from_numpy, others))
+
+
+def cut(batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
+    """Some rows of a batch, with the words and pairs in them; texts stay in the order of ``starts``."""
+    rows, width = batch.ids.shape
+    begin, end = start * width, stop * width
+    made = {name: getattr(batch, name)[start:stop] for name in ("ids", "positions", "text", "segments")}
+    # Room for one and a quarter of the usual number: nearly always one shape.
+    share = 1.25 * (stop - start) / rows
+    for where, what, unused in (("masked", "targets", PAD), ("firsts", "follows", UNKNOWN)):
+        places, values = getattr(batch, where), getattr(batch, what)
+        chosen = (places >= begin) & (places < end) & (values != unused)
+        found = places[chosen] - begin
+        room = min(len(places), 8 * math.ceil(share * len(places) / 8))
+        held = torch.arange(room if len(found) <= room else len(places), device=places.device) % (end - begin)
+        held[: len(found)] = found
+        labels = torch.full_like(held, unused)
+        labels[: len(found)] = values[chosen]
+        made |= {where: held, what: labels}
+    starts = None if batch.starts is None else batch.starts.clamp(begin, end) - begin
+    return replace(batch, **made, starts=starts)
 
 
 def on_device(batch: PretrainingBatch, device: torch.device) -> PretrainingBatch:

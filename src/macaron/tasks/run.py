@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
-from macaron.data.prepared import data_kind
+from macaron.data.prepared import DataKind
 from macaron.errors import MacaronError
-from macaron.files import remove_leftovers, write_json, write_text
-from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, recipe_from
+from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.models.load import run_model
+from macaron.origin import located
+from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
 from macaron.tasks.pretraining import PretrainingTask
@@ -39,6 +41,7 @@ FREE_KEYS = {
 }
 
 
+@located
 def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -> bool:
     """Train a recipe in a folder, alone or as one of the processes of torchrun.
 
@@ -99,7 +102,7 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
     """The task of the data: pairs of sentences are for translation, plain text for pre-training."""
-    held = data_kind(recipe.data)
+    held: DataKind = manifest(recipe).get("kind", "pairs")
     if held != recipe.kind:
         what = "a text encoder" if recipe.kind == "text" else "for translation"
         raise MacaronError(
@@ -118,8 +121,8 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
 
 def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     """Refuse a folder that holds something else."""
-    if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
+    if not resume:
+        check_unused(out)
     stored = out / "recipe.toml"
     if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
         return
@@ -129,7 +132,8 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     }
-    changed = [text for key, text in differences.items() if key not in FREE_KEYS]
+    free = {key for key in FREE_KEYS if key[0] != "decode" or recipe.train.best_metric == "loss"}
+    changed = [text for key, text in differences.items() if key not in free]
     if changed:
         raise MacaronError(
             f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
@@ -159,3 +163,16 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
     """The values of all sections, by section and key."""
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
+
+
+def complete(path: Path) -> None:
+    """Let a stopped run of an earlier version be used: write configuration and tokenizer beside its checkpoint.
+
+    They are made from the recipe and the data folder. Nothing is done for anything but such a run.
+    """
+    found = run_model(path)
+    if found is None or (found / "config.json").is_file() or not (path / "recipe.toml").is_file():
+        return
+    recipe = recipe_from(*load_toml(path / "recipe.toml"))
+    recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
+    (PretrainingTask if recipe.kind == "text" else TranslationTask)(recipe).describe(found)

@@ -3,22 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from macaron.data.batching import Indices, bucket, epoch_order, padded
 from macaron.data.corpora import Mixture, reweighted
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.row_packing import Rows, pack, packed
+from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
 from macaron.errors import MacaronError
 from macaron.evaluate.evaluation import lower_cases, translate_all
-from macaron.evaluate.scores import sacre_bleu, tokenised_bleu
+from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
@@ -163,6 +164,13 @@ class TranslationTask(Task):
         config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
         torch.manual_seed(train.seed)
         self.model = TranslationModel(config)
+        search = self.model.generation_config
+        # transformers counts the start and the end of a translation too.
+        search.num_beams, search.length_penalty, search.max_length = (
+            decode.beam,
+            decode.length_penalty,
+            decode.max_length + 2,
+        )
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
@@ -172,6 +180,11 @@ class TranslationTask(Task):
         if "valid" not in data.splits or not len(data.pairs("valid")):
             raise MacaronError(f"{data.folder}: no validation data; prepare it with --valid")
         self.valid_pairs = data.pairs("valid")
+        if train.best_metric == "chrf" and data.text_state("valid") != "raw":
+            raise MacaronError(
+                f"train.best_metric = 'chrf' needs plain text, but the validation text of {data.folder} is Moses "
+                "tokens: take 'bleu' or 'loss'"
+            )
         name = "row_tokens" if self.packing and train.row_tokens < train.max_length else "max_length"
         limit: int = getattr(train, name)
         self.kept = short_pairs(self.train_pairs, limit)
@@ -210,55 +223,52 @@ class TranslationTask(Task):
         buckets = self._buckets if self.mixture.constant else self._bucketed(epoch)
         return [buckets[i] for i in epoch_order(len(buckets), seed, epoch)]
 
-    def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
-        """Sums of the losses over this process's share."""
+    def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
+        """Sums of the losses over this process's share, and its targets."""
         pairs, width = self.valid_pairs, self.train.row_tokens
         fitting = short_pairs(pairs, width) if self.packing else np.arange(0)
         rest = np.setdiff1d(np.arange(len(pairs)), fitting)
         planned = plan_packed(pairs, fitting, width, self.rows_per_batch, seed=0, epoch=0)
         planned += plan_padded(pairs, rest, self.train.batch_tokens, seed=0)
-        sums = torch.zeros(len(self.loss_names), dtype=torch.float64, device=device)
-        targets = 0
+        sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
         for i, counts in processes.turns(len(planned)):
             batch = planned[i].collate(device)
             # Pairs longer than a row come in padded batches, which are not worth compiling for.
             eager = self.packing and batch.source_sentence is None
             with torch.compiler.set_stance("force_eager" if eager else "default"):
-                sums += self.module(batch) * counts
-            targets += planned[i].targets * counts
-        return sums, float(targets)
+                for part, real in self.parts(batch, parts):
+                    sums[:-1] += self.module(part) * (counts and real)
+            sums[-1] += planned[i].targets * counts
+        return sums
 
-    def score(self, device: torch.device) -> dict[str, Any]:
-        """BLEU on the first validation sentences: sacreBLEU of plain text, tokenised BLEU of tokens.
+    def score(self, device: torch.device, parts: int, counts: Sequence[float]) -> dict[str, Any]:
+        """Scores of the first validation sentences: sacreBLEU and chrF of plain text, tokenised BLEU of tokens.
 
         With the number of sentences and the definition. Lower-cased tokens are compared with lower-cased references.
         """
-        count = min(self.train.bleu_sentences, len(self.valid_pairs))
+        count = min(self.train.scored_sentences, len(self.valid_pairs))
         if not count:
             return {}
         state = self.data.text_state("valid")
         sources = [self.valid_pairs.source[i].tolist() for i in range(count)]
         search = SearchSettings(self.decode.beam, self.decode.length_penalty, self.decode.max_length)
         batch_tokens = min(self.train.batch_tokens, SCORE_TOKENS)
+        self.present = batch_tokens, max(map(len, sources))
+        sharded = any(isinstance(parameter, DTensor) for parameter in self.model.parameters())
+        model = CpuTranslationModel(self.model) if device.type == "cpu" and not sharded else self.model
         with torch.compiler.set_stance("force_eager"):
-            lines = translate_all(self.model, self.data.tokenizer, sources, search, batch_tokens, state)
+            lines = translate_all(model, self.data.tokenizer, sources, search, max(1, batch_tokens // parts), state)
         references = self.data.text("valid", self.data.target_lang)[:count]
+        found: dict[str, Any] = {}
         if state == "raw":
             name, bleu = "valid_sacrebleu", sacre_bleu(lines, references)
+            found["valid_chrf"] = chrf(lines, references).score
         else:
             lower = self.decode.lower or lower_cases(self.data.tokenizer.text_pipeline)
             split, tokens = self.decode.compound_split, "moses tokens as given"
             name = "valid_tokenised_bleu"
             bleu = tokenised_bleu(lines, references, lower=lower, compound_split=split, tokens=tokens)
-        return {name: bleu.score, "bleu_sentences": count, "bleu_definition": bleu.definition}
-
-    def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """Write the model folder: weights, configuration, tokenizer, decoding settings."""
-        self.model.generation_config.num_beams = self.decode.beam
-        self.model.generation_config.length_penalty = self.decode.length_penalty
-        # transformers counts the start and the end of a translation too.
-        self.model.generation_config.max_length = self.decode.max_length + 2
-        super().save(folder, weights)
+        return {name: bleu.score, **found, "bleu_sentences": count, "bleu_definition": bleu.definition}
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:

@@ -1,11 +1,13 @@
 """Checkpoints: folders of safetensors and JSON, written atomically. Nothing is ever unpickled.
 
 checkpoints/update-00001200/    complete state after an update: weights, the optimiser's moments, the run's state
-checkpoints/best-00001000/      the weights with the lowest validation loss so far
+checkpoints/best-00001000/      the best weights so far, by train.best_metric
+
+Each has the model's configuration and tokenizer beside it, so that it can be used (see `macaron.models.load`).
 """
 
 import json
-import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,17 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
+from macaron.models.load import CHECKPOINT_WEIGHTS
+from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.train.failures import disk_full
 
-#: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens.
-FORMAT = 2
+#: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
+#: measure of the best weights than the loss.
+FORMAT = 3
 LEGACY_FORMAT = 1
+READABLE = (LEGACY_FORMAT, 2, FORMAT)
 Weights = dict[str, Tensor]
-_NAME = re.compile(r"update-(\d{8,})")
-_WEIGHTS, _MOMENTS, _STATE = "weights.safetensors", "optimiser.safetensors", "state.json"
+_MOMENTS, _STATE = "optimiser.safetensors", "state.json"
 
 
 @dataclass
@@ -39,8 +44,10 @@ class RunState:
     batches: int = 0  # all micro-batches of this epoch
     seconds: float = 0.0
     best_update: int | None = None
-    best_loss: float | None = None
+    best_value: float | None = None  # of train.best_metric
     validations_without_gain: int = 0
+    parts: int = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
+    validation_parts: int = 1  # likewise, in validations
     log_losses: list[float] = field(default_factory=list)  # sums since the last logged line
     log_targets: int = 0  # targets since the last logged line
 
@@ -61,8 +68,11 @@ class Checkpoint:
     format: int = FORMAT
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically."""
+def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] = lambda _: None) -> None:
+    """Write a checkpoint atomically.
+
+    :param describe: writes the model's configuration and tokenizer into a folder
+    """
     state = {
         "format": checkpoint.format,
         "progress": asdict(checkpoint.state),
@@ -71,11 +81,12 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
     }
     with atomic_folder(folder) as partial:
         try:
-            for name, tensors in ((_WEIGHTS, checkpoint.weights), (_MOMENTS, checkpoint.moments)):
+            for name, tensors in ((CHECKPOINT_WEIGHTS, checkpoint.weights), (_MOMENTS, checkpoint.moments)):
                 save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / name)
             (partial / _STATE).write_text(json.dumps(state, indent=1) + "\n")
+            describe(partial)
         except (OSError, SafetensorError) as error:
-            raise disk_full(folder, error) from error
+            raise disk_full(folder.parents[1], folder, error) from error
 
 
 def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpoint:
@@ -86,15 +97,19 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     """
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        if state["format"] not in (FORMAT, LEGACY_FORMAT):
+        if state["format"] not in READABLE:
             raise MacaronError(
-                f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads {LEGACY_FORMAT} "
-                f"and {FORMAT}. Resume with the version that wrote it, or start a new run with another --out."
+                f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads "
+                f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
+                "another --out."
             )
+        progress = dict(state["progress"])
+        if "best_loss" in progress:
+            progress["best_value"] = progress.pop("best_loss")
         return Checkpoint(
-            weights=load_file(folder / _WEIGHTS) if weights else {},
+            weights=load_file(folder / CHECKPOINT_WEIGHTS) if weights else {},
             moments=load_file(folder / _MOMENTS) if moments else {},
-            state=RunState(**state["progress"]),
+            state=RunState(**progress),
             identity=dict(state["identity"]),
             scheduled=bool(state["scheduled"]),
             format=state["format"],
@@ -108,14 +123,6 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
 def run_state(folder: Path) -> RunState:
     """The run's state at a checkpoint, without reading its tensors."""
     return load(folder, weights=False, moments=False).state
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints in a folder, oldest first."""
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("update-")))
 
 
 def best_path(folder: Path, update: int) -> Path:
@@ -138,7 +145,7 @@ def prune(folder: Path, keep: int, best_update: int | None) -> None:
     """Remove all checkpoints but the last ``keep`` (see `lasting`), and the best weights."""
     wanted = lasting(folder, keep)
     wanted += [] if best_update is None else [best_path(folder, best_update)]
-    for path in (*checkpoints(folder), *folder.glob("best-*")):
+    for path in (*checkpoints(folder), *checkpoints(folder, "best")):
         if path not in wanted:
             remove(path)
 

@@ -4,9 +4,10 @@ Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``.
 """
 
 import gc
+import itertools
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +16,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.nn.parallel import DistributedDataParallel
 
 from macaron.train.settings import TrainSettings
+
+_BUCKET = 1 << 23  # gradients that are summed at once
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,25 @@ class Processes:
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return bool(values[0]), float(values[1])
 
+    def most(self, value: float) -> float:
+        """The largest of all processes' values; the CPUs communicate."""
+        if self.world == 1:
+            return value
+        values = torch.tensor(value, dtype=torch.float64)
+        dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return float(values)
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Sum gradients over all processes, in place, some megabytes at a time."""
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        while gradients:
+            ends = itertools.accumulate(gradient.numel() for gradient in gradients)
+            count = max(1, sum(end <= _BUCKET for end in ends))
+            bucket, gradients = gradients[:count], gradients[count:]
+            flat = self.sum(torch.cat([gradient.flatten() for gradient in bucket]))
+            pieces = torch.split(flat, [gradient.numel() for gradient in bucket])
+            torch._foreach_copy_(bucket, [piece.view_as(own) for piece, own in zip(pieces, bucket, strict=True)])
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         self.agree(False, 0.0)
@@ -69,8 +90,7 @@ class Processes:
 def join(settings: TrainSettings) -> Iterator[Processes]:
     """A context in which this process is one of torchrun's process group; without torchrun it is alone.
 
-    Inside another such context the group is used that exists. Objects that communicate must be gone at the end: a
-    ``DistributedDataParallel`` that outlives its group waits for the group's threads with Python's lock held.
+    Inside another such context the group is used that exists. Objects that communicate must be gone at the end.
     """
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Processes()
@@ -92,34 +112,24 @@ def join(settings: TrainSettings) -> Iterator[Processes]:
 
 def distribute(
     module: nn.Module, parts: list[nn.Module], how: Literal["ddp", "fsdp"], processes: Processes, device: torch.device
-) -> nn.Module:
-    """Wrap a module for distributed training; a single process needs no wrapper.
+) -> None:
+    """Prepare a module for distributed training, in place.
+
+    With ``ddp`` the gradients are summed after the backward pass (`Processes.sum_gradients`), not during it as torch's
+    wrapper does: if memory runs out in one process, the others do not wait for it inside a collective.
 
     :param parts: the modules that FSDP gathers one at a time
     """
     if processes.world == 1:
-        return module
+        return
     if how == "fsdp":
         mesh = init_device_mesh(device.type, (processes.world,))
         for part in parts:
             fully_shard(part, mesh=mesh)
         fully_shard(module, mesh=mesh)  # in place: the module becomes an FSDPModule
-        return module
-    return DistributedDataParallel(
-        module,
-        device_ids=[processes.local_rank] if device.type == "cuda" else None,
-        broadcast_buffers=False,  # no buffers differ
-        gradient_as_bucket_view=True,
-    )
-
-
-def local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[None]:
-    """A context for forward and backward: gradients stay in this process, or are summed over all."""
-    if isinstance(module, FSDPModule):
-        module.set_requires_gradient_sync(not local)
-    elif local and isinstance(module, DistributedDataParallel):
-        return module.no_sync()
-    return nullcontext()
+    else:
+        for parameter in module.parameters():
+            dist.broadcast(parameter.detach(), 0)
 
 
 @contextmanager

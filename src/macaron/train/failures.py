@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from macaron.errors import FULL, MacaronError, ProcessLost
+from macaron.errors import FULL, Interrupted, MacaronError, ProcessLost, resume_command
 from macaron.train.settings import TrainSettings
 
 _MEMORY_WORDS = ("can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc", "bad allocation")
@@ -43,21 +44,48 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
             yield
     except OSError as error:
         if error.errno in FULL:
-            raise disk_full(run, error) from error
+            raise disk_full(run, run, error) from error
         raise
+    except MacaronError as error:
+        if (
+            isinstance(error.__cause__, OSError)
+            and error.__cause__.errno in FULL
+            and resume_command(run) not in str(error)
+        ):
+            raise MacaronError(f"{error} Then continue with: {resume_command(run)}") from error
+        raise
+    except KeyboardInterrupt:  # at once: before the first update, or by a second Ctrl-C
+        if not (run / "recipe.toml").is_file():
+            raise
+        raise Interrupted(f"stopped by Ctrl-C; continue from the last checkpoint with: {resume_command(run)}") from None
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
             raise ProcessLost(
                 "another process of this run has ended. See its message, and continue from the last checkpoint "
-                "with --resume."
+                f"with: {resume_command(run)}"
             ) from error
         raise
 
 
-def disk_full(what: Path, error: Exception) -> MacaronError:
-    """The message for a failed write."""
+def not_finite(what: str, when: str, weights: dict[str, Tensor], kept: list[Path]) -> MacaronError:
+    """The message for numbers that are not finite.
+
+    :param when: the update that followed
+    :param kept: the checkpoints on disk
+    """
+    bad = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
+    affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
+    left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
+    return MacaronError(
+        f"{what} is not finite at or before {when}; {affected}. {left} Try a lower train.learning_rate, a longer "
+        "train.warmup or train.clip_norm=1."
+    )
+
+
+def disk_full(run: Path, what: Path, error: Exception) -> MacaronError:
+    """The message for a failed write of a run."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return MacaronError(
         f"{what} could not be written ({reason}). Earlier checkpoints are untouched: free some space and continue "
-        "with --resume."
+        f"with: {resume_command(run)}"
     )

@@ -77,7 +77,7 @@ class RunLog:
         line = " | ".join([f"update {update}", *shown])
         if self.display is not None:
             self.display.update(self.bar, completed=share, description=line)
-            if "valid_loss" in values:
+            if "valid_loss" in values or "parts" in values:
                 self.say(line)
         elif "final" not in values:
             self.say(line)
@@ -144,4 +144,7 @@ _FORMATS = {
     "valid_nsp_accuracy": "{:.1%} right",
     "valid_sacrebleu": "valid sacreBLEU {:.2f}",
     "valid_tokenised_bleu": "valid tokenised BLEU {:.2f}",
+    "valid_chrf": "valid chrF {:.2f}",
+    "validation_parts": "out of memory: batches in {} parts",
+    "parts": "out of memory: micro-batches are computed in {} parts from now on",
 }

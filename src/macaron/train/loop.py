@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from macaron.device import own_stream
-from macaron.errors import Interrupted, MacaronError
+from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
-from macaron.train.distributed import Processes, distribute, gathered, local_gradients
+from macaron.train.distributed import Processes, distribute
+from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
 from macaron.train.settings import TrainSettings
-from macaron.train.step import RecordedStep, TrainStep, precision
+from macaron.train.step import Accumulation, RecordedStep, TrainStep, precision, within_memory
 from macaron.train.task import MicroBatch, Task
+from macaron.train.validation import TITLES, Validation
 
 #: Seconds after which the time that is left is printed, if no line with it has been printed yet.
 ESTIMATE_AFTER = 8.0
@@ -31,7 +33,8 @@ class Trainer:
 
     An update takes ``accumulate`` micro-batches of the epoch's plan, divided among the processes. The loss is summed
     over all of them and divided once, by the number of targets of the whole update, which every process knows from the
-    plan. So the numbers do not depend on the number of processes.
+    plan. So the numbers do not depend on the number of processes, nor on the parts in which micro-batches are computed
+    where memory does not suffice.
 
     :param started: when the run began (``time.monotonic()``); default: now
     """
@@ -48,11 +51,11 @@ class Trainer:
         self.folder = run / "checkpoints"
         self.started = time.monotonic() if started is None else started
         self.signals = stopping.StopSignals()
-        self.state, self.definition = RunState(), ""
+        self.state, self.definition, self.parts_logged = RunState(), "", 1
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
-        self.autocast = partial(precision, self.device, self.half)
+        autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
@@ -61,11 +64,13 @@ class Trainer:
                 part.compile(dynamic=False if fixed_shapes else None)
         # FSDP gathers one layer at a time, unless one layer is applied at every depth.
         parts = [] if task.model.config.tying == "depth" else task.layers
-        self.module = distribute(task.module, parts, settings.distributed, processes, self.device)
-        # The processes of DDP and FSDP communicate between the kernels, which a graph of one process cannot do.
+        distribute(task.module, parts, settings.distributed, processes, self.device)
+        # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
-        self.step = (RecordedStep if recorded else TrainStep)(self.module, self.autocast)
-        self.optimiser = Optimiser(self.module, settings, keep_gradients=recorded)
+        self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
+        self.gradients = Accumulation(task, self.step, processes, self.device, settings.seed)
+        self.validation = Validation(task, settings, processes, self.device, autocast)
+        self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
 
     def fit(self, resume: bool) -> dict[str, Any]:
@@ -82,6 +87,7 @@ class Trainer:
         self.log.say(
             f"{self.optimiser.size}, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
+            + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
             + (f", resumed at update {self.state.update}" if found else "")
         )
         try:
@@ -107,26 +113,31 @@ class Trainer:
 
     def _update(self, group: Sequence[MicroBatch]) -> None:
         """Forward and backward of all micro-batches of an update, then one step of the optimiser."""
-        state, world = self.state, self.processes.world
+        state = self.state
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
         self.rate = learning_rate(self.settings, state.update, self._shares()[0])
-        weight = world / max(targets, 1)  # gradients are averaged over the processes
-        turns = self.processes.turns(len(group))
-        for turn, (i, counts) in enumerate(turns, start=1):
-            # Seeded by its index in the run, a micro-batch has the same dropout after a resume or in another process.
-            torch.manual_seed((self.settings.seed * 1_000_003 + state.update) * 4099 + i)
-            batch = self.task.batch(group[i], self.device)
-            with local_gradients(self.module, turn < len(turns)):
-                losses = self.step(batch, weight if counts else 0.0)
-            if counts:
-                self.log_losses += losses
+        losses, parts = within_memory(
+            lambda parts: self.gradients(group, state.update, parts),
+            state.parts,
+            self.task,
+            self.processes.most,
+            self._drop_gradients,
+        )
+        state.parts = parts  # of the later ones, too: they would not fit either
+        self.log_losses += losses
+        if self.processes.world > 1 and self.settings.distributed == "ddp":
+            self.processes.sum_gradients(self.optimiser.named.values())
         self.norm = self.optimiser.step(self.rate, state.update)
         state.update += 1
         state.batch += len(group)
         state.log_targets += targets
         self.pace_targets += targets
         self._consult()
+
+    def _drop_gradients(self) -> None:
+        self.step.forget()
+        self.optimiser.drop_gradients()
 
     def _after_update(self, end_of_epoch: bool) -> None:
         """Log, validate, save, stop: whatever is due after an update."""
@@ -137,6 +148,9 @@ class Trainer:
             for every in (settings.validate_every, settings.checkpoint_every)
         )
         epoch = state.epoch
+        if state.parts > self.parts_logged:
+            self.parts_logged = state.parts
+            self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
         if end_of_epoch:
             state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
@@ -159,7 +173,7 @@ class Trainer:
             self._save(scheduled=save)
         self.pace_start += time.monotonic() - paused
         if self.stop:
-            raise Interrupted(f"stopped at update {state.update}; continue with --resume")
+            raise Interrupted(f"stopped at update {state.update}; continue with: {resume_command(self.run)}")
 
     def _write_log(self, epoch: int, sums: list[float]) -> None:
         elapsed = time.monotonic() - self.pace_start
@@ -186,33 +200,23 @@ class Trainer:
     def _validate(self, epoch: int, scheduled: bool) -> None:
         """Validate and log; only a scheduled validation counts for best and patience: a run's end may be moved."""
         state = self.state
-        values = self.validation()
-        loss = values["valid_loss"]
-        if not math.isfinite(loss):
+        values, counts = self.validation.losses(state)
+        if not math.isfinite(values["valid_loss"]):
             raise self._not_finite("the validation loss", epoch)
-        if scheduled and (state.best_loss is None or loss < state.best_loss):
-            state.best_loss, state.best_update = loss, state.update
+        values |= self.validation.scores(state, counts)
+        value = self.validation.value(values)
+        if scheduled and self.validation.is_better(value, state.best_value):
+            state.best_value, state.best_update = value, state.update
             state.validations_without_gain = 0
             self._write(checkpoint.best_path(self.folder, state.update), {}, scheduled=True)
         elif scheduled:
             state.validations_without_gain += 1
-        if self.processes.first or self.settings.distributed == "fsdp":
-            with gathered(self.module):
-                values |= self.task.score(self.device)
         if (definition := values.get("bleu_definition", "")) != self.definition:  # say it once
             self.definition = definition
             self.log.say(f"BLEU of the first {values['bleu_sentences']:,} validation sentences: {definition}")
         values |= {"epoch": epoch, "seconds": round(self.elapsed(), 3), **({} if scheduled else {"end": True})}
+        values |= {"validation_parts": state.validation_parts} if state.validation_parts > 1 else {}
         self.log.metrics(state.update, values, max(self._shares()))
-
-    def validation(self) -> dict[str, Any]:
-        """Mean losses over the validation data."""
-        self.task.module.eval()
-        with torch.no_grad(), self.autocast(), gathered(self.module):
-            sums, targets = self.task.validate(self.device, self.processes)
-        both = torch.cat([sums.double(), torch.tensor([targets], dtype=torch.float64, device=sums.device)])
-        *losses, count = self.processes.sum(both).tolist()
-        return {f"valid_{n}": v / max(count, 1) for n, v in zip(self.task.loss_names, losses, strict=True)}
 
     def _save(self, scheduled: bool) -> None:
         self.state.seconds = self.elapsed()
@@ -228,7 +232,8 @@ class Trainer:
         if not all(bool(tensor.isfinite().all()) for tensor in (*weights.values(), *moments.values())):
             raise self._not_finite("the last update of the weights", self.state.epoch)
         if self.processes.first:
-            checkpoint.save(folder, Checkpoint(weights, moments, self.state, self.task.identity(), scheduled))
+            found = Checkpoint(weights, moments, self.state, self.task.identity(), scheduled)
+            checkpoint.save(folder, found, self.task.describe)
 
     def weights(self) -> dict[str, Tensor]:
         """All weights, gathered, on the CPU."""
@@ -239,7 +244,7 @@ class Trainer:
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
         legacy = found.format == checkpoint.LEGACY_FORMAT
         checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy))
-        self.state = found.state
+        self.state, self.parts_logged = found.state, found.state.parts
         self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
         self.optimiser.load(found.moments)
@@ -247,29 +252,32 @@ class Trainer:
             self.log_losses += torch.tensor(found.state.log_losses, dtype=torch.float64, device=self.device)
 
     def _finish(self) -> dict[str, Any]:
-        """Choose the final model by validation loss among last, best, average and running mean, and write it."""
+        """Choose the final model among last, best, average and running mean, and write it."""
         if not self.state.update:
             raise MacaronError("time ran out before the first update: nothing is trained; raise train.max_minutes")
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
-        losses: dict[str, float] = {}
-        for name, weights in found.items():
-            copy_weights(weights, self.optimiser.named.items())
-            losses[name] = self.validation()["valid_loss"]
-        chosen = min(losses, key=lambda name: losses[name] if math.isfinite(losses[name]) else math.inf)
-        copy_weights(found[chosen], self.optimiser.named.items())
+
+        def use(name: str) -> None:
+            copy_weights(found[name], self.optimiser.named.items())
+
+        losses, scores = self.validation.compare(found, use, self.state)
+        chosen = self.validation.best(scores or losses)
+        use(chosen)
         summary = {
             "update": self.state.update,
             "epoch": self.state.epoch,
             "seconds": round(self.elapsed(), 1),
             "final_model": chosen,
             "candidates": losses,
+            **({"candidate_scores": scores} if scores else {}),
         }
         if self.processes.first:
             self.task.save(self.run / "model", found[chosen])
         self.log.metrics(self.state.update, {"final": summary}, 1.0)
-        self.log.say(f"final model: {chosen} (valid loss {losses[chosen]:.4f}) in {self.run / 'model'}")
+        shown = f", {TITLES[self.settings.best_metric]} {scores[chosen]:.2f}" if scores else ""
+        self.log.say(f"final model: {chosen} (valid loss {losses[chosen]:.4f}{shown}) in {self.run / 'model'}")
         self.processes.wait()
         return summary
 
@@ -288,12 +296,5 @@ class Trainer:
         return stopping.over(self.settings, self.state, self.seconds)
 
     def _not_finite(self, what: str, epoch: int) -> MacaronError:
-        bad = [name for name, tensor in self.weights().items() if not tensor.isfinite().all()]
-        affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
-        kept = checkpoint.checkpoints(self.folder)
-        left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."
-        return MacaronError(
-            f"{what} is not finite at or before update {self.state.update} (epoch {epoch}, learning rate "
-            f"{self.rate:.3g}); {affected}. {left} Try a lower train.learning_rate, a longer train.warmup or "
-            "train.clip_norm=1."
-        )
+        when = f"update {self.state.update} (epoch {epoch}, learning rate {self.rate:.3g})"
+        return not_finite(what, when, self.weights(), checkpoint.checkpoints(self.folder))

@@ -70,7 +70,7 @@ class Optimiser:
         for group in self.adam.param_groups:
             group["lr"], group["eps"] = rate, epsilon
         self.adam.step()
-        self.adam.zero_grad(set_to_none=not self.keep_gradients)
+        self.drop_gradients()
         if self.mean:
             # A short memory at first: the mean forgets the random initial weights soon.
             decay = min(self.settings.ema, (1 + update) / (10 + update))
@@ -81,6 +81,10 @@ class Optimiser:
                     1 - decay,
                 )
         return norm
+
+    def drop_gradients(self) -> None:
+        """Free all gradients, or set them to zero."""
+        self.adam.zero_grad(set_to_none=not self.keep_gradients)
 
     def reset(self) -> None:
         """Forget all updates; the mean starts again from the present weights."""

@@ -61,14 +61,19 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
             done += 1
         trained = clock() - begun
         begun = clock()
-        trainer.validation()
+        trainer.validation.losses(trainer.state)  # translating takes longer before anything is learned: not counted
         validation = clock() - begun
     copy_weights(weights, trainer.optimiser.named.items())
     trainer.optimiser.reset()
     trainer.log_losses.zero_()
-    trainer.state = RunState()
+    trainer.state = RunState(parts=trainer.state.parts, validation_parts=trainer.state.validation_parts)
     mean = sum(each.targets for each in plan) / len(groups)
     return Pace(trained * mean / max(targets, 1), validation, len(groups))
+
+
+def trial_seconds(minutes: float) -> float:
+    """The length of a trial before a run of so many minutes."""
+    return min(max(0.03 * 60 * minutes, 0.5), 20.0)
 
 
 def fitted(settings: TrainSettings, pace: Pace, elapsed: float, given: Collection[str]) -> TrainSettings:
@@ -98,7 +103,7 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
     settings = trainer.settings
     minutes, alone = settings.max_minutes, settings.max_updates is None and settings.max_epochs is None
     if minutes is not None and alone:
-        pace = measure(trainer, min(max(0.03 * 60 * minutes, 0.5), 20.0))
+        pace = measure(trainer, trial_seconds(minutes))
         trainer.settings = new = fitted(settings, pace, trainer.processes.agree(False, trainer.elapsed())[1], given)
         updates = new.max_updates or 0
         say(

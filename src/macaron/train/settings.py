@@ -1,14 +1,16 @@
-"""The ``[train]`` section of a recipe."""
+"""The ``[train]`` and ``[pretrain]`` sections of a recipe."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
+#: Validation sentences that are translated where BLEU or chrF is needed and bleu_sentences does not say how many.
+SCORED_SENTENCES = 2000
 #: What the values of some keys must be: a test, and the words for it.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (
@@ -55,12 +57,14 @@ class TrainSettings:
         warmup: updates of linear warm-up from warmup_rate
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
-        (0: off). The final model is the candidate with the lowest validation loss.
+        (0: off). The final model is the best candidate by best_metric.
         freeze: parts that keep their weights: names of parameters or of modules (embedding, encoder, decoder,
         encoder.layers.0), patterns (``*.layers.0.*``), or attention, ffn, norm
     Watching
-        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); bleu_sentences: number of
-        validation sentences to translate at each validation (0: none); patience: stop after this many validations
+        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); best_metric: loss, bleu or
+        chrf, decides which weights are best, what counts as an improvement, and which candidate becomes the final
+        model; bleu_sentences: number of validation sentences to translate at each validation, with the search of
+        [decode] (0: none, or up to 2000 where best_metric needs them); patience: stop after this many validations
         without improvement (0: never); keep: number of checkpoints on disk, besides the best weights
     Machine
         device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
@@ -92,6 +96,7 @@ class TrainSettings:
     log_every: int = 100
     validate_every: int = 0
     checkpoint_every: int = 0
+    best_metric: Literal["loss", "bleu", "chrf"] = "loss"
     bleu_sentences: int = 0
     patience: int = 0
     keep: int = 2
@@ -127,6 +132,11 @@ class TrainSettings:
         return self.batching == "pack" or (self.batching == "auto" and on_gpu)
 
     @property
+    def scored_sentences(self) -> int:
+        """How many validation sentences are translated, at most."""
+        return self.bleu_sentences or (0 if self.best_metric == "loss" else SCORED_SENTENCES)
+
+    @property
     def fixed_limits(self) -> tuple[str, ...]:
         """The limits that decide the schedule's length, and so every learning rate: they cannot change on resume.
 
@@ -136,3 +146,69 @@ class TrainSettings:
             return ()
         first = next(i for i, name in enumerate(LIMITS) if getattr(self, name) is not None)
         return LIMITS[: first + 1]
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """The ``[pretrain]`` section: what an encoder learns from plain text.
+
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
+    is loss.)
+
+    Masked words (MLM)
+        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
+        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
+        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
+    Next sentence (NSP)
+        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
+        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
+        code: two)
+    Texts
+        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
+        short_share: the share of pairs of spans that are shortened
+    Machine
+        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
+        bfloat16), auto (masked)
+    """
+
+    mlm: bool = True
+    mask_ratio: float = 0.15
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    cls_target: bool = False
+    nsp: bool = True
+    next_share: float = 0.5
+    pairs: Literal["spans", "sentences"] = "spans"
+    max_tokens: int | None = None
+    short_share: float = 0.1
+    attention: Literal["auto", "masked", "flash"] = "auto"
+
+    def __post_init__(self) -> None:
+        require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
+        predicted = self.mlm or not self.cls_target
+        require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
+        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
+        for name in ("mask_share", "random_share", "next_share", "short_share"):
+            share = getattr(self, name)
+            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
+        changed = self.mask_share + self.random_share
+        require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
+
+    @property
+    def ratio(self) -> float:
+        """The share of words that is predicted."""
+        return self.mask_ratio if self.mlm else 0.0
+
+    def longest(self, train: TrainSettings) -> int:
+        """Tokens of the longest text."""
+        return train.row_tokens if self.max_tokens is None else self.max_tokens
+
+    def check(self, train: TrainSettings) -> None:
+        """Refuse a combination with [train] that cannot work."""
+        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
+        require(train.batching != "bucket", problem)
+        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
+        require(train.best_metric == "loss", problem)
+        name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
+        problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"
+        require(8 <= self.longest(train) <= train.row_tokens, problem)

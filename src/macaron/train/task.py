@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, TranslationModel
-from macaron.models.load import save_model
+from macaron.models.load import save_model, write_config
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
 
@@ -44,6 +45,8 @@ class Task(ABC):
     compiled_parts: list[nn.Module]
 
     def __init__(self) -> None:
+        #: Rows and width of the batch that is computed, for messages.
+        self.present = (1, 0)
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
@@ -70,24 +73,58 @@ class Task(ABC):
         """Collate a micro-batch on a device."""
         return planned.collate(device)
 
-    @abstractmethod
-    def validate(self, device: torch.device, processes: Processes) -> tuple[Tensor, float]:
-        """Sums of the losses over this process's share of the validation data, and its number of targets.
+    def parts(self, batch: Any, count: int) -> list[tuple[Any, bool]]:
+        """Cut a batch into parts, and say which count: with too few rows the first part is repeated in vain.
 
-        All processes must call the module equally often (see `Processes.turns`).
+        So all processes compute equally many parts: sharded models communicate in each.
+        """
+        sizes = [tensor.shape for tensor in tensors_of(batch).values()]
+        rows = sizes[0][0]
+        self.present = rows, max(size[1] for size in sizes if len(size) == 2)
+        if count == 1:
+            return [(batch, True)]
+        ends = [rows * i // min(count, rows) for i in range(min(count, rows) + 1)]
+        found = [(self.cut(batch, *each), True) for each in pairwise(ends)]
+        return found + [(found[0][0], False)] * (count - len(found))
+
+    def cut(self, batch: Any, start: int, stop: int) -> Any:
+        """Some rows of a batch."""
+        return replace(batch, **{name: tensor[start:stop] for name, tensor in tensors_of(batch).items()})
+
+    @abstractmethod
+    def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
+        """Of this process's share of the validation data: sums of the losses, number of targets, counts for `score`.
+
+        All processes must call the module equally often (see `Processes.turns`); nothing else may communicate.
+
+        :param parts: in which each batch is computed
         """
 
     @abstractmethod
-    def score(self, device: torch.device) -> dict[str, Any]:
-        """Slower measures of quality (BLEU) under names that say which they are; may be empty.
+    def score(self, device: torch.device, parts: int, counts: Sequence[float]) -> dict[str, Any]:
+        """Other measures of quality (BLEU) under names that say which they are; may be empty.
 
         With BLEU come ``bleu_definition`` and ``bleu_sentences``, the number of sentences.
+
+        :param parts: in which a batch of the usual size is translated
+        :param counts: what `validate` has counted, summed over all processes
         """
 
     def save(self, folder: Path, weights: dict[str, Tensor]) -> None:
         """Write the model folder: weights (named as in ``module``), configuration, tokenizer."""
         plain = {name.removeprefix("model."): tensor for name, tensor in weights.items()}
         save_model(folder, self.model, plain, self.tokenizer)
+
+    def describe(self, folder: Path) -> None:
+        """Write what a checkpoint needs to be used: configuration and tokenizer."""
+        self.tokenizer.save_pretrained(folder)
+        write_config(folder, self.model, torch.float32)
+
+
+def tensors_of(batch: Any) -> dict[str, Tensor]:
+    """The tensors of a batch by name."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def same_text(queries: Tensor, keys: Tensor) -> Tensor:

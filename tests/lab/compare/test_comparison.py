@@ -16,9 +16,9 @@ from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.evaluation import evaluate_split
+from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.kind_statistics import Words
-from macaron.lab.compare.translations import Search
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 
@@ -67,7 +67,7 @@ def test_two_runs_on_the_test_sentences(twins: tuple[Path, Path], data: Path, tm
         write_comparison(list(twins), data, "test", out)
         pages.append(out.read_text())
     assert pages[0] == pages[1]
-    assert "were made by an earlier comparison" in pages[0]
+    assert "are those that an earlier command stored" in pages[0]
 
 
 def test_translations_are_used_again_only_for_exactly_the_same(twins: tuple[Path, Path], data: Path, tmp_path: Path):
@@ -81,7 +81,7 @@ def test_translations_are_used_again_only_for_exactly_the_same(twins: tuple[Path
     said: list[str] = []
     again = compare([one, other], data, say=said.append)
     assert all(made.reused for made in again.translated.values())
-    assert any("translations of an earlier comparison" in line for line in said)
+    assert any(": stored translations (" in line for line in said)
     # Whoever reads the results finds which were used again, and else the same numbers.
     ours, theirs = first.to_dict(), again.to_dict()
     for result in (ours, theirs):
@@ -238,7 +238,9 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
     foreign = prepared(tmp_path / "foreign", languages=("de", "en"))
     unfinished = copy(twins[1], tmp_path / "unfinished")
     shutil.rmtree(unfinished / "model")
-    refused("not finished, it has no model yet: continue with macaron train", [twins[0], unfinished])
+    refused(
+        "not finished, it has no final model yet: continue with macaron train --resume --out ", [twins[0], unfinished]
+    )
     gone_on = copy(twins[1], tmp_path / "on")
     shutil.copytree(gone_on / "checkpoints" / "update-00000080", gone_on / "checkpoints" / "update-00000090")
     state = gone_on / "checkpoints" / "update-00000090" / "state.json"

@@ -102,7 +102,7 @@ def test_what_is_said_of_a_model(data: dict[str, Any], folders: dict[str, Path])
     assert (model["name"], model["kind"], model["scheme"]) == ("mine", "translation", "strang-gfg")
     assert model["parameters"] == translator.model.num_parameters()
     assert model["equation"].count("\n") == 2
-    assert model["output"] == model["target"] == translator.translate([SENTENCE])[0]
+    assert model["output"] == model["target"] == translator.translate(SENTENCE, one_per_line=True)
     assert model["source"] == parts(data)["encoder"]["tokens"]
     assert parts(data)["encoder"]["tokens"][-1] == "[end]"
     assert parts(data)["decoder"]["tokens"][0] == "[start]"

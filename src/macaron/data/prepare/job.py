@@ -187,7 +187,7 @@ class PrepareJob:
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
                 self.progress.say(
-                    f"no corpus to validate on was given: one pair in {share} is held out, {kept[VALID]:,} in all "
+                    f"no corpus to validate on was given: about one in {share} is held out, {kept[VALID]:,} in all "
                     "(data.valid_every sets the share; 0: none)"
                 )
         return kept

@@ -146,7 +146,7 @@ particles.readout = (() => {
         nearest(part, k, i), predicted(part, k, i, words)]);
       const cell = (tag, content, i, extra = {}) => element(tag, { ...(i > 0 && i < 5 ? { class: "number" } : {}), ...extra }, content);
       return element("div", { class: "scroll" }, element("table", {},
-        element("caption", {}, `${model}, ${part.name}: ${frame.label}`),
+        element("caption", {}, element("span", {}, `${model}, ${part.name}: ${frame.label}`)),
         element("thead", {}, element("tr", {}, ...head.map((name, i) => cell("th", name, i, { scope: "col" })))),
         element("tbody", {}, ...rows.map((row) => element("tr", {},
           ...row.map((value, i) => cell(i ? "td" : "th", value, i, i ? {} : { scope: "row" })))))));

@@ -52,7 +52,9 @@ particles.Stage = class {
     this.height = this.box.clientHeight;
     if (!this.width || !this.part) return;
     this.svg.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
-    const gutter = this.sourceWords.length ? (this.width < 500 ? 78 : 110) : 0;
+    // A stage that is too low for one column of source words has two.
+    const columns = (this.height - 60) / Math.max(1, this.sources.length) < 10 ? 2 : 1, rows = Math.ceil(this.sources.length / columns);
+    const gutter = this.sourceWords.length ? (this.width < 500 ? 78 + 30 * (columns - 1) : 110) : 0;
     this.inside = [26, 22, this.width - 26 - gutter, this.height - 36];
     this.bounds = [4, 6, this.width - 4 - gutter, this.height - 22];
     this.places = this.part.frames.map((frame) => frame[this.state.view]);
@@ -60,10 +62,10 @@ particles.Stage = class {
     this.wide = particles.labels.widths(this.texts.map((text) => text.textContent), font);
     this.offsets = [];
     this.nameAxes();
-    const step = Math.min(22, (this.height - 60) / Math.max(1, this.sources.length));
-    const first = this.height / 2 - (step * (this.sources.length - 1)) / 2;
-    this.sourceAt = this.sources.map((_, i) => [this.width - gutter + 10, first + step * i]);
-    this.source.style.fontSize = `${Math.max(7, Math.min(13, step - 1))}px`;
+    const step = Math.min(22, (this.height - 60) / Math.max(1, rows));
+    const first = this.height / 2 - (step * (rows - 1)) / 2;
+    this.sourceAt = this.sources.map((_, i) => [this.width - gutter + 10 + (Math.floor(i / rows) * gutter) / 2, first + step * (i % rows)]);
+    this.source.style.fontSize = `${Math.max(7, Math.min(13 - 3 * (columns - 1), step - 1))}px`;
     this.sources.forEach((text, i) => { text.setAttribute("x", this.sourceAt[i][0] + 6); text.setAttribute("y", this.sourceAt[i][1]); });
   }
 

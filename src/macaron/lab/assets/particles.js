@@ -93,7 +93,7 @@
 
   // Keys control the stage while it is visible; further down the space bar scrolls the page.
   const inSight = () => {
-    const { top, bottom } = find(".arena").getBoundingClientRect();
+    const { top } = find(".panels").getBoundingClientRect(), { bottom } = find(".readouts").getBoundingClientRect();
     return top < innerHeight / 2 && bottom > innerHeight / 2;
   };
   function key(event) {

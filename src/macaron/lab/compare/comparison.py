@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from macaron.data.prepared import PreparedData, PreparedText, Split
+from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
+from macaron.evaluate.evaluation import evaluate_split, text_digest
+from macaron.evaluate.stored import Measurement, Search, Translated
 from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
 from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
 from macaron.lab.compare.result import KindScore, Pair, Result
-from macaron.lab.compare.translations import Search, caseless, shared_definition, translate_run
 from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
 from macaron.nn.budget import TOLERANCE
@@ -94,7 +96,8 @@ def _compare_translations(
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
     definition = shared_definition(runs)
     made = {run.name: translate_run(run, data, split, search, definition, say) for run in runs}
-    say("testing the differences")
+    if any(not each.unfair for each in fair):
+        say("testing the differences")
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
     scored = {name: {score.metric: score for score in each.scores} for name, each in made.items()}
     scores = {
@@ -141,6 +144,43 @@ def _compare_translations(
         lengths=tuple(lengths),
         frequencies=tuple(frequencies),
     )
+
+
+def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
+    """The tokenised BLEU of all runs: as `macaron evaluate` defines that of the first; caseless if any run is."""
+    said = getattr(runs[0].model_config, "evaluation", None) or {}
+    lower = caseless(runs) or said.get("lower", True)
+    return {"lower": bool(lower), "compound_split": bool(said.get("compound_split", False))}
+
+
+def caseless(runs: Sequence[FinishedRun]) -> bool:
+    """Whether any of the models works on lower-cased tokens."""
+    return any(
+        run.tokenizer_settings.get("pipeline") == "moses" and run.tokenizer_settings.get("lower", True) for run in runs
+    )
+
+
+def translate_run(
+    run: FinishedRun,
+    data: PreparedData,
+    split: Split,
+    search: Search,
+    definition: dict[str, bool],
+    say: Callable[[str], None],
+) -> Translated:
+    """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
+    lines, references = (data.text(split, language) for language in data.languages)
+    text = text_digest(lines, references, data.text_state(split), data.languages, data.tags(split))
+    measurement = Measurement(run.path, split, run.fingerprint, text, search, definition)
+    found = measurement.load(len(lines))
+    if found is not None:
+        say(f"{run.name}: stored translations ({found.kept})")
+        return found
+    say(f"{run.name}: translating {len(lines):,} sentences")
+    translator = Translator(run.path, device=search.device, dtype=search.dtype)
+    options = {name: getattr(search, name) for name in ("beam", "length_penalty", "batch_tokens")}
+    scored = evaluate_split(translator, data, split, **definition, **options)
+    return measurement.store(scored, f"{data.folder} ({split})")
 
 
 def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None) -> Result:

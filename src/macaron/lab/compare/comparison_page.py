@@ -42,12 +42,20 @@ def comparison_page(result: Result) -> str:
 
 
 def _verdict(result: Result) -> str:
+    """The verdict. The page says nowhere else that a comparison is unfair."""
     ordered = sorted((pair.verdict for pair in result.pairs), key=lambda each: each.outcome != "unfair")
     outcomes = list(dict.fromkeys(each.outcome for each in ordered))
     heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
-    said = f"<p>{escape(result.sentence)}</p>" if len(ordered) == 1 else _list(each.sentence for each in ordered)
+    said = f"<p>{escape(result.sentence)}</p>"
+    if len(ordered) > 1:
+        said = _list(each.clause if each.outcome == "unfair" else each.sentence for each in ordered)
+    elif outcomes == ["unfair"]:
+        said = f"<p>So nothing is concluded, and no difference is shown:</p>{_list(result.pairs[0].fairness.unfair)}"
+    if "unfair" in outcomes:
+        said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
-    return section("Verdict", first, f'<p class="note">{escape(_rule(result))}</p>')
+    tested = any(each.outcome != "unfair" for each in ordered)
+    return section("Verdict", first, *([f'<p class="note">{escape(_rule(result))}</p>'] if tested else []))
 
 
 def _rule(result: Result) -> str:
@@ -76,13 +84,6 @@ def _list(lines: Iterable[str]) -> str:
 
 def _fairness(result: Result) -> str:
     parts, fair = [], [pair for pair in result.pairs if not pair.fairness.unfair]
-    for pair in result.pairs:
-        if pair.fairness.unfair:
-            of = f" ({escape(pair.second.label)} and {escape(pair.first.label)})" if len(result.pairs) > 1 else ""
-            parts.append(
-                f'<div class="no"><p><strong>No{of}.</strong></p>{_list(pair.fairness.unfair)}'
-                "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p></div>"
-            )
     if fair:
         yes = "Yes, as far as could be verified"
         said = "Same recipe and same budget; whether the training data are the same is not known for all of them."
@@ -94,7 +95,8 @@ def _fairness(result: Result) -> str:
     cautions = [*(each for pair in result.pairs for each in pair.fairness.cautions), *result.cautions]
     if cautions:
         parts.append(f"<p>Note:</p>{_list(dict.fromkeys(cautions))}")
-    return section("Is it fair?", *parts, _runs_table(result), _differences_table(result), id="fair")
+    heading = "Is it fair?" if fair else "What differs"
+    return section(heading, *parts, _runs_table(result), _differences_table(result), id="fair")
 
 
 def _runs_table(result: Result) -> str:
@@ -105,9 +107,9 @@ def _runs_table(result: Result) -> str:
         for run in kind.runs:
             row = [kind.label, run.name, run.seed, f"{kind.parameters:,}", size, f"{run.progress.update:,}"]
             rows.append([*row, duration(run.summary["seconds"]), run.summary["final_model"], f"{run.final_loss:.4f}"])
-    headers = ["kind", "run", "seed", "parameters", "difference", "updates", "time", "final model", "valid loss"]
+    headers = ["kind", "run", "seed", "parameters", "size vs. first", "updates", "time", "final model", "valid loss"]
     caption = f"The runs. Sizes count as equal within {100 * TOLERANCE:g} % of the first kind's."
-    return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8))
+    return html_table(headers, rows, caption=caption, numeric=(2, 3, 4, 5, 6, 8), stack=True)
 
 
 def _differences_table(result: Result) -> str:
@@ -124,7 +126,7 @@ def _differences_table(result: Result) -> str:
         return ""
     headers = ["setting", *(kind.label for kind in result.kinds), "effect"]
     shown = [row for _, row in sorted(rows, key=lambda each: each[0])]
-    return html_table(headers, shown, caption="Every setting in which they differ")
+    return html_table(headers, shown, caption="Every setting in which they differ", stack=True)
 
 
 def _examples(result: Result) -> str:
@@ -132,7 +134,7 @@ def _examples(result: Result) -> str:
     for pair in result.pairs:
         reading, first, second = pair.reading, pair.first.label, pair.second.label
         assert reading is not None
-        text = "The comparison is not fair, so only a random sample is shown."
+        text = "A random sample."
         if reading.counts is not None:
             ahead, behind, equal = reading.counts
             folded = " (ignoring case)" if reading.caseless else ""
@@ -162,9 +164,9 @@ def _method(result: Result) -> str:
         reused = [name for name, made in result.translated.items() if made.reused]
         if reused:
             parts.append(
-                f"<p>The translations of {escape(', '.join(reused))} were made by an earlier comparison with the same "
-                "model, sentences, search and versions. Remove the run's folder <code>translations</code> to make them "
-                "again.</p>"
+                f"<p>The translations of {escape(', '.join(reused))} are those that an earlier command stored for the "
+                "same model, sentences, search and versions. Remove the run's folder <code>translations</code> to make "
+                "them again.</p>"
             )
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]

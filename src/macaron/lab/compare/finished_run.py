@@ -1,6 +1,5 @@
 """Finished runs, as comparisons need them: checked, with recipe, configuration and progress; grouped into kinds."""
 
-import hashlib
 import itertools
 import json
 import math
@@ -14,10 +13,10 @@ from typing import Any
 
 from macaron import ode
 from macaron.data.prepared import open_prepared
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import load_config
+from macaron.models.load import fingerprint, load_config
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
 from macaron.train import stopping
@@ -48,7 +47,7 @@ class FinishedRun(RunFolder):
         if not (path / "recipe.toml").is_file():
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
         if not self.has_model or not (path / "summary.json").is_file():
-            raise MacaronError(f"{path}: not finished, it has no model yet: continue with macaron train ... --resume")
+            raise MacaronError(f"{path}: not finished, it has no final model yet: continue with {resume_command(path)}")
         losses = self.summary.get("candidates")
         chosen = self.summary.get("final_model")
         self.final_loss: float = losses.get(chosen, math.nan) if isinstance(losses, dict) else math.nan
@@ -66,7 +65,7 @@ class FinishedRun(RunFolder):
         if self.progress.update != self.summary["update"]:
             raise MacaronError(
                 f"{path}: its model is of update {self.summary['update']:,}, but the run has gone on to "
-                f"{self.progress.update:,}: finish it with macaron train ... --resume"
+                f"{self.progress.update:,}: finish it with {resume_command(path)}"
             )
         self.recipe = recipe_from(self.settings, self.origin)
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
@@ -76,9 +75,7 @@ class FinishedRun(RunFolder):
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
-        files = sorted(path for path in (self.path / "model").iterdir() if path.is_file())
-        text = "".join(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return fingerprint(self.path / "model")
 
     @cached_property
     def data_digests(self) -> dict[int, str]:

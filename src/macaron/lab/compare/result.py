@@ -7,11 +7,11 @@ from typing import Any
 
 from macaron.data.prepared import DataKind
 from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
+from macaron.evaluate.stored import Translated
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind
 from macaron.lab.compare.kind_statistics import Part, SeedTest, SentenceTests, pooled
-from macaron.lab.compare.translations import Translated
 from macaron.lab.compare.verdict import Evidence, Verdict, overall, verdict
 
 
@@ -138,6 +138,28 @@ class Result:
     def sentence(self) -> str:
         """The verdict, in one sentence."""
         return overall([pair.verdict for pair in self.pairs], self.kinds[0].label)
+
+    def table(self) -> str:
+        """The scores for a terminal, a line for each kind; of several seeds mean and standard deviation."""
+        several = any(len(kind.runs) > 1 for kind in self.kinds)
+        columns = {name: [each.scores for each in scores] for name, scores in self.scores.items()}
+        if self.task == "pairs":
+            columns = {"valid loss": [tuple(run.final_loss for run in kind.runs) for kind in self.kinds], **columns}
+        rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
+        for i, kind in enumerate(self.kinds):
+            updates = sorted({run.progress.update for run in kind.runs})
+            row = [kind.label, *([str(len(kind.runs))] if several else []), f"{kind.parameters:,}"]
+            row.append(" to ".join(f"{each:,}" for each in updates[:: max(len(updates) - 1, 1)]))
+            for name, values in columns.items():
+                digits = 4 if "loss" in name else self.digits
+                spread = f" ± {stdev(values[i]):.{digits}f}" if len(values[i]) > 1 else ""
+                row.append(f"{mean(values[i]):.{digits}f}{spread}")
+            rows.append(row)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join([row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

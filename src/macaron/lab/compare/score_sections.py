@@ -9,7 +9,7 @@ from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import p_text, signed
-from macaron.lab.page import Raw, escape, html_table, section
+from macaron.lab.page import Raw, html_table, section
 
 #: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
 _LOSSES: dict[DataKind, tuple[str, str, str]] = {
@@ -48,11 +48,6 @@ def scores_section(result: Result) -> str:
         axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
         charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
-    withheld = [pair.second.label for pair in result.pairs if pair.fairness.unfair]
-    if withheld:
-        parts.append(
-            f"<p>Differences and tests of {escape(', '.join(withheld))} are not shown: the comparison is not fair.</p>"
-        )
     if any(pair.sentences for pair in result.pairs):
         parts.append(_sentence_table(result))
     if any(pair.seeds for pair in result.pairs):
@@ -84,7 +79,8 @@ def _score_table(result: Result) -> str:
     said = "mean ± standard deviation over seeds" if several else "score"
     said += ", below it the 95 % interval over sentences" if result.task == "pairs" else ""
     headers = ["metric", *(f"{kind.label}{f', seeds: {len(kind.runs)}' if several else ''}" for kind in result.kinds)]
-    return html_table(headers, rows, caption=f"Scores: {said}", numeric=range(1, len(headers)))
+    caption, many = f"Scores: {said}", len(result.kinds) > 2
+    return html_table(headers, rows, caption=caption, numeric=range(1, len(headers)), stack=many)
 
 
 def _sentence_table(result: Result) -> str:
@@ -112,7 +108,7 @@ def _sentence_table(result: Result) -> str:
         f"Tests of differences over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. The "
         f"largest p of all tests in {result.metric} decides{corrected}."
     )
-    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)))
+    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
 
 
 def _seed_table(result: Result) -> str:
@@ -131,7 +127,8 @@ def _seed_table(result: Result) -> str:
         for metric, test in pair.seeds.items()
     ]
     headers = ["difference", "metric", "value", "95 % interval", "t", "degrees of freedom", "p"]
-    return html_table(headers, rows, caption="Welch's t-test over seeds: two-sided", numeric=range(2, len(headers)))
+    caption = "Welch's t-test over seeds: two-sided"
+    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
 
 
 def _run_scores(result: Result) -> str:
@@ -171,8 +168,7 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
     key = "update" if against == "updates" else against
     records = [
-        [each for each in run.metrics if each.get(metric) is not None and each.get(key) is not None]
-        for run in kind.runs
+        [each for each in run.curves if each.get(metric) is not None and each.get(key) is not None] for run in kind.runs
     ]
     runs = [{each["update"]: (each[key], float(each[metric])) for each in own} for own in records]
     means, band = [], []
@@ -189,8 +185,10 @@ def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
     length_note = (
         f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
-        "class was singled out beforehand. The intervals of the differences hold for all classes together (Bonferroni)."
+        "class was singled out beforehand."
     )
+    if not all(pair.fairness.unfair for pair in result.pairs):
+        length_note += " The intervals of the differences hold for all classes together (Bonferroni)."
     frequency_note = (
         "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
         f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
@@ -230,7 +228,8 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
     few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
     caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"
-    table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)))
+    many = len(result.kinds) > 2
+    table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)), stack=many)
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
     return [f'<p class="note">{note}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']

@@ -202,4 +202,4 @@ def _table(models: Sequence[Data]) -> str:
         for model in models
     ]
     headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
-    return html_table(headers, rows, caption="The models in the pictures", numeric=(3,))
+    return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)

@@ -13,7 +13,10 @@ from macaron.lab.run_folder import Record, RunFolder, is_number
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
-_NOT_DRAWN = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"}
+_NOT_DRAWN = {
+    *("update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"),
+    *("parts", "validation_parts"),
+}
 #: Units of time: the first that the run has at least two of is used.
 _CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
@@ -34,6 +37,7 @@ _CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
         {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
         "from zero",
     ),
+    ("Validation chrF", "chrF2", {"valid_chrf": "chrF2"}, "from zero"),
     (
         "Validation accuracy",
         "accuracy",
@@ -144,12 +148,21 @@ def score_tables(run: RunFolder) -> list[str]:
     candidates = run.summary.get("candidates")
     if isinstance(candidates, dict) and candidates:
         chosen = run.summary.get("final_model")
-        rows = [
-            (Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name, "–" if loss is None else f"{loss:.4f}")
+        scores = run.summary.get("candidate_scores")
+        scores = scores if isinstance(scores, dict) and all(map(is_number, scores.values())) else {}
+        metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
+        weights: list[tuple[object, ...]] = [
+            (
+                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
+                "–" if loss is None else f"{loss:.4f}",
+                *([f"{scores[name]:.2f}" if name in scores else "–"] if scores else []),
+            )
             for name, loss in candidates.items()
         ]
-        caption = "Candidates for the final model: the one with the lowest validation loss is chosen"
-        parts.append(html_table(["weights", "validation loss"], rows, caption=caption, numeric=[1]))
+        decides = f"highest validation {metric}" if scores else "lowest validation loss"
+        caption = f"Candidates for the final model: the one with the {decides} is chosen"
+        headers = ["weights", "validation loss", *([metric] if scores else [])]
+        parts.append(html_table(headers, weights, caption=caption, numeric=[1, 2]))
     return parts
 
 

@@ -1,6 +1,7 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
 from pathlib import Path
+from shlex import quote
 from statistics import median
 
 from macaron.errors import MacaronError
@@ -83,7 +84,7 @@ def _status(run: RunFolder) -> str:
         again = " It had finished before and was resumed." if run.summary else ""
         notes.append(
             f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
-            f"--resume continues it.{again}"
+            f"--resume --out {quote(str(run.path))} continues it.{again}"
         )
     if run.finished and not run.has_model and run.kind != "GLUE":
         notes.append("There is no model in this folder.")
@@ -130,17 +131,17 @@ def _cards(run: RunFolder) -> str:
 def _scores(run: RunFolder) -> list[str]:
     """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
     found = score_tables(run)
-    if found and (run.evaluations or run.kind != "translation" or not run.has_model):
+    if found and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return found
-    hint = f"macaron evaluate {run.path} --data DIR --json > {run.path / 'test.json'}"
-    more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.has_model else ""
+    hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
+    more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.model_folder else ""
     said = "No scores of translations yet." if found else "No scores yet."
     return [f'<p class="empty">{said}{more}</p>', *found]
 
 
 def _samples(run: RunFolder, data: Path | None) -> list[str]:
-    if not run.has_model:
-        why = "No model is in this folder." if run.finished else "No model yet: it is written at the end of the run."
+    if run.model_folder is None:
+        why = "No model is in this folder." if run.finished else "No model and no checkpoint yet."
         return [f'<p class="empty">{why}</p>']
     told = run.settings.get("data", {}).get("out")
     folder = data or (None if told is None else Path(told))
@@ -163,6 +164,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
     except MacaronError as error:
         # The rest of the page is useful without samples.
         return [f'<p class="status">No samples: {escape(error)}</p>']
+    note += "" if run.has_model else f" There is no final model yet: this is {run.model_folder.name}."
     return [f'<p class="note">{escape(note)}</p>', shown]
 
 

@@ -14,8 +14,8 @@ from macaron.data.glue import has_folder, read_test
 from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
 from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
-from macaron.errors import Interrupted, MacaronError
-from macaron.files import remove, write_json, write_text
+from macaron.errors import Interrupted, MacaronError, same_command
+from macaron.files import check_unused, remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder, weights_fingerprint
 from macaron.processes import Progress
@@ -38,8 +38,8 @@ def run_glue(
     workers: int | None = None,
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
-    if out.exists() and any(out.iterdir()) and not resume:
-        raise MacaronError(f"{out} is not empty: continue with --resume, or give another --out")
+    if not resume:
+        check_unused(out)
     progress = Progress()
     folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
@@ -88,8 +88,8 @@ def _train(
                 progress.say(f"[{number}/{total}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left")
     except KeyboardInterrupt:
         raise Interrupted(
-            f"stopped; {len(results.records)} finished runs are kept in {results.path}. Continue with the same "
-            "command and --resume: only missing runs are done."
+            f"stopped; {len(results.records)} finished runs are kept in {results.path}, and only missing ones will be "
+            f"done. Continue with: {same_command('--resume')}"
         ) from None
 
 

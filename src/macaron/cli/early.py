@@ -1,0 +1,101 @@
+"""Mistakes that need no torch are reported at once: what all verbs check before they import it.
+
+Whoever reads a folder or a file later checks it again, and in full.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from macaron.errors import MacaronError, UsageError
+
+if TYPE_CHECKING:
+    from macaron.recipe import Recipe
+
+Dtype = Literal["float32", "bfloat16", "float16", "float64"]
+_DEVICE = re.compile(r"(auto|cpu|cuda|mps|xpu)(:\d+)?")
+
+
+def check_early(
+    *,
+    translators: Sequence[Path | None] = (),
+    encoders: Sequence[Path | None] = (),
+    models: Sequence[Path | None] = (),
+    runs: Sequence[Path | None] = (),
+    data: Path | None = None,
+    split: str | None = None,
+    reads: Sequence[Path | None] = (),
+    writes: Sequence[Path | None] = (),
+    device: str = "auto",
+    length_penalty: float | None = None,
+    rate: float | None = None,
+) -> None:
+    """Check what a verb was given, each if it was.
+
+    :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
+    :param runs: folders of runs
+    :param data: a prepared folder, which has this `split`
+    :param reads: files to read
+    :param writes: files to write
+    :param rate: a learning rate
+    """
+    from macaron.decode.settings import SearchSettings
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
+
+    if _DEVICE.fullmatch(device) is None:
+        raise UsageError(f"no device {device!r}: choose auto, cpu, cuda or cuda:0, cuda:1, ...")
+    if rate is not None and not rate > 0:
+        raise UsageError(f"--learning-rate must be above 0, not {rate}")
+    if length_penalty is not None:
+        SearchSettings(length_penalty=length_penalty)
+    kinds = (translators, TranslationConfig.model_type), (encoders, EncoderConfig.model_type), (models, None)
+    for folders, kind in kinds:
+        for folder in filter(None, folders):
+            _check_model(folder, kind)
+    for run in filter(None, runs):
+        if not run.is_dir():
+            raise MacaronError(f"{run}: no such folder. Give the folder of a run, as macaron train --out made it.")
+    if split not in (None, "valid", "test"):
+        raise UsageError(f"--split is valid or test, not {split!r}")
+    if data is not None:
+        _check_data(data, split)
+    for file in filter(None, reads):
+        file.open("rb").close()
+    for file in filter(None, writes):
+        if file.is_dir():
+            raise UsageError(f"{file} is a folder: name a file in it")
+
+
+def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
+    """Check the folder of a run, and the data of a new one; of several processes the first one does.
+
+    :param new: the folder may not be in use
+    """
+    from macaron.files import check_unused
+    from macaron.recipe import manifest
+
+    if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is a file: give a folder for the run")
+        if new:
+            check_unused(out)
+        if not (out / "recipe.toml").is_file():  # a finished run does without its data
+            manifest(recipe)
+
+
+def _check_model(folder: Path, kind: str | None) -> None:
+    """A stopped run has no model folder yet, but may have a checkpoint that will do."""
+    from macaron.models.load import find_folder
+
+    if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
+        find_folder(folder, kind)
+
+
+def _check_data(folder: Path, split: str | None) -> None:
+    from macaron.data.prepared import read_manifest
+
+    manifest = read_manifest(folder)
+    if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
+        raise MacaronError(f"{folder}: no split {split!r}; there is {', '.join(manifest['splits'])}")

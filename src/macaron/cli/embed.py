@@ -1,0 +1,79 @@
+"""``macaron embed``: lines of text in, their vectors out."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from macaron.cli.early import check_early
+from macaron.cli.stopped import ready
+from macaron.errors import UsageError
+
+_CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
+
+
+def embed(
+    model: Annotated[Path, typer.Argument(help="The folder of a text encoder, or of a run.", show_default=False)],
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
+    ] = None,
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
+    export: Annotated[
+        Path | None, typer.Option("--export", help="Write a folder for sentence-transformers, and embed nothing.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", min=8, help="Tokens; longer texts are cut. Default: the model's.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
+    ] = "auto",
+) -> None:
+    """Turn lines of text into vectors of length 1: the mean of the states of a line's tokens.
+
+    Each line gives one line of numbers with tabs between them, an empty line too.
+    """
+    array = output_file is not None and output_file.suffix == ".npy"
+    if array and as_json:
+        raise UsageError("--json writes text: leave it out, or choose another --output than a .npy file")
+    if export is not None and (input_file or output_file or as_json):
+        raise UsageError("--export writes the model and embeds nothing: leave out --input, --output and --json")
+    check_early(encoders=[model], reads=[input_file], writes=[output_file], device=device)
+    if export is not None and export.exists():
+        raise UsageError(f"{export} exists already: give another --export")
+
+    import numpy as np
+
+    ready(model)
+    from macaron.decode.stream import output, windows
+    from macaron.tasks.embedder import Embedder
+
+    embedder = Embedder(model, device, precision, max_length)
+    if export is not None:
+        embedder.export(export)
+        typer.echo(f"{export}: {embedder.size} numbers a text, up to {embedder.max_length} tokens")
+        return
+    count = 0
+    header = {"descr": "<f4", "fortran_order": False}
+    with output(output_file) as file:
+        if array:
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (0, embedder.size)})
+        for lines in windows(input_file, _CHARACTERS):
+            vectors = embedder.embed(lines)
+            if array:
+                file.write(vectors.astype("<f4").tobytes())
+            else:
+                for number, (line, vector) in enumerate(zip(lines, vectors.tolist(), strict=True), count + 1):
+                    record = {"line": number, "text": line, "embedding": vector}
+                    row = "\t".join(f"{value:.7g}" for value in vector)
+                    file.write((json.dumps(record, ensure_ascii=False) if as_json else row).encode() + b"\n")
+                file.flush()
+            count += len(lines)
+        if array:
+            # NumPy leaves room in the header for more rows.
+            file.seek(0)
+            np.lib.format.write_array_header_1_0(file, {**header, "shape": (count, embedder.size)})

@@ -1,0 +1,45 @@
+"""``macaron recipe``: the recipes that come with Macaron."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from macaron.cli.guard import guarded
+
+app = typer.Typer(help="The recipes that come with Macaron: list, show, copy them.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="A name of `macaron recipe list`.", show_default=False)]
+
+
+@app.command("list")
+@guarded
+def list_recipes() -> None:
+    """List the recipes. `macaron prepare`, `train` and `twins` take their names."""
+    from macaron.shipped import names, title
+
+    width = max(map(len, names()))
+    for name in names():
+        typer.echo(f"{name:{width}}  {title(name)}")
+
+
+@app.command()
+@guarded
+def show(name: Name) -> None:
+    """Print a recipe: every key has a comment."""
+    from macaron.shipped import shipped
+
+    typer.echo(shipped(name).read_text(encoding="utf-8"), nl=False)
+
+
+@app.command()
+@guarded
+def copy(
+    name: Name,
+    path: Annotated[
+        Path | None, typer.Argument(help="A file or a folder (default: NAME.toml here).", show_default=False)
+    ] = None,
+) -> None:
+    """Copy a recipe, to edit it."""
+    from macaron.shipped import copy as copy_recipe
+
+    typer.echo(f"wrote {copy_recipe(name, path)}")

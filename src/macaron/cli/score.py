@@ -1,0 +1,80 @@
+"""``macaron score``: how probable a model finds given translations."""
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from macaron.cli.early import Dtype, check_early
+from macaron.cli.stopped import ready
+from macaron.errors import MacaronError
+
+_CHARACTERS = 20_000  # of targets that are scored at a time, to begin with
+_NAMED = 5  # lines that a message names
+
+
+def score(
+    model: Annotated[Path, typer.Argument(help="The folder of a translation model, or of a run.", show_default=False)],
+    source: Annotated[Path, typer.Option("--source", help="Source lines (plain, .gz, .xz).", show_default=False)],
+    target: Annotated[Path, typer.Option("--target", help="Their translations, likewise.", show_default=False)],
+    output_file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, help="Tokens of the longer side in a batch.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
+    dtype: Annotated[
+        Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
+    ] = None,
+) -> None:
+    """Score given translations: log-probability, the same per token, number of tokens, with tabs between them.
+
+    One line for each pair, in their order. Pairs that are too long for the model get nan.
+    """
+    check_early(translators=[model], reads=[source, target], writes=[output_file], device=device)
+
+    ready(model)
+    from macaron.decode.pair_scores import PairScorer
+    from macaron.decode.stream import output
+
+    scorer = PairScorer(model, device=device, dtype=dtype)
+    number, long = 0, []
+    with output(output_file) as file:
+        for sources, targets in _pairs(source, target):
+            for each in scorer.score(sources, targets, batch_tokens):
+                number += 1
+                if math.isnan(each.log_probability):
+                    long.append(number)
+                file.write(f"{each.log_probability:.6f}\t{each.per_token:.6f}\t{each.tokens}\n".encode())
+            file.flush()
+    if long:
+        named = ", ".join(map(str, long[:_NAMED])) + (", ..." if len(long) > _NAMED else "")
+        typer.echo(
+            f"macaron: {len(long):,} pairs have more than {scorer.longest} tokens on a side and were not scored: "
+            f"lines {named}",
+            err=True,
+        )
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Source and target lines, some at a time; files of different length are refused where the shorter one ends."""
+    from macaron.decode.stream import windows
+
+    sources = (line for window in windows(source, _CHARACTERS) for line in window)
+    number = 0
+    for targets in windows(target, _CHARACTERS):
+        found = list(islice(sources, len(targets)))
+        yield found, targets[: len(found)]
+        number += len(found)
+        if len(found) < len(targets):
+            raise _unequal(source, target, number)
+    if next(sources, None) is not None:
+        raise _unequal(target, source, number)
+
+
+def _unequal(short: Path, long: Path, lines: int) -> MacaronError:
+    return MacaronError(f"{short} ends after line {lines:,}, {long} goes on: a pair is the same line of both files")

@@ -1,0 +1,161 @@
+"""Translations and scores that stay: `macaron evaluate` and `macaron compare` keep them in the run's folder.
+
+RUN/translations/test-0123456789abcdef.json    one file for each model, text, search and definition of the scores
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from macaron import __version__
+from macaron.device import choose_device
+from macaron.errors import MacaronError
+from macaron.evaluate.evaluation import Evaluation
+from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
+from macaron.files import write_text
+from macaron.models.load import fingerprint, run_of
+
+FORMAT = 1
+FOLDER = "translations"
+#: The formulas from sums of counts to scores; the counts are stored with the translations.
+_FORMULAS: dict[str, Formula] = {
+    "sacreBLEU": partial(bleu_formula, smoothing="exp"),
+    "tokenised BLEU": partial(bleu_formula, smoothing="none"),
+    "chrF2": chrf_formula,
+}
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search settings; None means the model's own."""
+
+    beam: int | None = None
+    length_penalty: float | None = None
+    device: str = "auto"
+    dtype: str | None = None
+    batch_tokens: int | None = None
+    int8: bool = False
+
+
+@dataclass(frozen=True)
+class Translated:
+    """The translations of a run and their scores.
+
+    :param kept: the file they are stored in, if any
+    :param reused: whether they were read from it
+    """
+
+    translations: list[str]
+    scores: tuple[Score, ...]
+    search: dict[str, Any]
+    kept: Path | None
+    reused: bool
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Everything that translations and their scores depend on, and where they are stored.
+
+    :param run: the run's folder
+    :param name: the beginning of the file's name: the split, or the file that was translated
+    :param model: the fingerprint of the model folder
+    :param text: the digest of the text (see `evaluation.text_digest`)
+    :param definition: of the tokenised BLEU
+    """
+
+    run: Path
+    name: str
+    model: str
+    text: str
+    search: Search
+    definition: Mapping[str, bool]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """As it is stored."""
+        device = "cpu" if self.search.int8 and self.search.device == "auto" else self.search.device
+        search = {**asdict(self.search), "device": choose_device(device).type}
+        if not self.search.int8:
+            del search["int8"]
+        return {
+            "model": self.model,
+            "text": self.text,
+            "search": search,
+            "definition": dict(self.definition),
+            "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
+        }
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.run / FOLDER / f"{self.name}-{_digest(self.key)[:16]}.json"
+
+    def load(self, sentences: int) -> Translated | None:
+        """What is stored, if it is complete and of this many sentences."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            content = {name: found[name] for name in ("translations", "search", "scores")}
+            if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
+                return None
+            scores = [
+                Score(
+                    metric=each["metric"],
+                    score=float(each["score"]),
+                    definition=str(each["definition"]),
+                    statistics=SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]]),
+                )
+                for each in content["scores"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
+            return None
+        return Translated(content["translations"], tuple(scores), content["search"], self.path, True)
+
+    def store(self, scored: Evaluation, data: str) -> Translated:
+        """Keep an evaluation.
+
+        :param data: what was translated, in words
+        """
+        said = scored.to_dict()
+        made = Translated(scored.translations, scored.scores, said["search"], self.path, False)
+        content = {
+            "translations": made.translations,
+            "search": made.search,
+            "scores": [
+                {**each, "rows": score.statistics.rows.tolist()}
+                for each, score in zip(said["scores"], made.scores, strict=True)
+            ],
+        }
+        stored = {"format": FORMAT, "data": data, "key": self.key, "digest": _digest(content), **content}
+        try:
+            write_text(self.path, json.dumps(stored, ensure_ascii=False) + "\n")
+        except MacaronError:  # a folder that cannot be written costs time later, but no result
+            return replace(made, kept=None)
+        return made
+
+
+def keep(folder: Path, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
+    """Store an evaluation of a model folder or checkpoint in its run, if it has one; returns the file.
+
+    What was stored for the same model, text and settings is replaced.
+
+    :param name: of the split or file
+    :param data: what was translated, in words
+    """
+    run = run_of(folder)
+    if run is None:
+        return None
+    measurement = Measurement(run, name, fingerprint(folder), scored.text, search, scored.definition)
+    return measurement.store(scored, data).kept
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()

@@ -1,0 +1,89 @@
+"""Sentence embeddings: the mean of a text's token states, scaled to length 1."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from macaron.models.load import save_model
+from macaron.tasks.classification import ClassificationBatch
+from macaron.tasks.classifier import EncoderOnDevice, Precision
+
+#: The modules of sentence-transformers: name of the class, and folder.
+_MODULES = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+_POOLING = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+
+
+class Embedder(EncoderOnDevice):
+    """A text encoder that gives vectors.
+
+    >>> Embedder("runs/bert").embed(["A cat sat on the mat."]).shape  # doctest: +SKIP
+    (1, 768)
+
+    The vector of a text is the mean of the states of all its tokens, special tokens included, divided by its length:
+    the dot product of two is their cosine. The vectors are those of sentence-transformers for the same model.
+
+    :param path: a folder of any of our encoders, or a run's
+    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
+    :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
+    :param max_length: tokens of a text; longer ones are cut; default: the model's longest input
+    """
+
+    def __init__(
+        self, path: str | Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None
+    ) -> None:
+        super().__init__(Path(path), device, precision, max_length, new_head=True)
+        self.max_length = max_length or self.model.config.longest_input
+
+    @property
+    def size(self) -> int:
+        """Numbers in a vector."""
+        return int(self.model.config.hidden_size)
+
+    def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """The vectors of texts, (N, D), or the vector of one text, (D,). They do not depend on each other.
+
+        White space around a text does not count. An empty text has the vector of the special tokens alone.
+        """
+        if isinstance(texts, str):
+            return self.embed([texts])[0]
+        data = self.encode([[text.strip() for text in texts]])
+        with self.memory_explained("texts"):
+            return self.over_batches(data, self._vectors, self.size).astype(np.float32)
+
+    def _vectors(self, batch: ClassificationBatch) -> Tensor:
+        """(B, D), in float32."""
+        states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
+        real = batch.real.unsqueeze(-1).float()
+        with torch.autocast(states.device.type, enabled=False):
+            return F.normalize((states * real).sum(dim=1) / real.sum(dim=1), dim=1)
+
+    def export(self, folder: Path) -> None:
+        """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising.
+
+        The names of the classes are those that all its versions since 2.0 read.
+        """
+        modules = [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for index, (name, path) in enumerate(_MODULES)
+        ]
+        pooling: dict[str, Any] = {f"pooling_mode_{name}": name == "mean_tokens" for name in _POOLING}
+        more = {
+            "modules.json": modules,
+            "sentence_bert_config.json": {"max_seq_length": self.max_length, "do_lower_case": False},
+            "config_sentence_transformers.json": {
+                "__version__": {"pytorch": torch.__version__},
+                "prompts": {},
+                "default_prompt_name": None,
+                "similarity_fn_name": "cosine",
+            },
+            "1_Pooling/config.json": {"word_embedding_dimension": self.size, **pooling, "include_prompt": True},
+            # The folder of a module must exist, and an empty one is lost on many ways.
+            "2_Normalize/config.json": {},
+        }
+        save_model(folder, self.model.model, None, self.tokenizer, more=more)
