@@ -53,8 +53,7 @@ class Trainer:
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         autocast = partial(precision, self.device, self.half)
-        task.model.to(self.device)
-        freeze(task.module, settings.freeze)
+        freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
         compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         if compiled:

@@ -127,8 +127,8 @@ PARTS = {
 }
 
 
-def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
-    """Keep the weights of some parts as they are: their parameters need no gradient.
+def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
+    """Keep the weights of some parts of a module as they are: their parameters need no gradient.
 
     :param patterns: see `TrainSettings.freeze`
     """
@@ -147,6 +147,7 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
             weight.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in plain.values()):
         raise MacaronError(f"train.freeze = {list(patterns)} leaves nothing to train: leave something out")
+    return module
 
 
 def clean(name: str) -> str:
