@@ -87,7 +87,7 @@ class Recipe:
         own, start = _OWN[self.kind], {"from": self.model.source, "from_weights": self.model.weights}
         weighted = [{"path": path, "weight": weight} for path, weight in self.weights.items()]
         return {
-            "data": {"out": str(self.data), **({"train": weighted} if {*self.weights.values()} - {1.0} else {})},
+            "data": {"out": str(self.data), **({"train": weighted} if weighted else {})},
             "model": to_data({**start, "preset": self.model.preset, **self.model.changes}),
             "train": to_data(self.train),
             own: to_data(getattr(self, own)),
@@ -128,7 +128,8 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     if "out" not in data:
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
-    weights = {each["path"]: float(each.get("weight", 1)) for each in data.get("train", ()) if "path" in each}
+    corpora = data.get("train", ()) if kind == "pairs" else ()
+    weights = {each["path"]: float(each.get("weight", 1)) for each in corpora if "path" in each}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
     recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
     if kind == "text":
