@@ -49,6 +49,7 @@ def test_short_version(macaron: Callable[..., Any]):
 
 
 def test_completion(macaron: Callable[..., Any], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")  # the shell is that of the tests
     assert "_MACARON_COMPLETE=complete_bash" in macaron("--show-completion", "bash").stdout
     monkeypatch.setenv("_MACARON_COMPLETE", "complete_bash")
     for words, expected in {"macaron re": ["report", "recipe"], "macaron recipe c": ["copy"]}.items():

@@ -195,7 +195,7 @@ def test_refusals(settings: list[str], message: str, recipe: Path, tmp_path: Pat
 
 def test_empty_and_missing_data(recipe: Path, tmp_path: Path):
     (tmp_path / "valid").mkdir()
-    data = prepared(tmp_path / "valid", 60, valid=[])
+    data = prepared(tmp_path / "valid", 60, valid=[], valid_every=0)
     with pytest.raises(MacaronError, match="no validation data; prepare it with --valid"):
         run(load_recipe(recipe, [f"data.out={data}"]), tmp_path / "run", False)
 

@@ -62,13 +62,13 @@ def test_scores_are_those_of_the_saved_model(whole: Path, toy: Path, server: Any
 
     data = PreparedData.open(toy)
     lines, references = (data.text("valid", language)[:12] for language in (data.source_lang, data.target_lang))
-    found = Translator(whole / "model", device="cpu").translate(lines)
+    found = Translator(whole / "model", device="cpu").translate(lines, one_per_line=True)
     summary = json.loads((whole / "summary.json").read_text())
     assert summary["candidate_scores"][summary["final_model"]] == sacre_bleu(found, references).score
     run = tmp_path / "run"
     arguments = ("--set=train.best_metric=chrf", "--set=train.max_updates=5", "--set=train.average=0")
     server.run("train", toy.parent / "recipe.toml", "--out", run, *SETTINGS, *arguments)
-    found = Translator(run / "model", device="cpu").translate(lines)
+    found = Translator(run / "model", device="cpu").translate(lines, one_per_line=True)
     summary = json.loads((run / "summary.json").read_text())
     assert summary["candidate_scores"][summary["final_model"]] == chrf(found, references).score
 

@@ -117,7 +117,8 @@ def end(speaker: Any, *others: Any) -> str:
 def test_too_few_micro_batches(recipe: Path, server: Any, tmp_path: Path):
     """What all processes meet is said once, by the first."""
     text = end(*server.group(2, "train", recipe, "--out", tmp_path / "run", "--set", "train.accumulate=1"))
-    assert "macaron: 2 processes cannot share 1 micro-batch(es) per update: set train.accumulate to 2 or" in text
+    assert "macaron: --set train.accumulate=1: 2 processes cannot share 1 micro-batch(es) per update" in text
+    assert "set train.accumulate to 2 or" in text
     assert not (tmp_path / "run").exists()
 
 
@@ -125,7 +126,8 @@ def test_what_one_process_meets_alone_it_says_itself(recipe: Path, server: Any, 
     big = ("--set", "model.preset=macaron-big", "--set", "model.hidden_size=1024")
     arguments = ("train", recipe, "--out", tmp_path / "run", *big)
     first, second = server.group(2, *arguments, last={"limit": ["RLIMIT_AS", 300 << 20]})
-    assert "macaron: process 1: out of memory with train.batch_tokens = 256" in end(second, first)
+    said = end(second, first)
+    assert f"macaron: process 1: {recipe}, line 14: out of memory with train.batch_tokens = 256" in said
 
 
 def test_a_process_that_vanishes(recipe: Path, server: Any, tmp_path: Path):

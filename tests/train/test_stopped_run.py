@@ -41,7 +41,7 @@ def stopped(killed: Path, tmp_path: Path) -> Path:
 
 def test_translate_takes_the_best_checkpoint_and_says_so(stopped: Path, recipe: Path, tmp_path: Path):
     best = stopped / "checkpoints" / "best-00000018"
-    done = macaron_text("translate", stopped, text=LINES)
+    done = macaron_text("translate", stopped, "--one-per-line", text=LINES)
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
         f"{stopped} has no final model yet: using its checkpoint of update 18 (the best so far). To finish the run: "
@@ -53,7 +53,7 @@ def test_translate_takes_the_best_checkpoint_and_says_so(stopped: Path, recipe: 
     weights = {name.removeprefix("model."): tensor for name, tensor in load_file(best / "weights.safetensors").items()}
     assert model.state_dict().keys() == weights.keys()
     save_model(tmp_path / "model", model, weights, load_tokenizer(best, "translation"))
-    same = macaron_text("translate", tmp_path / "model", text=LINES)
+    same = macaron_text("translate", tmp_path / "model", "--one-per-line", text=LINES)
     assert (same.returncode, same.stdout, same.stderr) == (0, done.stdout, "")
     # A checkpoint can be chosen; its search settings are the recipe's; it belongs to its run.
     last = stopped / "checkpoints" / "update-00000024"
@@ -62,7 +62,7 @@ def test_translate_takes_the_best_checkpoint_and_says_so(stopped: Path, recipe: 
     assert find_folder(last) == last
     # Without a best one, the last is taken.
     shutil.rmtree(best)
-    assert "update 24 (the last)" in macaron_text("translate", stopped, text=LINES).stderr
+    assert "update 24 (the last)" in macaron_text("translate", stopped, "--one-per-line", text=LINES).stderr
     shutil.rmtree(stopped / "checkpoints")
     with pytest.raises(MacaronError, match=r"no model and no checkpoint yet. Continue the run: macaron train --resume"):
         find_folder(stopped)

@@ -14,13 +14,14 @@ from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
+from macaron.train.accumulation import Accumulation, within_memory
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
 from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
 from macaron.train.settings import TrainSettings
-from macaron.train.step import Accumulation, RecordedStep, TrainStep, precision, within_memory
+from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
 from macaron.train.validation import TITLES, Validation
 

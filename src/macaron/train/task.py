@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from macaron.models import EncoderForPreTraining, TranslationModel
 from macaron.models.load import save_model, write_config
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
+from macaron.train.step import tensors_of
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,6 @@ class Task(ABC):
         """Write what a checkpoint needs to be used: configuration and tokenizer."""
         self.tokenizer.save_pretrained(folder)
         write_config(folder, self.model, torch.float32)
-
-
-def tensors_of(batch: Any) -> dict[str, Tensor]:
-    """The tensors of a batch by name."""
-    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
 
 def same_text(queries: Tensor, keys: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from macaron.train.accumulation import within_memory
 from macaron.train.checkpoint import RunState
 from macaron.train.distributed import Processes, gathered
 from macaron.train.settings import TrainSettings
-from macaron.train.step import within_memory
 from macaron.train.task import Task
 
 #: The measured values that a metric may be; a task has one of them.
