@@ -13,7 +13,7 @@ from macaron.train.optimiser import copy_weights
 from macaron.train.settings import TrainSettings
 
 Say = Callable[[str], None]
-#: Updates of a trial that are too slow to count: on a GPU they compile the model and record it.
+#: Updates of a trial that do not count in any case: on a GPU they compile the model and record it.
 WARM_UP = {"cpu": 2, "cuda": 8}
 #: Of a run fitted to its minutes: the share of the time that is planned, because the speed of a machine varies, the
 #: share of its updates that is warm-up, and how often it validates.
@@ -49,16 +49,19 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
         return trainer.processes.agree(False, trainer.elapsed())[1]
 
     trainer._consult()
-    started = begun = clock()
+    started = clock()
     with own_stream(trainer.device):
         done = 0
-        while done < first + 2 or trainer.seconds - started < seconds:
-            if done == first:
-                begun = clock()
-            group = groups[done % len(groups)]
-            trainer._update(group)
-            targets += sum(each.targets for each in group) if done >= first else 0
+        # The first half does not count: every new shape of batch is slow at first.
+        while done < first or trainer.seconds - started < seconds / 2:
+            trainer._update(groups[done % len(groups)])
             done += 1
+        begun, counted = clock(), 0
+        while counted < 2 or trainer.seconds - started < seconds:
+            group = groups[(done + counted) % len(groups)]
+            trainer._update(group)
+            targets += sum(each.targets for each in group)
+            counted += 1
         trained = clock() - begun
         for _ in range(2 if trainer.device.type == "cuda" else 1):  # a GPU compiles in the first one
             begun = clock()
