@@ -108,6 +108,7 @@ def test_an_epoch_sees_each_corpus_by_its_weight(recipe: Path, batching: str):
     assert "weights" not in even.identity()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", ["bucket", "pack"])
 def test_resumed_and_in_two_processes(
     batching: str, recipe: Path, server: Any, same_run: Any, metrics: Any, tmp_path: Path
@@ -132,6 +133,7 @@ def test_resumed_and_in_two_processes(
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_one_model_for_two_languages(recipe: Path, server: Any, tmp_path: Path):
     changes = ("--set", "data.train=[{path='en'}, {path='fr'}]", "--set", "train.max_updates=160")
     changes += ("--set", "train.log_every=50", "--set", "train.validate_every=0", "--set", "model.dropout=0")

@@ -146,6 +146,7 @@ def test_it_is_resumed_exactly_and_without_the_model(
     same_run(tmp_path / "whole", run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ddp", "fsdp"])
 def test_two_processes_are_one(how: str, recipe: Path, base: Path, server: Any, metrics: Any, tmp_path: Path):
     # As in test_distributed: without dropout, and with an epsilon that does not amplify rounding.
