@@ -53,12 +53,13 @@ def evaluate(
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
-    from macaron.evaluate.stored import Search, keep
+    from macaron.evaluate.stored import Keeper, Search
     from macaron.models.configuration import TranslationConfig
     from macaron.models.load import find_folder
 
     ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
+    keeper = Keeper(folder)
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": beam,
@@ -83,7 +84,7 @@ def evaluate(
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
-    kept = keep(folder, scored, searched, split if source is None else source.name, what)
+    kept = keeper.keep(scored, searched, split if source is None else source.name, what)
     if kept is not None:
         typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
     if output is not None:

@@ -6,6 +6,7 @@ RUN/translations/test-0123456789abcdef.json    one file for each model, text, se
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -142,19 +143,26 @@ class Measurement:
         return made
 
 
-def keep(folder: Path, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
-    """Store an evaluation of a model folder or checkpoint in its run, if it has one; returns the file.
+class Keeper:
+    """Stores evaluations of a model folder or checkpoint in its run, if it has one.
 
-    What was stored for the same model, text and settings is replaced.
-
-    :param name: of the split or file
-    :param data: what was translated, in words
+    The model's fingerprint is computed in another thread, while the model is loaded and translates.
     """
-    run = run_of(folder)
-    if run is None:
-        return None
-    measurement = Measurement(run, name, fingerprint(folder), scored.text, search, scored.definition)
-    return measurement.store(scored, data).kept
+
+    def __init__(self, folder: Path) -> None:
+        self.run = run_of(folder)
+        self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
+
+    def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
+        """Store an evaluation and return the file. What was stored for the same model, text and settings is replaced.
+
+        :param name: of the split or file
+        :param data: what was translated, in words
+        """
+        if self.run is None or self.model is None:
+            return None
+        measurement = Measurement(self.run, name, self.model.result(), scored.text, search, scored.definition)
+        return measurement.store(scored, data).kept
 
 
 def _digest(value: Any) -> str:
