@@ -154,6 +154,7 @@ def measure(arguments: argparse.Namespace, length: int, data: PreparedText, devi
     """Ours and the peers at one length."""
     assignments = [f'data.out="{arguments.data}"', f"train.max_minutes={arguments.seconds / 60:.4f}"]
     assignments += [f"train.device={device.type}", f"train.row_tokens={length}", f"model.preset={arguments.preset}"]
+    assignments += ["train.clip_norm=1.0", "train.weight_decay=0.01"]
     assignments += [f"train.batch_tokens={arguments.batch_tokens}", f"train.log_every={arguments.log_every}"]
     assignments += [f"train.validate_every={arguments.validate_every}"]
     assignments += [f"train.checkpoint_every={arguments.checkpoint_every}"]

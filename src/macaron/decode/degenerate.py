@@ -7,9 +7,9 @@ from dataclasses import replace
 from macaron.decode.search import limit
 from macaron.decode.settings import Hypothesis, Note, SearchSettings
 
-#: Limits of a translation in tokens, its end not counted: so many, and so many for each token of the source.
+#: Limits of a translation in tokens, its end not counted: a constant, and a number for each token of the source.
 SPARE_TOKENS, TOKENS_PER_TOKEN = 25, 3.0
-#: A loop is repeated at least so often, has at least so many tokens in all, and is at most so long.
+#: The minimum repetitions of a loop, the minimum tokens of all of them, and the maximum length of one.
 _REPEATS, _SPAN, _PERIOD = 5, 12, 24
 #: Line numbers that a report names.
 _NAMED = 10
@@ -53,7 +53,7 @@ def without_repetition(found: Hypothesis, source: Sequence[int], settings: Searc
 
 
 def _loop(tokens: Sequence[int], repeats: int) -> tuple[int, int, int] | None:
-    """The shortest loop of so many repetitions that is long enough to be one."""
+    """The shortest loop with at least this many repetitions that is long enough to be one."""
     if len(tokens) < _SPAN or max(Counter(tokens).values()) < repeats:  # nearly all sentences
         return None
     return next((loop for loop in loops(tokens) if loop[2] >= repeats and loop[1] * loop[2] >= _SPAN), None)

@@ -76,7 +76,7 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
 
 
 def trial_seconds(minutes: float) -> float:
-    """The length of a trial before a run of so many minutes."""
+    """The length of the trial before a run of this many minutes."""
     return min(max(0.03 * 60 * minutes, 0.5), 20.0)
 
 

@@ -48,8 +48,9 @@ class TrainSettings:
         max_updates, max_epochs, max_minutes (from the start of the command, compilation included): whichever is
         reached first ends the run. The first one given, in this order, is also the length of a linear or cosine
         schedule; the others only stop the run. So max_minutes beside max_updates is a pure cap: unless it stops the
-        run, the result does not depend on the speed of the machine. A resumed run may have other limits, but not
-        another length of such a schedule
+        run, the result does not depend on the speed of the machine. Alone, max_minutes becomes a number of updates
+        before the first one (`macaron.train.pace`). A resumed run may have other limits, but not another length of
+        such a schedule
     Optimiser
         learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
         schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at
