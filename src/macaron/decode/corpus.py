@@ -164,7 +164,7 @@ def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    """Lists of lines with about the given number of characters. They begin anew after each other, wherever the first one begins."""
+    """Lists of lines with about ``size`` bytes each."""
     chunk: list[bytes | None] = []
     room = size
     for line in lines:
