@@ -53,9 +53,7 @@ def test_a_trial_changes_nothing(recipe: Path, same_run: Any, tmp_path: Path, mo
     settings = ["train.ema=0.9", "train.clip_norm=1.0"]
     run(load_recipe(recipe, settings), tmp_path / "plain", False)
     measured: list[Pace] = []
-    monkeypatch.setattr(pace, "SHORT", 0)  # every run is measured
-    original = pace.measure
-    monkeypatch.setattr(pace, "measure", lambda *a: measured.append(original(*a)) or measured[-1])
+    monkeypatch.setattr("macaron.tasks.run.fit", lambda trainer, *_: measured.append(pace.measure(trainer, 0.3)))
     run(load_recipe(recipe, settings), tmp_path / "measured", False)
     assert len(measured) == 1
     assert measured[0].update > 0
@@ -130,11 +128,10 @@ def test_what_is_said_before_the_first_update(
     assert "Set train.warmup=1" in text
     assert text.index("warning") < text.index("parameters")
     assert "warning" not in said("train.warmup=1")
-    monkeypatch.setattr(pace, "SHORT", 0)
     monkeypatch.setattr(pace, "DAY", 1e-6)
     assert "3 updates take about" in said("train.warmup=1")
     with pytest.raises(MacaronError, match="time ran out before the first update"):
-        said("train.warmup=1", "train.max_minutes=0.00001")
+        said("train.warmup=1", "train.max_minutes=1e-9")
     assert "make them the only limit: --set train.max_updates=" in capfd.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """How fast a run trains on this machine, measured before its first update, and how a run is fitted to its minutes."""
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,15 +15,14 @@ from macaron.train.settings import TrainSettings
 
 Say = Callable[[str], None]
 #: Updates of a trial that do not count in any case: on a GPU they compile the model and record it.
-WARM_UP = {"cpu": 2, "cuda": 8}
+WARM_UP = {"cpu": 1, "cuda": 8}
 #: Of a run fitted to its minutes: the share of the time that is planned, because the speed of a machine varies, the
 #: share of its updates that is warm-up, and how often it validates.
 PLANNED, WARM_UP_SHARE, VALIDATIONS = 0.93, 0.1, 10
 #: A fitted run of fewer updates has learned next to nothing.
 FEW = 300
-#: Floating-point operations in a second that training reaches at least, and the seconds that an estimated run may take
-#: without being measured.
-SLOWEST, SHORT = {"cpu": 3e10, "cuda": 5e13}, 3600
+#: The share of the speed of large matrix products that training reaches, roughly.
+REACHED = 0.4
 DAY = 24 * 3600
 
 
@@ -57,7 +57,7 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
             trainer._update(groups[done % len(groups)])
             done += 1
         begun, counted = clock(), 0
-        while counted < 2 or trainer.seconds - started < seconds:
+        while counted < 1 or trainer.seconds - started < seconds:
             group = groups[(done + counted) % len(groups)]
             trainer._update(group)
             targets += sum(each.targets for each in group)
@@ -130,19 +130,29 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
         )
     size = sum(parameter.numel() for parameter in trainer.task.model.parameters())
     operations = 6.0 * size * settings.batch_tokens * settings.accumulate * updates
-    if operations / trainer.processes.world < SHORT * SLOWEST[trainer.device.type]:
-        return
-    pace = measure(trainer, 3.0)
-    needed = updates * pace.update
-    if minutes is not None and needed > 60 * minutes:
+    # Estimated, not measured: an update of a large model on a CPU takes minutes.
+    needed = operations / trainer.processes.world / (REACHED * products(trainer.device, trainer.half))
+    if minutes is not None and needed > 120 * minutes:
         say(
-            f"warning: {minutes:g} minutes are about {60 * minutes / pace.update:,.0f} of {updates:,} updates at "
-            f"{pace.update:.2f} s: the run will stop before its schedule ends. To fit the schedule to the minutes, "
-            "make them the only limit: --set train.max_updates= --set train.max_epochs="
+            f"warning: {minutes:g} minutes are about {6000 * minutes / needed:.2g} % of {updates:,} updates: the run "
+            "will stop before its schedule ends. To fit the schedule to the minutes, make them the only limit: "
+            "--set train.max_updates= --set train.max_epochs="
         )
-    elif needed > DAY:
+    elif minutes is None and needed > DAY:
         say(
-            f"warning: at {pace.update:.2f} s per update, {updates:,} updates take about {needed / DAY:.1f} days on "
-            "this machine. To train what fits into an hour: --minutes 60 --set train.max_updates= --set "
-            "train.max_epochs= ; model.preset=auto chooses a model for this machine."
+            f"warning: {updates:,} updates take about {needed / DAY:,.0f} days on this machine. To train what fits "
+            "into an hour: --minutes 60 --set train.max_updates= --set train.max_epochs= ; model.preset=auto chooses a "
+            "model for this machine."
         )
+
+
+def products(device: torch.device, half: bool) -> float:
+    """Floating-point operations in a second of large matrix products on a device."""
+    size = 8192 if device.type == "cuda" else 1024
+    matrix = torch.ones(size, size, device=device, dtype=torch.bfloat16 if half else torch.float32)
+    best = float("inf")
+    for _ in range(4):
+        started = time.perf_counter()
+        total = (matrix @ matrix)[0, 0].item()  # waits for a GPU
+        best = min(best, time.perf_counter() - started) if total else best
+    return 2.0 * size**3 / best
