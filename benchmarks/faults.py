@@ -1,0 +1,60 @@
+"""Damaged and hostile files for every reader of Macaron, and commands that are killed: does anything go unnoticed?
+
+``python benchmarks/faults.py --cases 20000 --seed 1 --out faults.json``
+``python benchmarks/faults.py --kills 100 --seed 1``
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+from faults.campaign import CLASSES, Campaign, plan, table
+from faults.readers import READERS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=0, help="number of damaged files")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--readers", default="", help="only those whose names contain one of these, separated by ;")
+    parser.add_argument("--case", type=int, help="one case of one reader again: its index")
+    parser.add_argument("--out", type=Path, help="JSON file for all numbers")
+    arguments = parser.parse_args()
+    wanted = [part.strip() for part in arguments.readers.split(";")]
+    readers = [reader for reader in READERS.values() if any(part in reader.name for part in wanted)]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="macaron-faults-") as folder:
+        campaign = Campaign(arguments.seed, Path(folder), readers)
+        built = time.monotonic()
+        cases = plan(campaign.readers, arguments.cases)
+        if arguments.case is not None:
+            cases = [(campaign.readers[0], arguments.case)]
+        outcomes = []
+        for outcome in campaign.run(cases):
+            outcomes.append(outcome)
+            if outcome.kind not in CLASSES[:2]:
+                print(f"{outcome.kind}: --seed {arguments.seed} --readers '{outcome.reader}' --case {outcome.index}\n    " + outcome.detail.strip().replace("\n", "\n    "), flush=True)
+            elif arguments.case is not None:
+                print(outcome)
+    rows = table(outcomes)
+    names = ("reader", "cases", *CLASSES)
+    total = {name: sum(row[name] for row in rows) for name in names[1:]}
+    print(" | ".join(names))
+    for row in [*rows, {"reader": "all", **total}]:
+        print(f"{row['reader']:34}" + "".join(f"{row[name]:>8}" for name in names[1:]))
+    took = time.monotonic() - built
+    print(f"{len(readers)} readers; ready after {built - begun:.1f} s; {1000 * took / max(1, len(outcomes)):.0f} ms a case")
+    if arguments.out:
+        faults = [asdict(outcome) for outcome in outcomes if outcome.kind not in CLASSES[:2]]
+        arguments.out.write_text(json.dumps({"seed": arguments.seed, "seconds": took, "table": rows, "total": total, "faults": faults}, indent=1) + "\n")
+    sys.exit(any(total[name] for name in CLASSES[2:]))
+
+
+if __name__ == "__main__":
+    main()
