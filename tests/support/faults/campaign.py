@@ -150,10 +150,12 @@ class Campaign:
         draw = Random(f"{self.seed} {reader.name} {index}")
         before = reader.file.encode() if reader.option else (place / reader.file).read_bytes()
         after = before
-        for _ in range(100):
-            after = reader.mutation(draw, after)
-            if after != before and (draw.random() < 0.85 or len(after) > 1 << 20):
-                break
+        while after == before or (draw.random() < 0.15 and len(after) < 1 << 20):
+            try:
+                after = reader.mutation(draw, after)
+            except Exception:  # a second damage that the first leaves no place for
+                if after == before:
+                    raise
         if reader.option:
             option = os.fsdecode(after.replace(b"\0", b""))
             return before, after, [argument.replace("{}", option) for argument in reader.command]
@@ -164,10 +166,7 @@ class Campaign:
         """Run a case in this process."""
         place = self._place(reader, f"{os.getpid()}-{index}")
         try:
-            try:
-                before, after, command = self.case(reader, index, place)
-            except (ValueError, LookupError, RecursionError):  # a second damage that the first leaves no place for
-                return Outcome(reader.name, index, "accepted", "not damaged")
+            before, after, command = self.case(reader, index, place)
             Path("/proc/self/clear_refs").write_text("5")
             start = _status("VmRSS")
             done = call(place, command, reader.results)

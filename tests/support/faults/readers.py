@@ -66,7 +66,7 @@ def _prepare() -> Iterator[Reader]:
     )
     text = ("text/train.ids", "text/tokenizer/tokenizer.json")
     yield Reader("recipe of text", "text.toml", m.toml, ("prepare", "text.toml", "--workers", "1"), ("text.toml", "corpus"), text, o.typed_toml, names=WORDS)
-    yield Reader("--set", "data.max_words=100", options_set, (*PREPARE, "--set", "{}"), ("pairs.toml", "corpus"), STORE, o.anything, names=WORDS)
+    yield Reader("--set", "data.max_words=100", options_set, (*PREPARE, "--set", "{}"), ("pairs.toml", "corpus"), STORE, o.anything, names=("--set", *WORDS))
     yield Reader("corpus", "corpus/train.src", m.text, PREPARE, ("pairs.toml", "corpus"), STORE, o.prepared("train.src"))
     yield Reader("corpus .gz", "gz/train.src.gz", m.gz, ("prepare", "gz.toml", "--workers", "1"), ("gz.toml", "gz"), STORE, o.prepared("train.gz"))
     yield Reader("corpus .xz", "xz/train.tgt.xz", m.xz, ("prepare", "xz.toml", "--workers", "1"), ("xz.toml", "xz"), STORE, o.prepared("train.xz"))
