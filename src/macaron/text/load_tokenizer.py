@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError
+from macaron.seal import DamagedFile
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
@@ -17,6 +18,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     """The tokenizer of a folder with a model of that kind."""
     try:
         tokenizer = MacaronTokenizer.from_pretrained(folder)
+    except DamagedFile:
+        raise
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file

@@ -18,6 +18,7 @@ from tokenizers.processors import TemplateProcessing
 
 from macaron.errors import MacaronError
 from macaron.files import write_text
+from macaron.seal import check, seal
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side, State
 from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
@@ -25,6 +26,7 @@ from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Tokeniz
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
@@ -114,6 +116,7 @@ class MacaronTokenizer:
     def from_pretrained(cls, folder: str | Path) -> Self:
         """Load the tokenizer of a folder."""
         folder = Path(folder)
+        check(folder, TOKENIZER_FILES)
         stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
@@ -128,6 +131,7 @@ class MacaronTokenizer:
         stored = {**self.stored_settings(), "backend": "tokenizers", "tokenizer_class": CLASS_NAME}
         text = json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False)
         write_text(Path(folder) / "tokenizer_config.json", text + "\n")
+        seal(folder, TOKENIZER_FILES)
 
     def stored_settings(self) -> dict[str, Any]:
         """The settings of ``tokenizer_config.json``: ours where they mean something, and what transformers needs."""

@@ -23,6 +23,7 @@ from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.processes import Progress, Workers
+from macaron.seal import seal
 from macaron.settings import to_data
 from macaron.text.load_tokenizer import find_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
@@ -75,6 +76,7 @@ def prepare(
                 progress.say(f"{settings.out}: only weights have changed, which are noted")
                 data.manifest["settings"]["train"] = stored["train"]
                 write_json(settings.out / MANIFEST, data.manifest)
+                seal(settings.out, [MANIFEST])
             return Outcome(data, None)
         except MacaronError as error:
             reason = str(error)
@@ -84,6 +86,7 @@ def prepare(
         manifest = PrepareJob(settings, folder, pool, progress, chunk_lines, given).run(files)
         manifest |= {"settings": stored, "inputs": fingerprints, "downloads": downloads}
         write_json(folder / MANIFEST, manifest)
+        seal(folder)
     return Outcome(open_prepared(settings.out), reason)
 
 
