@@ -31,6 +31,8 @@ DIGESTS = "digests.json"
 FORMAT = 1
 #: What is checked at once, before it is read; the weights take longer and are checked when they have been.
 SMALL = ("*.json",)
+#: A folder that has one of these files is sealed as a whole.
+_MARKS = (DIGESTS, "prepared.json", "model.safetensors", "model.safetensors.index.json", "weights.safetensors")
 #: Which files of a folder have been found unchanged: by name, size, times, inode and digest.
 _VERIFIED = ".verified.json"
 #: Bytes that are read at a time: with few, a thread would wait for Python's lock as often.
@@ -69,12 +71,23 @@ def files_of(folder: Path) -> list[str]:
     found: list[str] = []
     for place, folders, files in os.walk(folder):
         inside = Path(place).relative_to(folder)
-        folders[:] = sorted(
-            name for name in folders if name[0] != "." and not (Path(place) / name / DIGESTS).is_file()
-        )
+        folders[:] = sorted(name for name in folders if name[0] != "." and not (Path(place) / name / DIGESTS).is_file())
         kept = (name for name in sorted(files) if name[0] != "." and not name.endswith(".md") and name != DIGESTS)
         found += [(inside / name).as_posix() for name in kept]
     return found
+
+
+def folders_within(path: Path) -> list[Path]:
+    """The models, checkpoints and prepared folders at a path and below it, the innermost first."""
+    if not path.is_dir():
+        raise MacaronError(f"{path}: no such folder. Give a model, a run, a checkpoint or a prepared folder.")
+    found = []
+    for place, folders, files in os.walk(path):
+        folders[:] = sorted((name for name in folders if name[0] != "."), reverse=True)
+        found += [Path(place)] if not set(_MARKS).isdisjoint(files) else []
+    if not found:
+        raise MacaronError(f"{path}: no model, checkpoint or prepared data in it")
+    return found[::-1]
 
 
 def recorded(folder: Path) -> dict[str, dict[str, Any]] | None:

@@ -30,6 +30,7 @@ from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.seal import check
+from macaron.text.fingerprint import agrees
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -84,7 +85,7 @@ class PreparedFolder:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
-        if tokenizer.fingerprint() != self.tokenizer_fingerprint:
+        if not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
             raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
         return tokenizer
 
@@ -236,6 +237,7 @@ class PreparedText(PreparedFolder):
     def documents(self, split: Split) -> NDArray[np.uint64]:
         """The first sentence of every document, then the number of sentences (memory-mapped)."""
         expected = self._sizes(split)
+        self.verify([split])
         path = self.folder / f"{split}.documents"
         documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
         if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:

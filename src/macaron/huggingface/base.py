@@ -45,7 +45,9 @@ class PreTrainedMixin:
         with checked(folder):
             return load(pretrained_model_name_or_path, *args, **kwargs)
 
-    def save_pretrained(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
+    def save_pretrained(
+        self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
         """As in transformers; the digests of the files are recorded."""
         PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
         if is_main_process:

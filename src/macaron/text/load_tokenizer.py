@@ -8,6 +8,7 @@ from typing import Any
 
 from macaron.errors import MacaronError
 from macaron.seal import DamagedFile
+from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
@@ -65,8 +66,8 @@ def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
             "belong together. Use the tokenizer files that were saved with the weights."
         )
     expected = getattr(config, "tokenizer_fingerprint", None)
-    if expected is not None and expected != (found := tokenizer.fingerprint()):
+    if expected is not None and not agrees(expected, found := tokenizer.fingerprint()):
         raise MacaronError(
-            f"the tokenizer (fingerprint {found[:12]}) is not the one that this model was trained with "
-            f"({expected[:12]}). Use the tokenizer files that were saved with the weights."
+            f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with "
+            f"({expected[-12:]}). Use the tokenizer files that were saved with the weights."
         )

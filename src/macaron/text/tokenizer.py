@@ -5,7 +5,6 @@ languages, the kind of model). `transformers.AutoTokenizer` reads both after ``i
 `macaron.huggingface.HFTokenizer`.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,8 @@ from tokenizers.processors import TemplateProcessing
 from macaron.errors import MacaronError
 from macaron.files import write_text
 from macaron.seal import check, seal
-from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side, State
+from macaron.text.fingerprint import fingerprint
+from macaron.text.pipeline import Pipeline, PipelineName, Side, State
 from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
@@ -190,35 +190,8 @@ class MacaronTokenizer:
         return {token: index for token, index in vocabulary.items() if index < len(self)}
 
     def fingerprint(self) -> str:
-        """A SHA-256 over all that decides how text becomes ids and ids become text.
-
-        Only what decides the result goes in (entries, merges, splitting pattern), not the file: the file's form
-        changes with the version of `tokenizers` and with the padding of the last call.
-        """
-        settings = {name: getattr(self, name) for name in ("kind", "pipeline", "dictionary_size")}
-        settings["segments"] = self.segments if self.kind == "encoder" else None
-        if self.pipeline == "moses":
-            settings |= {name: getattr(self, name) for name in MOSES_SETTINGS}
-        if self.show_unknown:  # named only where it is set, so that older fingerprints stay valid
-            settings["show_unknown"] = True
-        content = json.loads(self._tokenizer.to_str())
-        model = content["model"]
-        identity = {
-            "format": 1,
-            "settings": settings,
-            "type": model["type"],
-            "vocabulary": sorted(model["vocab"].items(), key=lambda item: item[1]),
-            # Merges are lists of two in newer files, "a b" in older ones.
-            "merges": [pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges", ())],
-            "unknown": model.get("unk_token"),
-            "word_end": model.get("end_of_word_suffix"),
-            "added": [(token["id"], token["content"]) for token in content["added_tokens"]],
-            "split": _patterns(content["pre_tokenizer"]),
-        }
-        if model.get("byte_fallback"):  # as show_unknown
-            identity["byte_fallback"] = True
-        text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        """A digest of all that decides how text becomes ids and ids become text, see `macaron.text.fingerprint`."""
+        return fingerprint(self)
 
     # Text to ids
 
@@ -291,11 +264,3 @@ SETTINGS = (
     *("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize"),
     *("segments", "dictionary_size", "show_unknown", "tags", "model_max_length"),
 )
-
-
-def _patterns(step: Any) -> list[str]:
-    """The kinds of the splitting steps, with the pattern or character at which they split."""
-    if step["type"] == "Sequence":
-        return [pattern for inner in step["pretokenizers"] for pattern in _patterns(inner)]
-    where = step.get("pattern", step.get("delimiter", ""))
-    return [step["type"], where if isinstance(where, str) else json.dumps(where, sort_keys=True)]
