@@ -25,6 +25,7 @@ from macaron.cli.score import score
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
+from macaron.cli.verify import verify
 from macaron.errors import MacaronError, system_message
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ for _verb in (
     particles,
     compare,
     twins,
+    verify,
 ):
     app.command()(guarded(_verb))
 app.add_typer(recipe_app, name="recipe")

@@ -26,6 +26,7 @@ def check_early(
     runs: Sequence[Path | None] = (),
     data: Path | None = None,
     split: str | None = None,
+    verify: bool = False,
     reads: Sequence[Path | None] = (),
     writes: Sequence[Path | None] = (),
     device: str = "auto",
@@ -37,6 +38,7 @@ def check_early(
     :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
     :param runs: folders of runs
     :param data: a prepared folder, which has this `split`
+    :param verify: read its files, too, that have not changed since they were last verified
     :param reads: files to read
     :param writes: files to write
     :param rate: a learning rate
@@ -60,7 +62,7 @@ def check_early(
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:
-        _check_data(data, split)
+        _check_data(data, split, verify)
     for file in filter(None, reads):
         file.open("rb").close()
     for file in filter(None, writes):
@@ -68,11 +70,13 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
 
 
-def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
+def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
     """Check the folder of a run, and the data of a new one; of several processes the first one does.
 
     :param new: the folder may not be in use
+    :param verify: as in `check_early`
     """
+    from macaron.data.prepared import open_prepared
     from macaron.files import check_unused
     from macaron.recipe import manifest
 
@@ -83,6 +87,8 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
             check_unused(out)
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
+        if new or verify:
+            open_prepared(recipe.data).verify(["train", "valid"], verify)
 
 
 def _check_model(folder: Path, kind: str | None) -> None:
@@ -93,9 +99,10 @@ def _check_model(folder: Path, kind: str | None) -> None:
         find_folder(folder, kind)
 
 
-def _check_data(folder: Path, split: str | None) -> None:
-    from macaron.data.prepared import read_manifest
+def _check_data(folder: Path, split: str | None, verify: bool) -> None:
+    from macaron.data.prepared import open_prepared, read_manifest
 
     manifest = read_manifest(folder)
     if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
         raise MacaronError(f"{folder}: no split {split!r}; there is {', '.join(manifest['splits'])}")
+    open_prepared(folder).verify([] if split is None else [split], verify)

@@ -34,6 +34,10 @@ def evaluate(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read all of --data, even if it has not changed since it was last verified."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
@@ -44,8 +48,8 @@ def evaluate(
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
     if output is not None and not output.parent.is_dir():
         raise UsageError(f"--output {output}: there is no folder {output.parent}")
-    check_early(translators=[model], data=data, split=split, device=device, length_penalty=length_penalty)
-    check_early(reads=[source, reference], writes=[output])
+    check_early(translators=[model], data=data, split=split, verify=verify, writes=[output])
+    check_early(reads=[source, reference], device=device, length_penalty=length_penalty)
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()

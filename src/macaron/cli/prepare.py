@@ -61,6 +61,9 @@ def prepare(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes (default: one for every core).")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")
+    ] = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
     from macaron.origin import Origin
@@ -109,7 +112,7 @@ def prepare(
 
     try:
         with origin.located():
-            outcome = run(chosen, workers=workers, progress=Progress())
+            outcome = run(chosen, workers=workers, progress=Progress(), verify=verify)
     except KeyboardInterrupt:
         typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is unchanged", err=True)
         raise typer.Exit(130) from None

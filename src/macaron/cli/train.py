@@ -40,6 +40,9 @@ def train(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all the data, even if it has not changed since it was last verified.")
+    ] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
 
@@ -60,7 +63,7 @@ def train(
         raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
     changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
     chosen = load_recipe(recipe or stored, changes, source)  # before torch is imported: a mistake is reported at once
-    check_recipe(chosen, out, new=not resume)
+    check_recipe(chosen, out, new=not resume, verify=verify)
 
     from macaron.tasks.run import run
 

@@ -16,6 +16,7 @@ train.documents ...     the first sentence of every document, then the number of
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,8 @@ from macaron.data.corpora import CorpusPart
 from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
+from macaron.seal import check
+from macaron.text.fingerprint import agrees
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -82,13 +85,14 @@ class PreparedFolder:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
-        if tokenizer.fingerprint() != self.tokenizer_fingerprint:
+        if not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
             raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
         return tokenizer
 
     def stores(self, split: Split) -> tuple[TokenStore, ...]:
         """The token stores of a split, one per column, checked against the counts in prepared.json."""
         expected = self._sizes(split)
+        self.verify([split])
         stores = []
         for ending, tokens in self.columns.items():
             store = TokenStore(self.folder / f"{split}{ending}")
@@ -100,6 +104,14 @@ class PreparedFolder:
                 )
             stores.append(store)
         return tuple(stores)
+
+    def verify(self, splits: Sequence[str], again: bool = False) -> None:
+        """Refuse damaged files of some splits.
+
+        :param again: read files, too, that have not changed since they were last verified
+        """
+        names = [MANIFEST, *(f"{split}.*" for split in splits)]
+        check(self.folder, names, REMEDY, again=again, remember=True)
 
     def documents(self, split: Split) -> NDArray[np.uint64] | None:
         """The first sentence of every document, then the number of sentences; None for pairs."""
@@ -183,6 +195,7 @@ class PreparedData(PreparedFolder):
     def text(self, split: Split, language: str) -> list[str]:
         """The lines of a split as they were given (see `text_state`), for scoring; not kept for ``train``."""
         expected = self._sizes(split)["pairs"]
+        self.verify([split])
         path = self.folder / f"{split}.{language}"
         lines = list(read_lines(path))
         if len(lines) != expected:
@@ -224,6 +237,7 @@ class PreparedText(PreparedFolder):
     def documents(self, split: Split) -> NDArray[np.uint64]:
         """The first sentence of every document, then the number of sentences (memory-mapped)."""
         expected = self._sizes(split)
+        self.verify([split])
         path = self.folder / f"{split}.documents"
         documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
         if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:
@@ -244,6 +258,7 @@ def data_kind(folder: str | Path) -> DataKind:
 def read_manifest(folder: Path, kind: DataKind | None = None) -> dict[str, Any]:
     """Read prepared.json, or raise an error that explains why it is not a prepared folder, or not of this kind."""
     path = folder / MANIFEST
+    check(folder, [MANIFEST], REMEDY)
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):

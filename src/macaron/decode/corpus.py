@@ -23,6 +23,7 @@ from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import GrowingFiles
 from macaron.processes import Progress
+from macaron.text.fingerprint import of_ids
 
 #: Why a line is left out.
 RULES = {
@@ -152,7 +153,7 @@ def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     search = _search(translator, options)
     return {
         "model": weights.hexdigest(),
-        "tokenizer": translator.tokenizer.fingerprint(),
+        "tokenizer": of_ids(translator.tokenizer.fingerprint()),
         "precision": "int8"
         if translator.int8
         else str(translator.half or translator.model.embedding.tokens.weight.dtype),

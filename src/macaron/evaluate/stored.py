@@ -21,7 +21,8 @@ from macaron.errors import MacaronError
 from macaron.evaluate.evaluation import Evaluation
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
-from macaron.models.load import fingerprint, run_of
+from macaron.models.load import run_of
+from macaron.seal import fingerprint
 
 FORMAT = 1
 FOLDER = "translations"

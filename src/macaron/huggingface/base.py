@@ -1,5 +1,6 @@
 """What the classes of all networks share in transformers: construction, the encoder, the loss over tokens."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -9,6 +10,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from macaron.models.configuration import ModelConfig
+from macaron.models.load import MODEL_FILES
+from macaron.seal import checked, seal
 
 IGNORED = -100  # transformers' label for "no target here"
 
@@ -26,8 +29,6 @@ class PreTrainedMixin:
 
     device = PreTrainedModel.device
     num_parameters = PreTrainedModel.num_parameters
-    from_pretrained = PreTrainedModel.__dict__["from_pretrained"]  # a class method, not yet bound to a class
-    save_pretrained = PreTrainedModel.save_pretrained
 
     def __init__(self: Any, config: Any) -> None:
         if isinstance(config, ModelConfig):
@@ -35,6 +36,26 @@ class PreTrainedMixin:
         PreTrainedModel.__init__(self, config)
         self.build(config.core)
         self.post_init()
+
+    @classmethod
+    def from_pretrained(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; the files of a local folder are verified."""
+        load = PreTrainedModel.__dict__["from_pretrained"].__get__(None, cls)  # a class method, bound to this class
+        folder = Path(pretrained_model_name_or_path or "", kwargs.get("subfolder") or "")
+        with checked(folder):
+            return load(pretrained_model_name_or_path, *args, **kwargs)
+
+    def save_pretrained(
+        self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """As in transformers; the digests of the files are recorded."""
+        PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
+        if is_main_process:
+            seal(save_directory, MODEL_FILES)
+
+    def _upload_modified_files(self: Any, working_dir: Any, *args: Any, **kwargs: Any) -> Any:
+        seal(working_dir, MODEL_FILES)  # before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves
+        return PreTrainedModel._upload_modified_files(self, working_dir, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -11,8 +11,9 @@ from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER
-from macaron.models.load import CHECKPOINT_WEIGHTS, fingerprint, run_model
+from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
+from macaron.seal import fingerprint
 from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]

@@ -20,6 +20,7 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
 from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
+from macaron.seal import check, seal
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
@@ -85,6 +86,7 @@ def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] 
                 save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / name)
             (partial / _STATE).write_text(json.dumps(state, indent=1) + "\n")
             describe(partial)
+            seal(partial)
         except (OSError, SafetensorError) as error:
             raise disk_full(folder.parents[1], folder, error) from error
 
@@ -95,6 +97,9 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     :param weights: read the weights; otherwise they are left empty
     :param moments: likewise
     """
+    remedy = _remedy(folder)
+    wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
+    check(folder, [name for name, read in wanted.items() if read], remedy)
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
         if state["format"] not in READABLE:
@@ -115,9 +120,16 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
             format=state["format"],
         )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise MacaronError(
-            f"{folder}: not a complete checkpoint ({error}). Remove this folder to resume from the previous one."
-        ) from error
+        raise MacaronError(f"{folder}: not a complete checkpoint ({error}). {remedy}") from error
+
+
+def _remedy(folder: Path) -> str:
+    """What can be done if a checkpoint is damaged."""
+    found = checkpoints(folder.parent)
+    others = [path.name for path in found if path != folder]
+    if folder not in found or not others:
+        return "Copy the folder again, or start a new run with another --out."
+    return f"Remove {folder}: the run is then resumed from {others[-1]}."
 
 
 def run_state(folder: Path) -> RunState:

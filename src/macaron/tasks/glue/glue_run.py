@@ -17,8 +17,9 @@ from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import check_unused, remove, write_json, write_text
 from macaron.models.configuration import EncoderConfig
-from macaron.models.load import find_folder, weights_fingerprint
+from macaron.models.load import find_folder
 from macaron.processes import Progress
+from macaron.seal import weights_fingerprint
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
