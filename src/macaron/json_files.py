@@ -40,17 +40,23 @@ def read_json(path: Path, kind: type[T], remedy: str = "", largest: int = LARGES
     return parse_json(text, path, kind, remedy)
 
 
-def parse_json(text: str, name: str | Path, kind: type[T], remedy: str = "") -> T:
+def parse_json(text: str, name: str | Path, kind: type[T], remedy: str = "", finite: bool = True) -> T:
     """The same for a text.
 
     :param name: of its file, for messages
+    :param finite: refuse NaN and infinity, which are not JSON
     """
     try:
         content = json.loads(text, object_pairs_hook=_without_duplicates)
-        check_limits(content, finite=True)
+        check_limits(content, finite)
     # Not JSON, beyond the limits, or nested deeper than Python's own limit.
     except (ValueError, RecursionError) as error:
         raise _damaged(name, error, remedy) from None
+    return conforming(kind, content, name, remedy)
+
+
+def conforming(kind: type[T], content: Any, name: str | Path, remedy: str = "") -> T:
+    """The content of a file, of this type."""
     try:
         return cast(T, convert(kind, content, Origin(str(name)), ()))
     except MacaronError as error:

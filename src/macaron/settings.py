@@ -35,6 +35,10 @@ _LONGEST_TOML = 1 << 20
 _LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_DEEPEST}}}""")
 
 
+#: Keys that are not named are kept as they are: ``Annotated[SomeTypedDict, OTHERS]``.
+OTHERS = "others"
+
+
 @dataclasses.dataclass(frozen=True)
 class Between:
     """The range of a number: ``beam: Annotated[int, Between(1, 1000)]``. NaN is in none."""
@@ -215,9 +219,12 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
     options, arguments = get_origin(kind), get_args(kind)
     if options is typing.NotRequired:
         return convert(arguments[0], value, origin, path, complete)
+    if options is Annotated and arguments[1] == OTHERS and isinstance(value, Mapping):
+        named = {key: each for key, each in value.items() if key in _keys(arguments[0])}
+        return {**value, **convert(arguments[0], named, origin, path)}
     if options is Annotated:
         found = convert(arguments[0], value, origin, path, complete)
-        if found is not None:
+        if found is not None and arguments[1] != OTHERS:
             arguments[1].check(f"{origin.prefix(path)}{dotted(path)}", found)
         return found
     if options in (Union, types.UnionType):
@@ -235,7 +242,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
     if options in (tuple, list) and isinstance(value, list | tuple):
         return options(convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
     if options is dict and isinstance(value, Mapping):
-        return {str(k): convert(arguments[1], v, origin, (*path, k), complete) for k, v in value.items()}
+        return {str(k): convert(arguments[1], v, origin, (*path, str(k)), complete) for k, v in value.items()}
     if options is typing.Literal and value in arguments:
         return value
     if kind is Any or (kind is float and isinstance(value, int) and not isinstance(value, bool)):

@@ -94,7 +94,7 @@ def _check_model(folder: Path, kind: str | None) -> None:
 
 
 def _check_data(folder: Path, split: str | None) -> None:
-    from macaron.data.prepared import read_manifest
+    from macaron.data.manifest import read_manifest
 
     manifest = read_manifest(folder)
     if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
