@@ -16,7 +16,7 @@ T = TypeVar("T")
 #: Bytes of a file, unless its reader gives another limit.
 LARGEST = 16 << 20
 #: The number of something that is stored.
-Count = Annotated[int, Between(0, 2**62)]
+Count = Annotated[int, Between(0, 2**53)]
 #: A time, a loss or a score.
 Real = Annotated[float, Between(-1e300, 1e300)]
 #: Any object.
