@@ -18,6 +18,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 #: The path of a value: names of sections and keys, and indices of lists.
 KeyPath = tuple[str | int, ...]
+#: Lines times characters of a text in which the line of a key is looked for (a second or two).
+_LONGEST_SEARCH = 1 << 22
 #: A setting as messages name it.
 _KEY = re.compile(r"(?<![\w./-])[a-z]+(?:\.[a-z]\w*|\[\d+\])+")
 
@@ -76,6 +78,8 @@ class Origin:
     def _line(self, path: KeyPath) -> int | None:
         """The line of a key, from 1. The text is parsed up to line 1, 2, ...: whatever adds the value holds its key."""
         lines = self.text.split("\n")
+        if len(lines) * len(self.text) > _LONGEST_SEARCH:
+            return None
         name = next((str(part) for part in reversed(path) if isinstance(part, str)), "")
         start = 0
         for end in range(1, len(lines) + 1):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
-from macaron.data.prepared import MANIFEST, DataKind, data_kind, read_manifest
+from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig

@@ -3,13 +3,15 @@
 import copy
 import dataclasses
 import json
+import math
 import re
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from reprlib import repr as shortened
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
 from macaron.origin import KeyPath, Origin, dotted
@@ -23,19 +25,90 @@ _NAMES: dict[Any, str] = {
     bool: "true or false",
     Path: "a path",
     tuple: "a list",
+    list: "a list",
+    dict: "a section",
 }
+#: Levels of sections and lists in each other, and whole numbers (transformers' model_max_length has 31 digits).
+_DEEPEST, _LARGEST = 50, 10**40
+#: Bytes of a TOML file, and its keys of too many parts: tomllib takes memory by the square of their number.
+_LONGEST_TOML = 1 << 20
+_LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_DEEPEST}}}""")
+
+
+#: Keys that are not named are kept as they are: ``Annotated[SomeTypedDict, OTHERS]``.
+OTHERS = "others"
+
+
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """The range of a number: ``beam: Annotated[int, Between(1, 1000)]``. NaN is in none."""
+
+    least: float
+    most: float
+
+    def check(self, name: str, value: float) -> None:
+        """Refuse a number outside, by this name."""
+        if not self.least <= value <= self.most:
+            limit = f"at most {self.most:,}" if value > self.most else f"at least {self.least:,}"
+            raise MacaronError(f"{name} must be {limit}, not {value}")
 
 
 def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, Any], Origin]:
     """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_limited(path, _LONGEST_TOML)
+        if _LONG_KEY.search(text):
+            raise RecursionError
         content = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise MacaronError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except tomllib.TOMLDecodeError as error:
-        raise MacaronError(f"{path}: not valid TOML: {error}") from error
+        check_limits(content)
+    except (ValueError, RecursionError) as error:
+        raise MacaronError(f"{path}: not valid TOML: {why(error)}") from error
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
+
+
+def read_limited(path: Path, largest: int) -> str:
+    """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
+    with path.open("rb") as file:
+        content = file.read(largest + 1)  # not the size that the system tells: a pipe has none
+    if len(content) > largest:
+        raise ValueError(f"the file is larger than the limit of {largest:,} bytes")
+    return content.decode("utf-8-sig")
+
+
+def check_limits(content: Any, finite: bool = False) -> None:
+    """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
+
+    :param finite: refuse numbers that are not finite, too
+    """
+    level = [content]
+    for _ in range(_DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+                below += each
+            elif isinstance(each, list):
+                below += each
+            elif isinstance(each, str):
+                each.encode()  # half a pair of surrogates is no text
+                if "\0" in each:
+                    raise ValueError("a string has the character NUL")
+            elif isinstance(each, int) and not -_LARGEST < each < _LARGEST:
+                raise ValueError("a number has more than 40 digits")
+            elif finite and isinstance(each, float) and not math.isfinite(each):
+                raise ValueError("a number is not finite")
+        level = below
+    if level:
+        raise RecursionError
+
+
+def why(error: ValueError | RecursionError) -> str:
+    """What is wrong with a file that cannot be parsed."""
+    if isinstance(error, RecursionError):
+        return f"more than {_DEEPEST} levels of nesting"
+    if isinstance(error, UnicodeError):
+        return f"not UTF-8 text: {error}"
+    return str(error).partition("; use sys")[0]  # without Python's advice for a number of thousands of digits
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -56,8 +129,10 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             continue
         try:
             section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             section[last] = text.strip()
+        except ValueError as error:
+            raise MacaronError(f"--set {key}: {why(error)}") from None
     return changed
 
 
@@ -77,7 +152,7 @@ def check(cls: type[Any], data: Any, origin: Origin, path: KeyPath = ()) -> None
 
 def check_fields(value: Any) -> None:
     """Check the types of all fields of a frozen dataclass, and bring them into these types (a list into a tuple)."""
-    hints = typing.get_type_hints(type(value))
+    hints = typing.get_type_hints(type(value), include_extras=True)
     for field in dataclasses.fields(value):
         given = getattr(value, field.name)
         object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (field.name,)))
@@ -101,23 +176,22 @@ def mentions(error: MacaronError, name: str) -> bool:
 
 
 def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
-    """The dataclass of some data; None, after the same checks, if it need not be complete."""
+    """The dataclass or TypedDict of some data; None, after the same checks, if it need not be complete."""
     if not isinstance(data, Mapping):
-        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {data!r}")
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}
+        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {shortened(data)}")
+    hints = typing.get_type_hints(cls, include_extras=True)
+    known = _keys(cls)
     values: dict[str, Any] = {}
     for key, value in data.items():
         here = (*path, key)
-        if key not in fields:
-            raise MacaronError(f"{origin.prefix(here)}unknown key {dotted(here)!r}{nearest(key, fields)}")
-        if value is None:  # unset
+        if key not in known:
+            raise MacaronError(f"{origin.prefix(here)}unknown key {dotted(here)!r}{nearest(key, known)}")
+        if value is None and dataclasses.is_dataclass(cls):  # unset
             continue
         values[key] = convert(hints[key], value, origin, here, complete)
     if not complete:
         return None
-    for name, field in fields.items():
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    for name, required in known.items():
         if required and name not in values:
             raise MacaronError(f"{origin.prefix()}missing key {dotted((*path, name))!r}")
     try:
@@ -129,12 +203,30 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
         raise MacaronError(f"{origin.prefix(*(named or item))}{error}") from error
 
 
+def _keys(cls: type[Any]) -> dict[str, bool]:
+    """The keys of a dataclass or TypedDict, and whether they are required."""
+    if typing.is_typeddict(cls):
+        return {name: name in cls.__required_keys__ for name in cls.__annotations__}
+    missing = dataclasses.MISSING
+    return {each.name: each.default is missing and each.default_factory is missing for each in dataclasses.fields(cls)}
+
+
 def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool = True) -> Any:
     """A value of a type (a dataclass, a union, ``tuple[str, ...]`` and so on), checked.
 
     :param complete: keys of dataclasses may not be missing; otherwise dataclasses are checked only
     """
     options, arguments = get_origin(kind), get_args(kind)
+    if options is typing.NotRequired:
+        return convert(arguments[0], value, origin, path, complete)
+    if options is Annotated and arguments[1] == OTHERS and isinstance(value, Mapping):
+        named = {key: each for key, each in value.items() if key in _keys(arguments[0])}
+        return {**value, **convert(arguments[0], named, origin, path)}
+    if options is Annotated:
+        found = convert(arguments[0], value, origin, path, complete)
+        if found is not None and arguments[1] != OTHERS:
+            arguments[1].check(f"{origin.prefix(path)}{dotted(path)}", found)
+        return found
     if options in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -145,12 +237,12 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
             except MacaronError:
                 continue
         return convert(last, value, origin, path, complete)
-    if dataclasses.is_dataclass(kind):
+    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
         return _read(cast(type, kind), value, origin, path, complete)
-    if options is tuple and isinstance(value, list | tuple):
-        return tuple(convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
+    if options in (tuple, list) and isinstance(value, list | tuple):
+        return options(convert(arguments[0], item, origin, (*path, i), complete) for i, item in enumerate(value))
     if options is dict and isinstance(value, Mapping):
-        return {str(k): convert(arguments[1], v, origin, (*path, k), complete) for k, v in value.items()}
+        return {str(k): convert(arguments[1], v, origin, (*path, str(k)), complete) for k, v in value.items()}
     if options is typing.Literal and value in arguments:
         return value
     if kind is Any or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
@@ -161,7 +253,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return value
     expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)
     name = _NAMES.get(options or kind, expected)
-    raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be {name}, not {value!r}")
+    raise MacaronError(f"{origin.prefix(path)}{dotted(path) or 'the content'} must be {name}, not {shortened(value)}")
 
 
 def write_toml(sections: dict[str, dict[str, Any]]) -> str:

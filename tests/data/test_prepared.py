@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from macaron.data.prepared import FORMAT, MANIFEST, PreparedData, PreparedText, open_prepared
+from macaron.data.manifest import FORMAT, MANIFEST
+from macaron.data.prepared import PreparedData, PreparedText, open_prepared
 from macaron.data.store import OFFSET, StoreWriter
 
 SOURCE, TARGET = [[5, 6, 2], [7, 2], [8, 9, 10, 2]], [[4, 2], [5, 6, 7, 2], [8, 2]]

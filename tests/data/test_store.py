@@ -110,18 +110,30 @@ def test_offsets_of_other_ids_are_refused(store: Path) -> None:
         TokenStore(store)
     store.with_name("x.offsets").write_bytes(np.array([0, 9, 5], "<u8").tobytes())
     with pytest.raises(MacaronError, match="do not grow"):
-        _ = TokenStore(store).lengths
+        TokenStore(store).check()
+    # Of int64, these differences would be right again as int32.
+    store.with_name("x.offsets").write_bytes(np.array([0, 2**32 + 2, 5], "<u8").tobytes())
+    with pytest.raises(MacaronError, match="do not grow"):
+        TokenStore(store).check()
+
+
+def test_stored_ids_beyond_the_vocabulary_are_refused(store: Path) -> None:
+    TokenStore(store).check()
+    store.with_name("x.ids").write_bytes(np.array([1, 2, 3, 1000, 2], "<u2").tobytes())
+    with pytest.raises(MacaronError, match=r"x\.ids: damaged, an id is beyond the vocabulary"):
+        TokenStore(store).check()
 
 
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("{", "not the header"),
-        ("[]", "not the header"),
+        ("{", r"x\.json: not valid JSON"),
+        ("[]", "must be a section"),
         ({"format": 2}, "format 2"),
-        ({"dtype": "<f8"}, "not the header"),
-        ({"tokens": -1}, "not the header"),
-        ({"tokens": "5"}, "not the header"),
+        ({"dtype": "<f8"}, "dtype must be one of '<u2', '<i4'"),
+        ({"tokens": -1}, "tokens must be at least 0"),
+        ({"tokens": "5"}, r"x\.json: tokens must be a whole number, not '5'"),
+        ({"token": 5}, "unknown key 'token'; did you mean 'tokens'"),
     ],
 )
 def test_foreign_headers_are_refused(store: Path, header: object, message: str) -> None:

@@ -100,7 +100,8 @@ def _check_model(folder: Path, kind: str | None) -> None:
 
 
 def _check_data(folder: Path, split: str | None, verify: bool) -> None:
-    from macaron.data.prepared import open_prepared, read_manifest
+    from macaron.data.manifest import read_manifest
+    from macaron.data.prepared import open_prepared
 
     manifest = read_manifest(folder)
     if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:

@@ -15,18 +15,18 @@ train.documents ...     the first sentence of every document, then the number of
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.data.corpora import CorpusPart
-from macaron.data.store import OFFSET, REMEDY, TokenStore, map_file
+from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
+from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.seal import check
@@ -37,11 +37,6 @@ from macaron.text.tokenizer import MacaronTokenizer
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 TextSplit = Literal["train", "valid"]
-#: What a prepared folder holds.
-DataKind = Literal["pairs", "text"]
-KINDS: dict[DataKind, str] = {"pairs": "pairs of sentences, for translation", "text": "documents, for pre-training"}
-FORMAT = 1
-MANIFEST = "prepared.json"
 #: Ids that are hashed at a time.
 _BLOCK = 1 << 22
 
@@ -65,6 +60,7 @@ class PreparedFolder:
         self.pipeline: str = manifest["pipeline"]
         self.vocab_size: int = manifest["vocab_size"]
         self.tokenizer_fingerprint: str = manifest["tokenizer_fingerprint"]
+        self._stores: dict[Split, tuple[TokenStore, ...]] = {}
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
@@ -90,7 +86,9 @@ class PreparedFolder:
         return tokenizer
 
     def stores(self, split: Split) -> tuple[TokenStore, ...]:
-        """The token stores of a split, one per column, checked against the counts in prepared.json."""
+        """The token stores of a split, one per column, checked: against prepared.json, and what they hold."""
+        if split in self._stores:
+            return self._stores[split]
         expected = self._sizes(split)
         self.verify([split])
         stores = []
@@ -102,8 +100,9 @@ class PreparedFolder:
                     f"{store.base}: does not match {MANIFEST}: {found[0]:,} {self.rows} of {found[1]:,} tokens, not "
                     f"{expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
                 )
+            store.check()
             stores.append(store)
-        return tuple(stores)
+        return self._stores.setdefault(split, tuple(stores))
 
     def verify(self, splits: Sequence[str], again: bool = False) -> None:
         """Refuse damaged files of some splits.
@@ -149,7 +148,8 @@ class PreparedFolder:
     def _sizes(self, split: str) -> dict[str, Any]:
         if split not in self.splits:
             raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")
-        return cast(dict[str, Any], self.manifest["splits"][split])
+        sizes: dict[str, Any] = self.manifest["splits"][split]
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,8 @@ class PreparedData(PreparedFolder):
 
     def text_state(self, split: Split) -> State:
         """The state of a split's text: ``raw`` (plain) or ``moses`` (it was given tokenised, and kept so)."""
-        return cast(State, self._sizes(split)["text_state"])
+        state: State = self._sizes(split)["text_state"]
+        return state
 
     def check(self) -> None:
         """Open everything, so that damage is found."""
@@ -242,35 +243,10 @@ class PreparedText(PreparedFolder):
         documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
         if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:
             raise MacaronError(f"{path}: belongs to other sentences. {REMEDY}")
+        check_growth(path, documents, expected["sentences"], shortest=1)
         return documents
 
 
 def open_prepared(folder: str | Path) -> PreparedData | PreparedText:
     """Open a prepared folder of either kind."""
     return PreparedText.open(folder) if data_kind(folder) == "text" else PreparedData.open(folder)
-
-
-def data_kind(folder: str | Path) -> DataKind:
-    """What a prepared folder holds."""
-    return cast(DataKind, read_manifest(Path(folder)).get("kind", "pairs"))
-
-
-def read_manifest(folder: Path, kind: DataKind | None = None) -> dict[str, Any]:
-    """Read prepared.json, or raise an error that explains why it is not a prepared folder, or not of this kind."""
-    path = folder / MANIFEST
-    check(folder, [MANIFEST], REMEDY)
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise MacaronError(f"{path}: no such file. Is {folder} a folder that 'macaron prepare' wrote?") from None
-    except ValueError as error:
-        raise MacaronError(f"{path}: damaged ({error}). {REMEDY}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        found = manifest.get("format") if isinstance(manifest, dict) else None
-        raise MacaronError(f"{path}: format {found!r}, this version reads {FORMAT}. {REMEDY}")
-    held = manifest.get("kind", "pairs")
-    if held not in KINDS:
-        raise MacaronError(f"{path}: holds {held!r}, which this version does not know. {REMEDY}")
-    if kind is not None and held != kind:
-        raise MacaronError(f"{folder} holds {KINDS[held]}; expected {KINDS[kind]}. Give another folder.")
-    return manifest

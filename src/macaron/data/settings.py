@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
-from macaron.data.prepared import SPLITS, DataKind
+from macaron.data.manifest import DataKind
+from macaron.data.prepared import SPLITS
 from macaron.errors import MacaronError, require
 from macaron.text.pipeline import PipelineName, State
 from macaron.text.special_tokens import check_tag

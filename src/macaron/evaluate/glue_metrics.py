@@ -43,8 +43,10 @@ def matthews(predicted: ArrayLike, expected: ArrayLike) -> float:
 
 
 def pearson(predicted: ArrayLike, expected: ArrayLike) -> float:
-    """Pearson's correlation; 0 where one side does not vary."""
+    """Pearson's correlation; 0 where one side does not vary, or is not finite (a training that diverged)."""
     ours, truth = _both(predicted, expected)
+    if not np.isfinite(ours).all():
+        return 0.0
     return float(np.corrcoef(ours, truth)[0, 1]) if np.ptp(ours) and np.ptp(truth) else 0.0
 
 

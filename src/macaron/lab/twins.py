@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from macaron import ode
-from macaron.data.prepared import read_manifest
+from macaron.data.manifest import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS

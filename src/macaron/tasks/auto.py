@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from macaron.data.prepared import read_manifest
+from macaron.data.manifest import read_manifest
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.processes import available_cores
 from macaron.recipe import AUTO, ModelSettings, Recipe

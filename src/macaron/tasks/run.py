@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macaron.data.prepared import DataKind
+from macaron.data.manifest import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.models.load import run_model

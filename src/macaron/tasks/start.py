@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from macaron.data.prepared import DataKind
+from macaron.data.manifest import DataKind
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model

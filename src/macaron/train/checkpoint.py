@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -18,9 +18,11 @@ from torch import Tensor
 
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
+from macaron.json_files import Count, Real, Record, conforming, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.seal import check, seal
+from macaron.settings import OTHERS, Between
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
@@ -51,6 +53,37 @@ class RunState:
     validation_parts: int = 1  # likewise, in validations
     log_losses: list[float] = field(default_factory=list)  # sums since the last logged line
     log_targets: int = 0  # targets since the last logged line
+
+
+class _StoredState(TypedDict):
+    """A `RunState` as it is stored; formats 1 and 2 call the best value a loss."""
+
+    update: Count
+    epoch: Annotated[int, Between(1, 2**53)]
+    batch: Count
+    batches: Count
+    seconds: Annotated[float, Between(0, 1e10)]
+    best_update: Count | None
+    best_value: NotRequired[Real | None]
+    best_loss: NotRequired[Real | None]
+    validations_without_gain: Count
+    parts: NotRequired[Annotated[int, Between(1, 4096)]]
+    validation_parts: NotRequired[Annotated[int, Between(1, 4096)]]
+    log_losses: list[Real]
+    log_targets: Count
+
+
+class _StateFile(TypedDict):
+    """state.json."""
+
+    format: int
+    progress: _StoredState
+    identity: Record
+    scheduled: bool
+
+
+class _Format(TypedDict):
+    format: int
 
 
 @dataclass(frozen=True)
@@ -101,25 +134,29 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
     check(folder, [name for name, read in wanted.items() if read], remedy)
     try:
-        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        if state["format"] not in READABLE:
+        head = read_json(folder / _STATE, Annotated[_Format, OTHERS], remedy)
+        if head["format"] not in READABLE:
             raise MacaronError(
-                f"{folder}: a checkpoint of format {state['format']!r}, this version of Macaron reads "
+                f"{folder}: a checkpoint of format {head['format']}, this version of Macaron reads "
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        progress = dict(state["progress"])
-        if "best_loss" in progress:
-            progress["best_value"] = progress.pop("best_loss")
+        state = conforming(_StateFile, head, folder / _STATE, remedy)
+        if state["progress"]["batch"] > state["progress"]["batches"]:
+            raise ValueError("progress.batch is above progress.batches")
+        if folder.name.partition("-")[2] != f"{state['progress']['update']:08d}":
+            raise ValueError(f"progress.update is {state['progress']['update']}")
+        progress = {name: value for name, value in state["progress"].items() if name != "best_loss"}
         return Checkpoint(
             weights=load_file(folder / CHECKPOINT_WEIGHTS) if weights else {},
             moments=load_file(folder / _MOMENTS) if moments else {},
-            state=RunState(**progress),
-            identity=dict(state["identity"]),
-            scheduled=bool(state["scheduled"]),
+            state=RunState(**{"best_value": state["progress"].get("best_loss"), **progress}),  # type: ignore[arg-type]
+            identity=state["identity"],
+            scheduled=state["scheduled"],
             format=state["format"],
         )
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    # safetensors raises nearly anything for a damaged file.
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise MacaronError(f"{folder}: not a complete checkpoint ({error}). {remedy}") from error
 
 
@@ -191,12 +228,17 @@ def average_of(folders: list[Path]) -> Weights:
     return {name: (total[name] / len(folders)).to(tensor.dtype) for name, tensor in weights.items()}
 
 
-def require_same(folder: Path, found: Checkpoint, shapes: dict[str, tuple[int, ...]], identity: dict[str, Any]) -> None:
+def require_same(
+    folder: Path, found: Checkpoint, shapes: dict[str, tuple[int, ...]], identity: dict[str, Any], losses: int
+) -> None:
     """Refuse a checkpoint of another model or of other data.
 
     :param shapes: of the model's weights, by name
     :param identity: what is trained on now, see `Task.identity`
+    :param losses: number of losses that are logged
     """
+    if len(found.state.log_losses) != losses:
+        raise MacaronError(f"{folder / _STATE}: progress.log_losses must have {losses} numbers. {_remedy(folder)}")
     theirs = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
     if theirs != shapes:
         odd = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))[0]

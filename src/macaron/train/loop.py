@@ -241,11 +241,11 @@ class Trainer:
         found = checkpoint.load(folder)
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
         legacy = found.format == checkpoint.LEGACY_FORMAT
-        checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy))
+        checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy), len(self.log_losses))
         self.state, self.parts_logged = found.state, found.state.parts
         self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
-        self.optimiser.load(found.moments)
+        self.optimiser.load(found.moments, folder)
         if self.processes.first:  # the sum over all processes
             self.log_losses += torch.tensor(found.state.log_losses, dtype=torch.float64, device=self.device)
 

@@ -102,13 +102,23 @@ class Optimiser:
             found[f"{name}|mean"] = whole(value)
         return found
 
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore what ``tensors`` returned."""
+    def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
+        """Restore what ``tensors`` returned.
+
+        :param folder: where it was, for messages
+        """
         for name, parameter in self.named.items():
             moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
             kinds = (*moments, *(("mean",) if self.mean else ()))
-            if missing := [kind for kind in kinds if f"{name}|{kind}" not in tensors]:
-                raise MacaronError(f"the checkpoint has no {missing[0]} of {name!r}: it belongs to another recipe")
+            for kind in kinds:
+                found = tensors.get(f"{name}|{kind}")
+                if found is None:
+                    raise MacaronError(f"{folder}: there is no {kind} of {name!r}: it belongs to another recipe")
+                expected = torch.zeros(()) if kind == "step" else parameter
+                least = -math.inf if kind in ("exp_avg", "mean") else 0.0
+                same = (found.dtype, found.shape) == (expected.dtype, expected.shape)
+                if not same or not bool(found.isfinite().all()) or float(found.min()) < least:
+                    raise MacaronError(f"{folder}: {kind} of {name!r} is damaged: another shape, or impossible values")
             if self.mean:
                 self.mean[name] = laid_out_like(parameter, tensors[f"{name}|mean"])
             if not moments:

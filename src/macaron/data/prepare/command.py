@@ -8,17 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from macaron.data.manifest import KINDS, MANIFEST, DataKind, read_manifest
 from macaron.data.prepare.job import PrepareJob
-from macaron.data.prepared import (
-    KINDS,
-    MANIFEST,
-    SPLITS,
-    DataKind,
-    PreparedData,
-    PreparedText,
-    open_prepared,
-    read_manifest,
-)
+from macaron.data.prepared import SPLITS, PreparedData, PreparedText, open_prepared
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
@@ -156,7 +148,7 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
 
 def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[dict[str, Any]]) -> str | None:
     """Why the folder must be written; None if it should be up to date."""
-    if not older:
+    if not {"settings", "inputs", "cleaning", "subwords"} <= older.keys():
         return "written by another version, or damaged" if (out / MANIFEST).exists() else "new"
     old, new = _decisive(older.get("settings", {})), _decisive(settings)
     changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))

@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from macaron.data.manifest import FORMAT
 from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID
-from macaron.data.prepared import FORMAT, Split
+from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter, id_dtype
 from macaron.errors import MacaronError

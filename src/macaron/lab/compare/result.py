@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
-from macaron.data.prepared import DataKind
+from macaron.data.manifest import DataKind
 from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
 from macaron.evaluate.stored import Translated
 from macaron.lab.compare.examples import Reading

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from macaron.data.prepared import DataKind
+from macaron.data.manifest import DataKind
 from macaron.evaluate.significance import Interval
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.compare.finished_run import Kind

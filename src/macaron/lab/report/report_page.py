@@ -150,7 +150,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
         where = "" if told is None else f" ({escape(told)})"
         return [f'<p class="empty">The data were not found{where}: give their folder with --data DIR.</p>']
-    from macaron.data.prepared import read_manifest
+    from macaron.data.manifest import read_manifest
     from macaron.lab.report.samples import filled_masks, show_filled, show_translations, translations
 
     try:

@@ -1,0 +1,74 @@
+"""The only reader of JSON: limits against damaged and hostile files, and a check of every key and type.
+
+What a file must hold is a type: a TypedDict, a dataclass, ``dict[str, int]`` and so on (see `settings.convert`). A key
+that earlier versions of Macaron did not write is `NotRequired`; a key that is unknown is refused, as in recipes.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+from macaron.errors import MacaronError
+from macaron.origin import Origin
+from macaron.settings import Between, check_limits, convert, read_limited, why
+
+T = TypeVar("T")
+#: Bytes of a file, unless its reader gives another limit.
+LARGEST = 16 << 20
+#: The number of something that is stored.
+Count = Annotated[int, Between(0, 2**53)]
+#: A time, a loss or a score.
+Real = Annotated[float, Between(-1e300, 1e300)]
+#: Any object.
+Record = dict[str, Any]
+
+
+def read_json(path: Path, kind: type[T], remedy: str = "", largest: int = LARGEST) -> T:
+    """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file.
+
+    :param remedy: a sentence for the message
+    :param largest: bytes of the file
+    """
+    try:
+        text = read_limited(path, largest)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise MacaronError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise _damaged(path, error, remedy) from None
+    return parse_json(text, path, kind, remedy)
+
+
+def parse_json(text: str, name: str | Path, kind: type[T], remedy: str = "", finite: bool = True) -> T:
+    """The same for a text.
+
+    :param name: of its file, for messages
+    :param finite: refuse NaN and infinity, which are not JSON
+    """
+    try:
+        content = json.loads(text, object_pairs_hook=_without_duplicates)
+        check_limits(content, finite)
+    # Not JSON, beyond the limits, or nested deeper than Python's own limit.
+    except (ValueError, RecursionError) as error:
+        raise _damaged(name, error, remedy) from None
+    return conforming(kind, content, name, remedy)
+
+
+def conforming(kind: type[T], content: Any, name: str | Path, remedy: str = "") -> T:
+    """The content of a file, of this type."""
+    try:
+        return cast(T, convert(kind, content, Origin(str(name)), ()))
+    except MacaronError as error:
+        raise MacaronError(f"{error}{remedy and f'. {remedy}'}") from None
+
+
+def _damaged(name: str | Path, error: ValueError | RecursionError, remedy: str) -> MacaronError:
+    return MacaronError(f"{name}: not valid JSON ({why(error)}){remedy and f'. {remedy}'}")
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> Record:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a key is there twice")
+    return content
