@@ -13,7 +13,7 @@ ROOMS = (
     *("huggingface", "lab", "cli"),
 )
 #: Files beside the rooms, which import no room.
-BESIDE = ("errors", "settings", "files", "processes", "device", "origin", "shipped")
+BESIDE = ("errors", "settings", "files", "processes", "device", "origin", "shipped", "locks")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -73,7 +73,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
 
     :param new: the folder may not be in use
     """
-    from macaron.files import check_unused
+    from macaron.files import check_unused, writing
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -81,6 +81,9 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
             raise UsageError(f"{out} is a file: give a folder for the run")
         if new:
             check_unused(out)
+        elif out.is_dir():
+            with writing(out):  # now is early enough to say that another process does
+                pass
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
 
