@@ -89,6 +89,8 @@ def writing(folder: Path) -> Iterator[None]:
     A folder that is made here, and still empty at the end, is removed.
     """
     new = not folder.exists()
+    if not new and not folder.is_dir():
+        raise MacaronError(f"{folder} is a file: give a folder")
     try:
         with alone(folder, folder / LOCK):
             yield
