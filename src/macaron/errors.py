@@ -26,9 +26,24 @@ class UsageError(MacaronError):
 
 
 class Interrupted(MacaronError):
-    """The run was stopped by a signal, in good order."""
+    """The run was stopped by a signal, in good order.
+
+    The exit code is that of Ctrl-C. Who receives another signal sets it: 128 and its number, as a shell reports it.
+    """
 
     exit_code = 130
+
+
+class CannotWrite(MacaronError):
+    """A failed write; the message names the path as the user gave it."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(path, error)  # all arguments: a worker process sends the error to its parent
+        self.path, self.error = path, error
+
+    def __str__(self) -> str:
+        remedy = "Free some space." if self.error.errno in FULL else "Choose another path."
+        return f"{self.path} cannot be written: {self.error.strerror or self.error}. {remedy}"
 
 
 class ProcessLost(MacaronError):
@@ -54,12 +69,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
     near = get_close_matches(name.lower(), choices, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(choices)}"
     return MacaronError(f"unknown {kind} {name!r}: {hint}")
-
-
-def cannot_write(path: Path, error: OSError) -> MacaronError:
-    """The error for a failed write; it names the path as the user gave it."""
-    remedy = "Free some space." if error.errno in FULL else "Choose another path."
-    return MacaronError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 
 
 def system_message(error: OSError) -> str:

@@ -13,7 +13,7 @@ ROOMS = (
     *("huggingface", "lab", "cli"),
 )
 #: Files beside the rooms, which import no room.
-BESIDE = ("errors", "settings", "files", "seal", "processes", "device", "origin", "shipped", "json_files")
+BESIDE = ("errors", "settings", "files", "seal", "processes", "device", "origin", "shipped", "json_files", "locks")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

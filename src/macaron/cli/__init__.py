@@ -13,7 +13,7 @@ from macaron.cli.embed import embed
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
-from macaron.cli.guard import fail, guarded, occupy_stdout
+from macaron.cli.guard import fail, guarded, occupy_stdout, stop_like_ctrl_c
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
 from macaron.cli.particles import particles
@@ -92,6 +92,7 @@ def main() -> None:
         # long jobs may meet other load. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
+    stop_like_ctrl_c()
     try:
         app(prog_name="macaron")
     except MacaronError as error:

@@ -77,7 +77,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     :param verify: as in `check_early`
     """
     from macaron.data.prepared import open_prepared
-    from macaron.files import check_unused
+    from macaron.files import check_unused, writing
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -85,6 +85,9 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             raise UsageError(f"{out} is a file: give a folder for the run")
         if new:
             check_unused(out)
+        elif out.is_dir():
+            with writing(out):  # now is early enough to say that another process does
+                pass
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
         if new or verify:

@@ -8,7 +8,7 @@ import typer
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
 from macaron.errors import UsageError
-from macaron.files import check_unused
+from macaron.files import check_unused, writing
 
 
 def finetune(
@@ -70,4 +70,5 @@ def finetune(
     def load() -> FineTuner:
         return FineTuner(model, device, tuner)
 
-    typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))
+    with writing(out):
+        typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))

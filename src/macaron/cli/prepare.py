@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from macaron.errors import UsageError
+from macaron.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
@@ -113,9 +113,8 @@ def prepare(
     try:
         with origin.located():
             outcome = run(chosen, workers=workers, progress=Progress(), verify=verify)
-    except KeyboardInterrupt:
-        typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is unchanged", err=True)
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{str(stop) or 'stopped by Ctrl-C'}; {chosen.out} is unchanged") from None
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return

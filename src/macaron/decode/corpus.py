@@ -17,11 +17,11 @@ import torch
 
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
+from macaron.decode.growing_files import GrowingFiles
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import GrowingFiles
 from macaron.processes import Progress
 from macaron.text.fingerprint import of_ids
 

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 
 from macaron.data.manifest import DataKind
 from macaron.errors import MacaronError
-from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.models.load import run_model
 from macaron.origin import located
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from
@@ -48,7 +49,11 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :param started: when the run began (``time.monotonic()``); default: now
     :returns: whether this process should write more about the run; no process if the run was finished before
     """
-    with join(recipe.train) as processes, explained(recipe.train, out):
+    with (
+        join(recipe.train) as processes,
+        explained(recipe.train, out),
+        writing(out) if processes.first else nullcontext(),
+    ):
         recipe, fresh = _settled(with_source(recipe, out, resume), out, resume, processes)
         _check(recipe, out, resume)
         if resume and _is_finished(recipe, out):

@@ -5,6 +5,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from macaron.errors import Interrupted
 from macaron.train.checkpoint import RunState
 from macaron.train.settings import LIMITS, TrainSettings
 
@@ -76,6 +77,7 @@ class StopSignals:
             raise KeyboardInterrupt
         if not self.received:
             self.received, self._first = True, now
+            Interrupted.exit_code = 128 + number
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
