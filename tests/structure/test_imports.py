@@ -13,7 +13,7 @@ ROOMS = (
     *("huggingface", "lab", "cli"),
 )
 #: Files beside the rooms, which import no room.
-BESIDE = ("errors", "settings", "files", "processes", "device", "origin", "shipped", "json_files")
+BESIDE = ("errors", "settings", "files", "processes", "device", "origin", "shipped", "json_files", "limits")
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -6,8 +6,8 @@ from tokenizers import Encoding, Tokenizer
 from transformers import BatchEncoding, TokenizersBackend
 
 from macaron.errors import MacaronError
-from macaron.text.pipeline import Side, State
-from macaron.text.tokenizer import CLASS_NAME, SETTINGS, MacaronTokenizer
+from macaron.text.pipeline import SETTINGS, Side, State
+from macaron.text.tokenizer import CLASS_NAME, MacaronTokenizer
 
 #: What `from_pretrained` passes along about the origin of the files, which is not saved.
 _TRANSIENT = ("is_local", "local_files_only", "revision", "_from_auto", "_commit_hash", "trust_remote_code")
