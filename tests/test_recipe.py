@@ -223,7 +223,7 @@ LEAST_TEXT = {"kind": "text", "out": "o", "train": [{"path": "a"}]}
         ({"train": [{"path": "a", "state": "tokenised"}]}, "state must be one of 'raw', 'moses'"),
         ({"train": [{"path": "a", "state": "moses"}]}, "the raw pipeline takes plain text, but a has state 'moses'"),
         ({"valid_every": 1}, "data.valid_every must be at least 2"),
-        ({"max_words": 0}, "data.max_words must be above 0, not 0"),
+        ({"max_words": 0}, "data.max_words must be at least 1, not 0"),
         ({"vocab_multiple": 0}, "data.vocab_multiple"),
         ({"vocab_size": 261}, "data.vocab_size: a byte-level vocabulary needs at least 262 entries"),
         ({"pipeline": "moses", "vocab_size": 7}, "data.vocab_size: a vocabulary needs at least 8 entries"),

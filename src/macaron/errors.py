@@ -5,7 +5,8 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -48,6 +49,15 @@ class CannotWrite(MacaronError):
 
 class ProcessLost(MacaronError):
     """Another process of the same run has ended. Only that process knows the reason."""
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """A context in which messages begin with what they are about: a file, a key."""
+    try:
+        yield
+    except MacaronError as error:
+        raise MacaronError(f"{what}: {error}") from None
 
 
 def require(condition: bool, message: str) -> None:

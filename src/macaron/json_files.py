@@ -6,15 +6,13 @@ that earlier versions of Macaron did not write is `NotRequired`; a key that is u
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any
 
 from macaron.errors import MacaronError
+from macaron.limits import LARGEST_JSON, Between, check_limits, read_limited, why
 from macaron.origin import Origin
-from macaron.settings import Between, check_limits, convert, read_limited, why
+from macaron.settings import convert
 
-T = TypeVar("T")
-#: Bytes of a file, unless its reader gives another limit.
-LARGEST = 16 << 20
 #: The number of something that is stored.
 Count = Annotated[int, Between(0, 2**53)]
 #: A time, a loss or a score.
@@ -23,7 +21,7 @@ Real = Annotated[float, Between(-1e300, 1e300)]
 Record = dict[str, Any]
 
 
-def read_json(path: Path, kind: type[T], remedy: str = "", largest: int = LARGEST) -> T:
+def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JSON) -> Any:
     """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file.
 
     :param remedy: a sentence for the message
@@ -40,7 +38,7 @@ def read_json(path: Path, kind: type[T], remedy: str = "", largest: int = LARGES
     return parse_json(text, path, kind, remedy)
 
 
-def parse_json(text: str, name: str | Path, kind: type[T], remedy: str = "", finite: bool = True) -> T:
+def parse_json(text: str, name: str | Path, kind: Any, remedy: str = "", finite: bool = True) -> Any:
     """The same for a text.
 
     :param name: of its file, for messages
@@ -55,10 +53,10 @@ def parse_json(text: str, name: str | Path, kind: type[T], remedy: str = "", fin
     return conforming(kind, content, name, remedy)
 
 
-def conforming(kind: type[T], content: Any, name: str | Path, remedy: str = "") -> T:
+def conforming(kind: Any, content: Any, name: str | Path, remedy: str = "") -> Any:
     """The content of a file, of this type."""
     try:
-        return cast(T, convert(kind, content, Origin(str(name)), ()))
+        return convert(kind, content, Origin(str(name)), ())
     except MacaronError as error:
         raise MacaronError(f"{error}{remedy and f'. {remedy}'}") from None
 

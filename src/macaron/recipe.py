@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError, nearest, require
+from macaron.errors import MacaronError, naming, nearest, require
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
@@ -216,10 +216,8 @@ def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
 @located
 def manifest(recipe: Recipe) -> dict[str, Any]:
     """The prepared.json of a recipe's data."""
-    try:
+    with naming("data.out"):
         return read_manifest(recipe.data)
-    except MacaronError as error:
-        raise MacaronError(f"data.out: {error}") from None
 
 
 @located
@@ -228,10 +226,8 @@ def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | Encode
     changes = {"vocab_size": vocab_size, **recipe.model.changes}
     if recipe.model.source is not None:  # the vocabulary of its model, or of the data if that was extended
         changes["vocab_size"] = max(vocab_size, changes["vocab_size"])
-    try:
+    with naming("[model]"):
         config = named_preset(recipe.model.preset, **changes)
-    except MacaronError as error:
-        raise MacaronError(f"[model]: {error}") from None
     if config.vocab_size < vocab_size:
         raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
     return config

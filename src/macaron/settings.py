@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import json
-import math
 import re
 import tomllib
 import types
@@ -14,6 +13,7 @@ from reprlib import repr as shortened
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
+from macaron.limits import DEEPEST, LARGEST_TOML, check_limits, read_limited, why
 from macaron.origin import KeyPath, Origin, dotted
 
 T = TypeVar("T")
@@ -28,35 +28,18 @@ _NAMES: dict[Any, str] = {
     list: "a list",
     dict: "a section",
 }
-#: Levels of sections and lists in each other, and whole numbers (transformers' model_max_length has 31 digits).
-_DEEPEST, _LARGEST = 50, 10**40
-#: Bytes of a TOML file, and its keys of too many parts: tomllib takes memory by the square of their number.
-_LONGEST_TOML = 1 << 20
-_LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_DEEPEST}}}""")
+#: Keys of too many parts: tomllib takes memory by the square of their number.
+_LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""")
 
 
 #: Keys that are not named are kept as they are: ``Annotated[SomeTypedDict, OTHERS]``.
 OTHERS = "others"
 
 
-@dataclasses.dataclass(frozen=True)
-class Between:
-    """The range of a number: ``beam: Annotated[int, Between(1, 1000)]``. NaN is in none."""
-
-    least: float
-    most: float
-
-    def check(self, name: str, value: float) -> None:
-        """Refuse a number outside, by this name."""
-        if not self.least <= value <= self.most:
-            limit = f"at most {self.most:,}" if value > self.most else f"at least {self.least:,}"
-            raise MacaronError(f"{name} must be {limit}, not {value}")
-
-
 def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, Any], Origin]:
     """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
-        text = read_limited(path, _LONGEST_TOML)
+        text = read_limited(path, LARGEST_TOML)
         if _LONG_KEY.search(text):
             raise RecursionError
         content = tomllib.loads(text)
@@ -64,51 +47,6 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
     except (ValueError, RecursionError) as error:
         raise MacaronError(f"{path}: not valid TOML: {why(error)}") from error
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
-
-
-def read_limited(path: Path, largest: int) -> str:
-    """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
-    with path.open("rb") as file:
-        content = file.read(largest + 1)  # not the size that the system tells: a pipe has none
-    if len(content) > largest:
-        raise ValueError(f"the file is larger than the limit of {largest:,} bytes")
-    return content.decode("utf-8-sig")
-
-
-def check_limits(content: Any, finite: bool = False) -> None:
-    """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
-
-    :param finite: refuse numbers that are not finite, too
-    """
-    level = [content]
-    for _ in range(_DEEPEST):
-        below: list[Any] = []
-        for each in level:
-            if isinstance(each, dict):
-                below += each.values()
-                below += each
-            elif isinstance(each, list):
-                below += each
-            elif isinstance(each, str):
-                each.encode()  # half a pair of surrogates is no text
-                if "\0" in each:
-                    raise ValueError("a string has the character NUL")
-            elif isinstance(each, int) and not -_LARGEST < each < _LARGEST:
-                raise ValueError("a number has more than 40 digits")
-            elif finite and isinstance(each, float) and not math.isfinite(each):
-                raise ValueError("a number is not finite")
-        level = below
-    if level:
-        raise RecursionError
-
-
-def why(error: ValueError | RecursionError) -> str:
-    """What is wrong with a file that cannot be parsed."""
-    if isinstance(error, RecursionError):
-        return f"more than {_DEEPEST} levels of nesting"
-    if isinstance(error, UnicodeError):
-        return f"not UTF-8 text: {error}"
-    return str(error).partition("; use sys")[0]  # without Python's advice for a number of thousands of digits
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:

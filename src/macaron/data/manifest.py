@@ -6,8 +6,9 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from macaron.data.store import REMEDY
 from macaron.errors import MacaronError
 from macaron.json_files import Count, Record, conforming, read_json
+from macaron.limits import Between
 from macaron.seal import check
-from macaron.settings import OTHERS, Between
+from macaron.settings import OTHERS
 from macaron.text.pipeline import PipelineName, State
 
 #: What a prepared folder holds.
@@ -17,75 +18,60 @@ FORMAT = 1
 MANIFEST = "prepared.json"
 
 
-class GivenCorpus(TypedDict):
-    """A corpus in the settings, as far as it is read here."""
+# Below, what is not required decides nothing once the folder is written, or was not noted by earlier versions.
 
+
+class _GivenCorpus(TypedDict):  # in the settings, as far as it is read here
     path: str
     state: State
     weight: NotRequired[Annotated[float, Between(0, 1000)]]
     tag: NotRequired[str]
 
 
-_Corpora = list[Annotated[GivenCorpus, OTHERS]]
+_Corpora = list[Annotated[_GivenCorpus, OTHERS]]
 
 
-class GivenData(TypedDict):
-    """The ``[data]`` section, as far as it is read here."""
-
+class _GivenData(TypedDict):
     train: _Corpora
     valid: NotRequired[_Corpora]
     test: NotRequired[_Corpora]
 
 
-class CorpusPairs(TypedDict):
-    """The pairs of a split that come from one corpus. (Earlier versions did not note them.)"""
-
+class _CorpusPairs(TypedDict):  # of a split
     path: str
     pairs: Count
     tag: NotRequired[str]
 
 
-class PairSizes(TypedDict):
-    """The sizes of a split of pairs."""
-
+class _PairSizes(TypedDict):
     pairs: Count
     source_tokens: Count
     target_tokens: Count
-    corpora: NotRequired[list[CorpusPairs]]
+    corpora: NotRequired[list[_CorpusPairs]]
 
 
-class ScoredSizes(PairSizes):
-    """The same of one whose text is kept for scoring, and the state of this text."""
-
+class _ScoredSizes(_PairSizes):
     text_state: State
 
 
-class PairSplits(TypedDict):
-    """The splits of pairs."""
-
-    train: PairSizes
-    valid: NotRequired[ScoredSizes]
-    test: NotRequired[ScoredSizes]
+class _PairSplits(TypedDict):
+    train: _PairSizes
+    valid: NotRequired[_ScoredSizes]
+    test: NotRequired[_ScoredSizes]
 
 
-class TextSizes(TypedDict):
-    """The sizes of a split of documents."""
-
+class _TextSizes(TypedDict):
     documents: Count
     sentences: Count
     tokens: Count
 
 
-class TextSplits(TypedDict):
-    """The splits of documents."""
-
-    train: TextSizes
-    valid: NotRequired[TextSizes]
+class _TextSplits(TypedDict):
+    train: _TextSizes
+    valid: NotRequired[_TextSizes]
 
 
-class PairsCleaning(TypedDict):
-    """What became of the pairs to train on."""
-
+class _PairsCleaning(TypedDict):
     read: Count
     dropped: dict[str, Count]
     held_out: Count
@@ -93,9 +79,7 @@ class PairsCleaning(TypedDict):
     corpora: list[Record]
 
 
-class TextCleaning(TypedDict):
-    """What became of the documents."""
-
+class _TextCleaning(TypedDict):
     documents: Count
     paragraphs: Count
     sentences: Count
@@ -104,9 +88,7 @@ class TextCleaning(TypedDict):
     files: list[Record]
 
 
-class InputFile(TypedDict):
-    """A file that was read."""
-
+class _InputFile(TypedDict):
     file: str
     bytes: Count
     modified_ns: int
@@ -114,36 +96,30 @@ class InputFile(TypedDict):
     state: NotRequired[State]
 
 
-class Manifest(TypedDict):
-    """What the manifests of both kinds share. What is not required decides nothing once the folder is written."""
-
+class _Manifest(TypedDict):  # what both kinds share
     format: int
     pipeline: PipelineName
     vocab_size: Count
     tokenizer_fingerprint: str
     subwords: NotRequired[dict[str, Count]]
-    settings: NotRequired[Annotated[GivenData, OTHERS]]
-    inputs: NotRequired[list[InputFile]]
+    settings: NotRequired[Annotated[_GivenData, OTHERS]]
+    inputs: NotRequired[list[_InputFile]]
     downloads: NotRequired[list[dict[str, str]]]
 
 
-class PairsManifest(Manifest):
-    """Of pairs."""
-
+class _PairsManifest(_Manifest):
     kind: NotRequired[Literal["pairs"]]
     source_lang: str
     target_lang: str
-    splits: PairSplits
-    cleaning: NotRequired[PairsCleaning]
+    splits: _PairSplits
+    cleaning: NotRequired[_PairsCleaning]
 
 
-class TextManifest(Manifest):
-    """Of documents."""
-
+class _TextManifest(_Manifest):
     kind: Literal["text"]
     lang: str
-    splits: TextSplits
-    cleaning: NotRequired[TextCleaning]
+    splits: _TextSplits
+    cleaning: NotRequired[_TextCleaning]
 
 
 class _Head(TypedDict):
@@ -156,7 +132,7 @@ def read_manifest(folder: Path, kind: DataKind | None = None) -> Record:
     path = folder / MANIFEST
     check(folder, [MANIFEST], REMEDY)
     try:
-        head = read_json(path, Annotated[_Head, OTHERS], REMEDY)
+        head: Record = read_json(path, Annotated[_Head, OTHERS], REMEDY)
     except (FileNotFoundError, NotADirectoryError):
         raise MacaronError(f"{path}: no such file. Is {folder} a folder that 'macaron prepare' wrote?") from None
     held = head.get("kind", "pairs")
@@ -166,7 +142,7 @@ def read_manifest(folder: Path, kind: DataKind | None = None) -> Record:
         raise MacaronError(f"{path}: holds {held!r}, which this version does not know. {REMEDY}")
     if kind is not None and held != kind:
         raise MacaronError(f"{folder} holds {KINDS[held]}; expected {KINDS[kind]}. Give another folder.")
-    manifest: Record = conforming(PairsManifest if held == "pairs" else TextManifest, head, path, REMEDY)
+    manifest: Record = conforming(_PairsManifest if held == "pairs" else _TextManifest, head, path, REMEDY)
     for split, sizes in manifest["splits"].items():
         noted = sizes.get("corpora")
         if noted is not None and sum(each["pairs"] for each in noted) != sizes["pairs"]:

@@ -11,7 +11,8 @@ from typing import ClassVar, Literal
 from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import SPLITS
-from macaron.errors import MacaronError, require
+from macaron.errors import naming, require
+from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
 from macaron.text.pipeline import PipelineName, State
 from macaron.text.special_tokens import check_tag
 from macaron.text.vocabulary import TokenizerKind, check_size
@@ -124,17 +125,17 @@ class DataSettings:
             known = _LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
-        for key in ("max_words", "vocab_multiple"):
-            require(getattr(self, key) >= 1, f"data.{key} must be above 0, not {getattr(self, key)}")
+        for key, most in (("max_words", LONGEST_TEXT), ("vocab_multiple", 1 << 16)):
+            Between(1, most).check(f"data.{key}", getattr(self, key))
+        Between(0, LARGEST_VOCABULARY).check("data.extend_vocab", self.extend_vocab or 0)
+        Between(0, 2**53).check("data.valid_every", self.valid_every or 0)
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
-        try:
-            if self.vocab_size != "auto":
+        if self.vocab_size != "auto":
+            with naming("data.vocab_size"):
                 check_size(self.vocab_size - len(self.tags), self.pipeline == "raw", self.vocabulary)
-        except MacaronError as error:
-            raise MacaronError(f"data.vocab_size: {error}") from error
         for split in SPLITS:
             for corpus in getattr(self, split, ()):
                 require(

@@ -164,7 +164,7 @@ def _file(base: Path, suffix: str) -> Path:
 def _read_header(base: Path) -> Header:
     path = _file(base, "json")
     try:
-        header = read_json(path, Header, REMEDY)
+        header: Header = read_json(path, Header, REMEDY)
     except FileNotFoundError:
         raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
     if header["format"] != FORMAT:

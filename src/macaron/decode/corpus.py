@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -22,6 +22,7 @@ from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
+from macaron.json_files import Count, Record
 from macaron.processes import Progress
 from macaron.text.fingerprint import of_ids
 
@@ -38,6 +39,20 @@ RULES = {
 _SEARCH = ("beam", "length_penalty", "max_length")
 #: Characters of a step in source tokens of a batch: steps of some seconds, with batches of similar length.
 _STEP = 64
+
+
+#: The note beside an unfinished corpus.
+_Note = TypedDict(
+    "_Note",
+    {
+        "made by": Record,
+        "read": Count,
+        "counts": dict[str, Count],
+        "text": str,
+        "sizes": list[Count],
+        "complete": bool,
+    },
+)
 
 
 def translate_corpus(
@@ -57,11 +72,11 @@ def translate_corpus(
             "the model does not say its languages, which the two files are named after: set source_lang and "
             "target_lang in its tokenizer_config.json"
         )
-    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
+    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"), _Note)
     options = {name: value for name, value in options.items() if value is not None}
     made = _made_by(translator, options)
     _check(files, made)
-    done, counts = int(files.noted.get("read", 0)), Counter[str](files.noted.get("counts", {}))
+    done, counts = files.noted.get("read", 0), Counter[str](files.noted.get("counts", {}))
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
         for total, raw in enumerate(raw_lines(text), start=1):

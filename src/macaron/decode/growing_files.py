@@ -1,6 +1,5 @@
 """Files that grow in steps, and over several processes: those of a corpus that a model translates."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,6 +8,7 @@ from typing import Any
 
 from macaron.errors import MacaronError
 from macaron.files import alone, refusing, write_json
+from macaron.json_files import read_json
 from macaron.locks import LOCK
 
 
@@ -18,22 +18,20 @@ class GrowingFiles:
     What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
 
     :param note: JSON file with the sizes after the last step, and with what else the caller notes
+    :param kind: the type of its content
     """
 
-    def __init__(self, paths: Sequence[Path], note: Path) -> None:
+    def __init__(self, paths: Sequence[Path], note: Path, kind: Any) -> None:
         self.paths, self.note = paths, note
         self.parts = [path.with_name(f"{path.name}.part") for path in paths]
         #: What the last step noted.
         self.noted: dict[str, Any] = {}
         if note.exists():
-            try:
-                self.noted = json.loads(note.read_text(encoding="utf-8"))
-                self._sizes: list[int] = self.noted["sizes"]
-                self.complete: bool = self.noted["complete"]
-            except (ValueError, LookupError, TypeError):
-                raise MacaronError(f"{note} is not a note of unfinished files. Choose another path.") from None
-        else:
-            self._sizes, self.complete = [0] * len(paths), False
+            self.noted = read_json(note, kind, "Choose another path.")
+        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
+        self.complete: bool = self.noted.get("complete", False)
+        if len(self._sizes) != len(paths):
+            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
 
     @contextmanager
     def growing(self) -> Iterator[None]:

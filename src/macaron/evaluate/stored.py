@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -21,10 +21,14 @@ from macaron.errors import MacaronError
 from macaron.evaluate.evaluation import Evaluation
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
+from macaron.json_files import Real, Record, read_json
 from macaron.models.load import run_of
 from macaron.seal import fingerprint
+from macaron.settings import OTHERS
 
 FORMAT = 1
+#: Bytes of a file: some million sentences.
+_LARGEST = 1 << 29
 FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
@@ -32,6 +36,23 @@ _FORMULAS: dict[str, Formula] = {
     "tokenised BLEU": partial(bleu_formula, smoothing="none"),
     "chrF2": chrf_formula,
 }
+
+
+class _StoredScore(TypedDict):
+    metric: str
+    score: Real
+    definition: str
+    rows: list[Any]
+
+
+class _StoredFile(TypedDict):
+    format: int
+    data: str
+    key: Record
+    digest: str
+    translations: list[str]
+    search: Record
+    scores: list[Annotated[_StoredScore, OTHERS]]
 
 
 @dataclass(frozen=True)
@@ -102,20 +123,20 @@ class Measurement:
     def load(self, sentences: int) -> Translated | None:
         """What is stored, if it is complete and of this many sentences."""
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            content = {name: found[name] for name in ("translations", "search", "scores")}
+            found: _StoredFile = read_json(self.path, _StoredFile, largest=_LARGEST)
+            content: dict[str, Any] = {name: found[name] for name in ("translations", "search", "scores")}
             if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
                 return None
             scores = [
                 Score(
                     metric=each["metric"],
-                    score=float(each["score"]),
-                    definition=str(each["definition"]),
+                    score=each["score"],
+                    definition=each["definition"],
                     statistics=SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]]),
                 )
-                for each in content["scores"]
+                for each in found["scores"]
             ]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, MacaronError, ValueError, KeyError, OverflowError):
             return None
         if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
             return None

@@ -8,8 +8,8 @@ from transformers import BatchEncoding, TokenizersBackend
 
 from macaron.errors import MacaronError
 from macaron.seal import check, seal
-from macaron.text.pipeline import Side, State
-from macaron.text.tokenizer import CLASS_NAME, SETTINGS, TOKENIZER_FILES, MacaronTokenizer
+from macaron.text.pipeline import SETTINGS, Side, State
+from macaron.text.tokenizer import CLASS_NAME, TOKENIZER_FILES, MacaronTokenizer
 
 #: What `from_pretrained` passes along about the origin of the files, which is not saved.
 _TRANSIENT = ("is_local", "local_files_only", "revision", "_from_auto", "_commit_hash", "trust_remote_code")

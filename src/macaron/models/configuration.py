@@ -4,13 +4,14 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
 from macaron.errors import MacaronError
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
-from macaron.settings import check_fields
+from macaron.settings import OTHERS, check_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +48,17 @@ class ModelConfig(LayerSettings):
                 object.__setattr__(self, name, getattr(self, name).to_dict())  # a form that JSON can hold
         for name in ("prologue", "epilogue", "decoder_prologue", "decoder_epilogue"):
             steps = steps_of(getattr(self, name, None), name)
+            Between(0, MOST_STEPS).check(f"the number of sub-steps in {name}", len(steps))
             if steps:
                 object.__setattr__(self, name, [[step.operator, step.coefficient] for step in steps])
             if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
                 raise MacaronError(f"{name} has cross-attention (H), which an encoder lacks")
         super().__post_init__()
-        if self.vocab_size < 1:
-            raise MacaronError(f"vocab_size must be at least 1, not {self.vocab_size}")
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+            given = getattr(self, name, None)
+            for token in given if isinstance(given, tuple) else (given,):
+                if token is not None and not 0 <= token < self.vocab_size:
+                    raise MacaronError(f"{name} must be from 0 to vocab_size - 1 = {self.vocab_size - 1}, not {token}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
         scheme = self.encoder_scheme_value()
@@ -114,7 +119,7 @@ class TranslationConfig(ModelConfig):
     decoder_scheme: Any = None
     decoder_prologue: Any = None
     decoder_epilogue: Any = None
-    evaluation: dict[str, Any] | None = None
+    evaluation: dict[str, bool] | None = None
     is_encoder_decoder: bool = True
     use_cache: bool = True
     decoder_start_token_id: int | None = 2
@@ -141,7 +146,19 @@ class TranslationConfig(ModelConfig):
 
 def default_labels(count: int) -> dict[int, str]:
     """The names of a classifier's outputs where none are given: transformers'."""
+    Between(1, MOST_LABELS).check("the number of labels", count)
     return {index: f"LABEL_{index}" for index in range(count)}
+
+
+class ClassifierInput(TypedDict, total=False):
+    """What a classifier takes; further keys say where it comes from.
+
+    Number of texts, their columns in the training file, tokens of the longest example.
+    """
+
+    texts: Annotated[int, Between(1, 2)]
+    columns: list[str]
+    max_length: Annotated[int, Between(1, LONGEST_TEXT)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +170,7 @@ class EncoderConfig(ModelConfig):
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
     :param id2label: names of a classifier's outputs
     :param problem_type: of a classifier: regression, single_label_classification or multi_label_classification
-    :param classification: what a classifier takes: number of texts, their columns, longest example
+    :param classification: what a classifier takes
     """
 
     model_type: ClassVar[str] = "macaron-encoder"
@@ -171,13 +188,18 @@ class EncoderConfig(ModelConfig):
     freeze_first_segment: bool = False
     max_position_embeddings: int = 512
     id2label: dict[Any, str] | None = None
-    problem_type: str | None = None
-    classification: dict[str, Any] | None = None
+    problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
+    classification: Annotated[ClassifierInput, OTHERS] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.id2label is not None:
+            Between(1, MOST_LABELS).check("the number of labels in id2label", len(self.id2label))
+            indices = [str(index) for index in range(len(self.id2label))]
+            if set(map(str, self.id2label)) != set(indices):
+                raise MacaronError(f"id2label must have the keys 0 to {len(indices) - 1}, each once")
             object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
+        Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
 
     @property
     def num_labels(self) -> int:
@@ -193,7 +215,7 @@ class EncoderConfig(ModelConfig):
     @property
     def longest_input(self) -> int:
         """A classifier's is that of its examples: ``macaron predict`` cuts there, too."""
-        return int((self.classification or {}).get("max_length", self.max_position_embeddings))
+        return (self.classification or {}).get("max_length", self.max_position_embeddings)
 
     def to_dict(self) -> dict[str, Any]:
         """What config.json holds; the fields of classifiers are left out of other encoders."""
@@ -213,11 +235,14 @@ class GenerationSettings:
     :param max_length: of a translation in tokens, its start and end included
     """
 
-    num_beams: int | None = None
-    length_penalty: float | None = None
-    max_length: int | None = None
-    min_new_tokens: int | None = None
+    num_beams: Annotated[int, Between(1, MOST_BEAMS)] | None = None
+    length_penalty: Annotated[float, Between(-1000, 1000)] | None = None
+    max_length: Annotated[int, Between(1, LONGEST_TEXT)] | None = None
+    min_new_tokens: Annotated[int, Between(0, LONGEST_TEXT)] | None = None
     suppress_tokens: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

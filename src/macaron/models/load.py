@@ -7,7 +7,6 @@ torch is imported where weights are read or written: a folder that is missing is
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import sys
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from macaron.errors import MacaronError, resume_command
+from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
+from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
 from macaron.seal import SMALL, begin, check, checked, seal
 
@@ -41,6 +41,7 @@ _CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
 )
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
 MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
+_REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 
@@ -124,7 +125,7 @@ def stored_type(folder: Path) -> Any:
             f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
             "`macaron convert` makes one from a foreign checkpoint."
         )
-    return _read_json(folder / _CONFIG).get("model_type")
+    return read_json(folder / _CONFIG, Record, _REMEDY).get("model_type")
 
 
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
@@ -133,10 +134,9 @@ def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
     :param config_class: `TranslationConfig` or `EncoderConfig`
     :param changes: fields to set to other values
     """
-    try:
-        return config_class.from_dict({**_read_json(folder / _CONFIG), **changes})
-    except MacaronError as error:
-        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
+    stored = read_json(folder / _CONFIG, Record, _REMEDY)
+    with naming(folder / _CONFIG):
+        return config_class.from_dict({**stored, **changes})
 
 
 def load_model(
@@ -163,13 +163,12 @@ def _load_model(
     import torch
 
     config = load_config(folder, model_class.config_class, **changes)
-    try:
-        with torch.device("meta"):  # nothing is allocated or drawn
-            model = model_class(config)
-    except MacaronError as error:
-        raise MacaronError(f"{folder / _CONFIG}: {error}") from None
+    with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
+        model = model_class(config)
     if hasattr(model, "generation_config") and (folder / _GENERATION).is_file():
-        model.generation_config = GenerationSettings.from_dict(_read_json(folder / _GENERATION))
+        said = read_json(folder / _GENERATION, Record, _REMEDY)
+        with naming(folder / _GENERATION):
+            model.generation_config = GenerationSettings.from_dict(said)
     stored = _read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
@@ -271,28 +270,21 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise MacaronError(f"{path}: not valid JSON ({error}). Copy the folder again.") from None
-    return content if isinstance(content, dict) else {}
-
-
 def _read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
 
+    files = [name for name in (_WEIGHTS, CHECKPOINT_WEIGHTS) if (folder / name).is_file()][:1]
+    if not files:
+        index = read_json(folder / _INDEX, Record, _REMEDY)
+        named = conforming(dict[str, str], index.get("weight_map"), f"{folder / _INDEX}, weight_map", _REMEDY)
+        files = sorted({Path(file).name for file in named.values()})
     try:
-        if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _WEIGHTS).is_file():
-            weights = load_file(folder / CHECKPOINT_WEIGHTS)
-            return {name.removeprefix("model."): tensor for name, tensor in weights.items()}
-        files = {_WEIGHTS}
-        if not (folder / _WEIGHTS).is_file():
-            files = set(json.loads((folder / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
-        return {name: tensor for file in sorted(files) for name, tensor in load_file(folder / file).items()}
+        found = {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
     except Exception as error:  # safetensors raises nearly anything for a damaged file
         raise MacaronError(
-            f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. Copy the "
-            f"folder again. ({first_line(error)})"
+            f"{folder}: the weights cannot be read; the file is damaged or does not fit config.json. {_REMEDY} "
+            f"({first_line(error)})"
         ) from error
+    prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
+    return {name.removeprefix(prefix): tensor for name, tensor in found.items()}

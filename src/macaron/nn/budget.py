@@ -8,11 +8,13 @@ The remaining difference (norms, biases, rounding) is small: Macaron has 3 D par
 Transformer. For schemes of many sub-steps it is not small; their feed-forward networks are made narrower instead.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from macaron.errors import MacaronError
+from macaron.limits import MODEL_SIZES, Between
 from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
@@ -53,9 +55,12 @@ class LayerSettings:
     bias: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("hidden_size", "num_attention_heads", "intermediate_size", "head_size"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise MacaronError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, most in MODEL_SIZES.items():
+            value = getattr(self, name, None)
+            if value is not None:
+                Between(0 if name.endswith("_layers") else 1, most).check(name, value)
+        for size in self.inner_sizes or ():
+            Between(1, MODEL_SIZES["intermediate_size"]).check("inner_sizes", size)
         if self.hidden_size % self.num_attention_heads and self.head_size is None:
             raise MacaronError(
                 f"hidden_size ({self.hidden_size}) is not a multiple of num_attention_heads "
@@ -67,7 +72,7 @@ class LayerSettings:
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) <= 1:
                 raise MacaronError(f"{name} must be between 0 and 1, not {getattr(self, name)}")
-        if self.layer_norm_eps <= 0:
+        if not 0 < self.layer_norm_eps < math.inf:
             raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
         for activation in given:

@@ -11,6 +11,8 @@ from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
 from macaron.errors import MacaronError
+from macaron.json_files import parse_json
+from macaron.limits import MOST_STEPS
 from macaron.ode.word_series import order_and_error, word_series
 
 # Sums of coefficients may differ from 1 by rounding only.
@@ -59,6 +61,9 @@ class Scheme:
             raise SchemeError(f"a scheme needs a name, not {shown(name)}")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "branches", tuple(_branches(name, branches)))
+        steps = sum(len(branch.steps) for branch in self.branches)
+        if steps > MOST_STEPS:
+            raise SchemeError(f"{shown(name)}: a scheme has at most {MOST_STEPS:,} sub-steps, not {steps:,}")
         self._check_sums()
 
     @classmethod
@@ -175,11 +180,11 @@ class Scheme:
     def from_json(cls, text: str) -> "Scheme":
         """Read what ``to_json`` writes."""
         try:
-            data = json.loads(text)
-        # Nested too deeply, not JSON, not UTF-8, or an integer of thousands of digits.
-        except (RecursionError, TypeError, ValueError) as error:
-            raise SchemeError(f"a scheme was expected as JSON, but {shown(text)} cannot be read: {error}") from error
-        return cls.from_dict(data)
+            return cls.from_dict(parse_json(text, "a scheme was expected as JSON", Any))
+        except SchemeError:
+            raise
+        except (MacaronError, TypeError) as error:
+            raise SchemeError(f"{error}: {shown(text)}") from error
 
     def _check_sums(self) -> None:
         weights = fsum(branch.weight for branch in self.branches)

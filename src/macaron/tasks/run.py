@@ -1,6 +1,5 @@
 """A run is a folder: resolved recipe, environment, metrics, checkpoints, the model."""
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,6 +12,7 @@ import torch
 from macaron.data.manifest import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
+from macaron.json_files import Record, read_json
 from macaron.models.load import run_model
 from macaron.origin import located
 from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from
@@ -156,8 +156,8 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
     """Whether a run has its model and has reached these limits."""
     kept = checkpoints(out / "checkpoints")
     try:
-        done = json.loads((out / "summary.json").read_text(encoding="utf-8"))["update"]
-    except (OSError, ValueError, KeyError, TypeError):
+        done = read_json(out / "summary.json", Record).get("update")
+    except (FileNotFoundError, MacaronError):
         return False
     if not kept or not (out / "model" / "config.json").is_file():
         return False

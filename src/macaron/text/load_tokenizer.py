@@ -6,7 +6,7 @@ A model's config.json holds the fingerprint of the tokenizer that it was trained
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming
 from macaron.seal import DamagedFile
 from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
@@ -46,10 +46,8 @@ def find_tokenizer(path: Path, kind: TokenizerKind) -> MacaronTokenizer:
 def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTokenizer:
     """The same; refused if it makes other tokens, or other segments, than the model was trained with."""
     tokenizer = load_tokenizer(folder, kind)
-    try:
+    with naming(folder):
         verify(tokenizer, config)
-    except MacaronError as error:
-        raise MacaronError(f"{folder}: {error}") from None
     if kind == "encoder" and tokenizer.segments[0] != config.first_segment:
         raise MacaronError(
             f"{folder}: the tokenizer gives the first sentence segment {tokenizer.segments[0]}, the model has "

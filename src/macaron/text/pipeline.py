@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Thread
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, TypedDict, cast, get_args
 
 from macaron.errors import MacaronError
+from macaron.limits import LARGEST_VOCABULARY, Between
+from macaron.text.vocabulary import TokenizerKind
 
 PipelineName = Literal["raw", "moses", "spaces"]
 Side = Literal["source", "target"]
@@ -100,3 +102,23 @@ def _moses_tools(language: str) -> tuple[Any, Any, Any]:
     except ImportError:
         raise MacaronError("the moses pipeline needs sacremoses: pip install sacremoses") from None
     return MosesPunctNormalizer(language), MosesTokenizer(language), MosesDetokenizer(language)
+
+
+class StoredSettings(TypedDict, total=False):
+    """The settings of a tokenizer in tokenizer_config.json; transformers has keys of its own there."""
+
+    kind: TokenizerKind
+    pipeline: PipelineName
+    source_lang: str | None
+    target_lang: str | None
+    lower: bool
+    normalize: bool
+    segments: list[Literal[0, 1]]
+    dictionary_size: Annotated[int, Between(1, LARGEST_VOCABULARY)] | None
+    show_unknown: bool
+    tags: list[str]
+    model_max_length: Any
+
+
+#: The settings of the class that are stored.
+SETTINGS = tuple(StoredSettings.__annotations__)

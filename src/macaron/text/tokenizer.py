@@ -9,17 +9,19 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.processors import TemplateProcessing
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import write_text
+from macaron.json_files import Record, read_json
 from macaron.seal import check, seal
+from macaron.settings import OTHERS
 from macaron.text.fingerprint import fingerprint
-from macaron.text.pipeline import Pipeline, PipelineName, Side, State
+from macaron.text.pipeline import SETTINGS, Pipeline, PipelineName, Side, State, StoredSettings
 from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
@@ -75,6 +77,7 @@ class MacaronTokenizer:
         self.source_lang, self.target_lang = source_lang, target_lang
         self.lower, self.normalize = lower, normalize
         self.segments = list(segments)
+        require(len(self.segments) == 2, f"segments must be two numbers, not {self.segments}")
         self.dictionary_size, self.show_unknown = dictionary_size, show_unknown
         self.tags, self.model_max_length = list(tags), model_max_length
         languages = (source_lang, target_lang)
@@ -117,7 +120,7 @@ class MacaronTokenizer:
         """Load the tokenizer of a folder."""
         folder = Path(folder)
         check(folder, TOKENIZER_FILES)
-        stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        stored: Record = read_json(folder / "tokenizer_config.json", Annotated[StoredSettings, OTHERS])
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -259,8 +262,3 @@ class MacaronTokenizer:
         return text
 
 
-#: The settings of the class that are stored.
-SETTINGS = (
-    *("kind", "pipeline", "source_lang", "target_lang", "lower", "normalize"),
-    *("segments", "dictionary_size", "show_unknown", "tags", "model_max_length"),
-)

@@ -7,6 +7,7 @@ from tokenizers import Tokenizer
 
 from macaron.errors import MacaronError
 from macaron.files import read_lines
+from macaron.limits import LARGEST_VOCABULARY, Between
 
 TokenizerKind = Literal["translation", "encoder"]
 
@@ -57,10 +58,11 @@ def byte_tokens() -> list[str]:
 
 
 def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") -> None:
-    """Refuse a vocabulary that is too small for its alphabet.
+    """Refuse a vocabulary that is too small for its alphabet, or beyond the limit.
 
     :param raw: an alphabet of bytes, otherwise of letters, of which there are two at least
     """
+    Between(0, LARGEST_VOCABULARY).check("the vocabulary", vocab_size)
     smallest = len(specials(kind)) + (BYTES if raw else 2)
     if vocab_size < smallest:
         why = f" ({BYTES} bytes and the special tokens)" if raw else ""

@@ -19,10 +19,11 @@ from torch import Tensor
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, remove
 from macaron.json_files import Count, Real, Record, conforming, read_json
+from macaron.limits import Between
 from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.seal import check, seal
-from macaron.settings import OTHERS, Between
+from macaron.settings import OTHERS
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
@@ -134,14 +135,14 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
     check(folder, [name for name, read in wanted.items() if read], remedy)
     try:
-        head = read_json(folder / _STATE, Annotated[_Format, OTHERS], remedy)
+        head: _Format = read_json(folder / _STATE, Annotated[_Format, OTHERS], remedy)
         if head["format"] not in READABLE:
             raise MacaronError(
                 f"{folder}: a checkpoint of format {head['format']}, this version of Macaron reads "
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        state = conforming(_StateFile, head, folder / _STATE, remedy)
+        state: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
         if state["progress"]["batch"] > state["progress"]["batches"]:
             raise ValueError("progress.batch is above progress.batches")
         if folder.name.partition("-")[2] != f"{state['progress']['update']:08d}":

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
 from rich.console import Console
@@ -16,6 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from macaron.errors import MacaronError
 from macaron.files import write_json, write_text
+from macaron.json_files import Count, Record, parse_json, read_json
+from macaron.settings import OTHERS
 
 
 class RunLog:
@@ -112,19 +114,23 @@ def environment() -> dict[str, Any]:
 def note_start(path: Path, start: dict[str, Any]) -> None:
     """Append to the list of a run's starts: a resumed run has several, possibly on different machines."""
     try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the first one
+        earlier: list[Any] = read_json(path, list[Any])
+    except (FileNotFoundError, MacaronError):  # the first one, or damaged
         earlier = []
-    write_json(path, [*earlier, start] if isinstance(earlier, list) else [earlier, start])
+    write_json(path, [*earlier, start])
+
+
+class _Line(TypedDict):
+    update: Count
 
 
 def _stays(line: str, keep_until: int, continues: bool) -> bool:
     try:
-        record = json.loads(line)
-        of_the_end = "final" in record or (continues and "end" in record)
-        return int(record["update"]) <= keep_until and not of_the_end
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+        record: Record = parse_json(line, "metrics.jsonl", Annotated[_Line, OTHERS])
+    except MacaronError:
         return False  # an incomplete line that a crash left
+    of_the_end = "final" in record or (continues and "end" in record)
+    return bool(record["update"] <= keep_until) and not of_the_end
 
 
 _FORMATS = {

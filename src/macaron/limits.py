@@ -1,0 +1,106 @@
+"""How large things may be: the limits of files and settings, each stated once. Nobody should ever meet one.
+
+A damaged or hostile file asks for sizes that would fill the memory or take days. They are refused before anything is
+allocated, and the message names the limit.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from macaron.errors import MacaronError
+
+#: Bytes of a recipe, and of a JSON file unless its reader gives another limit.
+LARGEST_TOML, LARGEST_JSON = 1 << 20, 16 << 20
+#: Levels of sections and lists in each other.
+DEEPEST = 50
+#: Whole numbers in a file. (transformers' model_max_length has 31 digits.)
+_LARGEST_NUMBER = 10**40
+
+#: Hypotheses of a search, or samples of a sentence.
+MOST_BEAMS = 1024
+#: Tokens of a text.
+LONGEST_TEXT = 100_000
+#: Tokens, padding included, and examples of a batch.
+MOST_TOKENS, MOST_EXAMPLES = 10**8, 10**5
+#: Processes or threads; seeds of one command.
+MOST_PROCESSES, MOST_SEEDS = 1024, 1000
+#: Entries of a vocabulary.
+LARGEST_VOCABULARY = 1_000_000
+#: Classes of a classifier.
+MOST_LABELS = 100_000
+#: Sub-steps of a scheme.
+MOST_STEPS = 1000
+#: Sizes in the configuration of a model.
+MODEL_SIZES = {
+    "vocab_size": LARGEST_VOCABULARY,
+    "hidden_size": 16_384,
+    "num_attention_heads": 1024,
+    "head_size": 4096,
+    "intermediate_size": 262_144,
+    "encoder_layers": 1000,
+    "decoder_layers": 1000,
+    "num_hidden_layers": 1000,
+    "max_position_embeddings": 10_000_000,
+    "type_vocab_size": 1000,
+}
+
+
+@dataclass(frozen=True)
+class Between:
+    """The range of a number: ``beam: Annotated[int, Between(1, 1000)]``. NaN is in none."""
+
+    least: float
+    most: float
+
+    def check(self, name: str, value: float) -> None:
+        """Refuse a number outside, by this name."""
+        if not self.least <= value <= self.most:
+            limit = f"at most {self.most:,}" if value > self.most else f"at least {self.least:,}"
+            raise MacaronError(f"{name} must be {limit}, not {value}")
+
+
+def read_limited(path: Path, largest: int) -> str:
+    """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
+    with path.open("rb") as file:
+        content = file.read(largest + 1)  # not the size that the system tells: a pipe has none
+    if len(content) > largest:
+        raise ValueError(f"the file is larger than the limit of {largest:,} bytes")
+    return content.decode("utf-8-sig")
+
+
+def check_limits(content: Any, finite: bool = False) -> None:
+    """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
+
+    :param finite: refuse numbers that are not finite, too
+    """
+    level = [content]
+    for _ in range(DEEPEST):
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += each.values()
+                below += each
+            elif isinstance(each, list):
+                below += each
+            elif isinstance(each, str):
+                each.encode()  # half a pair of surrogates is no text
+                if "\0" in each:
+                    raise ValueError("a string has the character NUL")
+            elif isinstance(each, int) and not -_LARGEST_NUMBER < each < _LARGEST_NUMBER:
+                raise ValueError("a number has more than 40 digits")
+            elif finite and isinstance(each, float) and not math.isfinite(each):
+                raise ValueError("a number is not finite")
+        level = below
+    if level:
+        raise RecursionError
+
+
+def why(error: ValueError | RecursionError) -> str:
+    """What is wrong with a file that cannot be parsed."""
+    if isinstance(error, RecursionError):
+        return f"more than {DEEPEST} levels of nesting"
+    if isinstance(error, UnicodeError):
+        return f"not UTF-8 text: {error}"
+    return str(error).partition("; use sys")[0]  # without Python's advice for a number of thousands of digits
