@@ -39,7 +39,11 @@ def main() -> None:
         for outcome in campaign.run(cases):
             outcomes.append(outcome)
             if outcome.kind not in CLASSES[:2]:
-                print(f"{outcome.kind}: --seed {arguments.seed} --readers '{outcome.reader}' --case {outcome.index}\n    " + outcome.detail.strip().replace("\n", "\n    "), flush=True)
+                print(
+                    f"{outcome.kind}: --seed {arguments.seed} --readers '{outcome.reader}' --case {outcome.index}\n    "
+                    + outcome.detail.strip().replace("\n", "\n    "),
+                    flush=True,
+                )
             elif arguments.case is not None:
                 print(outcome)
     rows = table(outcomes)
@@ -48,11 +52,19 @@ def main() -> None:
     print(" | ".join(names))
     for row in [*rows, {"reader": "all", **total}]:
         print(f"{row['reader']:34}" + "".join(f"{row[name]:>8}" for name in names[1:]))
+    free = sum(not outcome.protected for outcome in outcomes)
+    print(f"{free / max(1, len(outcomes)):.0%} of the cases without digests, or sealed again")
     took = time.monotonic() - built
-    print(f"{len(readers)} readers; ready after {built - begun:.1f} s; {1000 * took / max(1, len(outcomes)):.0f} ms a case")
+    each = 1000 * took / max(1, len(outcomes))
+    print(f"{len(readers)} readers; ready after {built - begun:.1f} s; {each:.0f} ms a case")
     if arguments.out:
         faults = [asdict(outcome) for outcome in outcomes if outcome.kind not in CLASSES[:2]]
-        arguments.out.write_text(json.dumps({"seed": arguments.seed, "seconds": took, "table": rows, "total": total, "faults": faults}, indent=1) + "\n")
+        arguments.out.write_text(
+            json.dumps(
+                {"seed": arguments.seed, "seconds": took, "table": rows, "total": total, "faults": faults}, indent=1
+            )
+            + "\n"
+        )
     sys.exit(any(total[name] for name in CLASSES[2:]))
 
 

@@ -21,12 +21,43 @@ MANY_DIGITS = "7" * 5000
 JSON_VALUES = (
     *("null", "true", "false", "0", "-1", "1", "2", "1000000000", "1000000000000000000", "-9223372036854775808"),
     *("4294967296", "1e308", "1e-320", "1e999", "-0.0", "0.5", "NaN", "Infinity", "-Infinity", MANY_DIGITS),
-    *('""', '"x"', '"1"', '"\\ud800"', '"\\u0000"', '"../../x"', '"{}"', '"%s"', "[]", "{}", "[[]]", '{"a": 1}', "[1, 2]"),
-    *("[" * 100_000 + "]" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000, "[" * 100_000, '"' + "long " * 50_000 + '"'),
+    *(
+        '""',
+        '"x"',
+        '"1"',
+        '"\\ud800"',
+        '"\\u0000"',
+        '"../../x"',
+        '"{}"',
+        '"%s"',
+        "[]",
+        "{}",
+        "[[]]",
+        '{"a": 1}',
+        "[1, 2]",
+    ),
+    *(
+        "[" * 100_000 + "]" * 100_000,
+        '{"a":' * 50_000 + "1" + "}" * 50_000,
+        "[" * 100_000,
+        '"' + "long " * 50_000 + '"',
+    ),
 )
 TOML_VALUES = (
     *("true", "0", "-1", "1", "2", "1000000000", "1000000000000000000", "1e308", "nan", "inf", "-0.5", "0.5"),
-    *(MANY_DIGITS, "0x" + "f" * 5000, '""', '"x"', '"../../x"', '"{lang}"', '"a{b"', '"\\u0000"', "[]", "{}", '{ path = 1 }'),
+    *(
+        MANY_DIGITS,
+        "0x" + "f" * 5000,
+        '""',
+        '"x"',
+        '"../../x"',
+        '"{lang}"',
+        '"a{b"',
+        '"\\u0000"',
+        "[]",
+        "{}",
+        "{ path = 1 }",
+    ),
     *("[[]]", '["x"]', "[1, 2]", '{ "a.b" = 1 }', "1979-05-27", "12:30:00", "[" * 50_000 + "]" * 50_000, "[" * 5_000),
     *("'''" + "long " * 10_000 + "'''", '"auto"', "0.0", "1e-320"),
 )
@@ -52,8 +83,22 @@ def _cut(draw: Random, data: bytes) -> bytes:
 
 def _insert(draw: Random, data: bytes) -> bytes:
     start, _ = _place(draw, data)
-    odd = (b"\0", b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r\n", b"\r", b"\n", b"\t", b'"', b"\xe2\x80\xa8")
-    return data[:start] + (draw.choice(odd) if draw.random() < 0.7 else draw.randbytes(draw.randint(1, 32))) + data[start:]
+    odd = (
+        b"\0",
+        b"\xff\xfe",
+        b"\xc3",
+        b"\xed\xa0\x80",
+        b"\xef\xbb\xbf",
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b"\t",
+        b'"',
+        b"\xe2\x80\xa8",
+    )
+    return (
+        data[:start] + (draw.choice(odd) if draw.random() < 0.7 else draw.randbytes(draw.randint(1, 32))) + data[start:]
+    )
 
 
 def _swap(draw: Random, data: bytes) -> bytes:
@@ -94,7 +139,22 @@ def any_bytes(draw: Random, data: bytes) -> bytes:
 
 def _in_line(draw: Random, line: bytes) -> bytes:
     cells = line.split(b"\t" if b"\t" in line else b",")
-    odd = (b"", b"--3", b"nan", b"1e999", b"-1", b"7" * 5000, b'"', b'""', b"\xff", b"x", b"a\tb", b" ", b"\0", b"x" * (3 << 20))
+    odd = (
+        b"",
+        b"--3",
+        b"nan",
+        b"1e999",
+        b"-1",
+        b"7" * 5000,
+        b'"',
+        b'""',
+        b"\xff",
+        b"x",
+        b"a\tb",
+        b" ",
+        b"\0",
+        b"x" * (3 << 20),
+    )
     cells[draw.randrange(len(cells))] = draw.choice(odd)
     return (b"\t" if b"\t" in line else b",").join(cells)
 
@@ -233,7 +293,11 @@ def zipped(draw: Random, data: bytes) -> bytes:
         return _bomb(draw, data)
     # Local headers: flags at 6, method at 8, sizes at 18; central ones: two bytes later; the end: 4 to 20.
     sign, fields = draw.choice(
-        ((b"PK\3\4", (4, 6, 8, 14, 18, 22, 26, 28)), (b"PK\1\2", (6, 8, 10, 16, 20, 24, 28, 42)), (b"PK\5\6", (8, 10, 12, 16)))
+        (
+            (b"PK\3\4", (4, 6, 8, 14, 18, 22, 26, 28)),
+            (b"PK\1\2", (6, 8, 10, 16, 20, 24, 28, 42)),
+            (b"PK\5\6", (8, 10, 12, 16)),
+        )
     )
     places = [i for i in range(len(data)) if data.startswith(sign, i)] or [0]
     start = draw.choice(places) + draw.choice(fields)
@@ -326,5 +390,15 @@ def pickled(draw: Random, data: bytes) -> bytes:
     start = data.find(b"\x80\x02", draw.randrange(min(len(data), 2000)))
     start = max(start, 0) + 2
     size = struct.pack("<Q", 3 << 30)
-    odd = (b"\x96" + size, b"\x8e" + size, b"\x8d" + size, b"X" + size[:4], b"cos\nsystem\n", b"(" * 300, b"\x95" + size, b"0", b"r\xff\xff\xff\x7f")
+    odd = (
+        b"\x96" + size,
+        b"\x8e" + size,
+        b"\x8d" + size,
+        b"X" + size[:4],
+        b"cos\nsystem\n",
+        b"(" * 300,
+        b"\x95" + size,
+        b"0",
+        b"r\xff\xff\xff\x7f",
+    )
     return data[:start] + draw.choice(odd) + data[start + draw.choice((0, 9)) :]

@@ -12,8 +12,10 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from macaron.seal import seal
+
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
-WORDS = "the cat sat on a mat it was good bad and ran away from home".split()
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "was", "good", "bad", "and", "ran", "away", "from", "home"]
 PAIRS = """[data]
 source_lang = "src"
 target_lang = "tgt"
@@ -89,7 +91,12 @@ out = "unpacked"
 vocab_size = 280
 valid_every = 0
 archives = [{{ name = "a", urls = ["http://localhost:9/{name}"] }}]
-train = [{{ path = "x", archive = "a", source = "in/train.src{ending}", target = "in/train.tgt{ending}", format = "{format}" }}]
+[[data.train]]
+path = "x"
+archive = "a"
+source = "in/train.src{ending}"
+target = "in/train.tgt{ending}"
+format = "{format}"
 """
 DUMP = """[data]
 kind = "text"
@@ -170,11 +177,17 @@ def _archives(world: Path) -> None:
         (world / f"{form}.toml").write_text(PAIRS.replace('root = "corpus"', f'root = "{form}"'))
     folder = world / "packed" / "downloads"
     folder.mkdir(parents=True)
-    for name, ending, form in (("lines.zip", "", "lines"), ("lines.tar.gz", "", "lines"), ("sgm.tar.gz", ".sgm", "sgm")):
+    for name, ending, form in (
+        ("lines.zip", "", "lines"),
+        ("lines.tar.gz", "", "lines"),
+        ("sgm.tar.gz", ".sgm", "sgm"),
+    ):
         members = {}
         for side in ("src", "tgt"):
             lines = (world / "corpus" / f"train.{side}").read_text().splitlines()
-            tagged = "".join(f'<seg id="{i}"> {line} </seg>\n' if form == "sgm" else f"{line}\n" for i, line in enumerate(lines))
+            tagged = "".join(
+                f'<seg id="{i}"> {line} </seg>\n' if form == "sgm" else f"{line}\n" for i, line in enumerate(lines)
+            )
             members[f"in/train.{side}{ending}"] = tagged.encode()
         if name.endswith(".zip"):
             with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -188,7 +201,10 @@ def _archives(world: Path) -> None:
                     tar.addfile(entry, io.BytesIO(content))
         (world / f"{name.replace('.', '-')}.toml").write_text(ARCHIVES.format(name=name, ending=ending, format=form))
     texts = (world / "corpus" / "text.txt").read_text().splitlines()
-    pages = (f"<page><title>{i}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n" for i, text in enumerate(texts))
+    pages = (
+        f"<page><title>{i}</title><ns>0</ns><revision><text>{text}</text></revision></page>\n"
+        for i, text in enumerate(texts)
+    )
     (folder / "wiki.xml.bz2").write_bytes(bz2.compress(f"<mediawiki>\n{''.join(pages)}</mediawiki>\n".encode()))
     (world / "dump.toml").write_text(DUMP)
 
@@ -207,3 +223,4 @@ def _shards(world: Path) -> None:
         save_file({name: weights[name] for name in part}, world / "shards" / file, metadata={"format": "pt"})
         index |= dict.fromkeys(part, file)
     (world / "shards" / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    seal(world / "shards")
