@@ -56,6 +56,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
     return MacaronError(f"unknown {kind} {name!r}: {hint}")
 
 
+def not_finite() -> MacaronError:
+    """The error for a model whose numbers overflow."""
+    return MacaronError(
+        "the model gives scores that are not finite: its weights are damaged, or too large for this precision. Check "
+        "its folder with macaron verify, or take another --dtype."
+    )
+
+
 def cannot_write(path: Path, error: OSError) -> MacaronError:
     """The error for a failed write; it names the path as the user gave it."""
     remedy = "Free some space." if error.errno in FULL else "Choose another path."
