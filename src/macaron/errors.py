@@ -81,6 +81,14 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
     return MacaronError(f"unknown {kind} {name!r}: {hint}")
 
 
+def not_finite() -> MacaronError:
+    """The error for a model whose numbers overflow."""
+    return MacaronError(
+        "the model gives scores that are not finite: its weights are damaged, or too large for this precision. Check "
+        "its folder with macaron verify, or take another --dtype."
+    )
+
+
 def system_message(error: OSError) -> str:
     """The message for an error of the system that nothing has caught, such as a missing file.
 

@@ -32,7 +32,14 @@ FORMAT = 1
 #: What is checked at once, before it is read; the weights take longer and are checked when they have been.
 SMALL = ("*.json",)
 #: A folder that has one of these files is sealed as a whole.
-_MARKS = (DIGESTS, "prepared.json", "model.safetensors", "model.safetensors.index.json", "weights.safetensors")
+_MARKS = (
+    DIGESTS,
+    "prepared.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "weights.safetensors",
+    "tokenizer.json",
+)
 #: Which files of a folder have been found unchanged: by name, size, times, inode and digest.
 _VERIFIED = ".verified.json"
 #: Bytes that are read at a time: with few, a thread would wait for Python's lock as often.

@@ -71,6 +71,7 @@ MISTAKES = {
         ("translation --length-penalty nan", "length_penalty must be a finite number"),
         ("translation --top-k 3", "--top-k is for --sample"),
     ],
+    "verify": [("GONE", "GONE: no such folder"), ("corpus", "no model, checkpoint or prepared data")],
     "evaluate": [
         ("GONE --data pairs", "GONE: no such folder"),
         ("translation --data GONE", "prepared.json: no such file"),

@@ -77,6 +77,7 @@ class PreparedFolder:
     def tokenizer(self) -> MacaronTokenizer:
         """The tokenizer, verified by its fingerprint."""
         folder = self.folder / "tokenizer"
+        self.verify([])
         try:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
@@ -109,7 +110,7 @@ class PreparedFolder:
 
         :param again: read files, too, that have not changed since they were last verified
         """
-        names = [MANIFEST, *(f"{split}.*" for split in splits)]
+        names = [MANIFEST, "tokenizer/*", *(f"{split}.*" for split in splits)]
         check(self.folder, names, REMEDY, again=again, remember=True)
 
     def documents(self, split: Split) -> NDArray[np.uint64] | None:
