@@ -12,6 +12,7 @@ import json
 import lzma
 import os
 import shutil
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +25,10 @@ from macaron.locks import LOCK, locked, new_file
 
 #: The endings of a text file, plain or compressed.
 ENDINGS = ("", ".gz", ".xz")
+#: Errors of Python for damaged archives, but for those of their own modules. RuntimeError: encrypted, unknown method.
+DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, lzma.LZMAError)
+#: Bytes of a line of text.
+LONGEST_LINE = 1 << 26
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
 _EARLIER = ".writing"  # what earlier versions of Macaron left
 
@@ -184,7 +189,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
     must stay aligned.
     """
     with open_binary(Path(path)) as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(raw) > LONGEST_LINE:
+                raise MacaronError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
             yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
+from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum, check_urls
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
@@ -59,6 +59,8 @@ class CorpusSettings:
         require(self.path != "", "a corpus needs a path: the prefix of its two files")
         one_origin = self.url is None or (self.archive is None and "{lang}" in self.url)
         require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
+        if self.url is not None:
+            check_urls([self.url], repr(self.path))
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
         for checksum in self.checksums.values():

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ def find_classes(table: Table) -> tuple[str, ...]:
             f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples. Give --regression if "
             "they are numbers to predict, or another --label."
         )
-    whole = all(label.lstrip("+-").isdecimal() for label in classes)
+    whole = all(re.fullmatch(r"[+-]?\d{1,18}", label) for label in classes)
     return tuple(sorted(classes, key=lambda label: (int(label), label) if whole else (0, label)))
 
 
