@@ -122,8 +122,8 @@ class Campaign:
         self.world.mkdir(parents=True)
         build(self.world, self._must, {need for reader in self.readers for need in reader.needs} | self.needs)
         for i, reader in enumerate(self.readers):  # a stored score has its digest in its name
-            if reader.file.endswith("/{}"):
-                found = next(self.world.glob(reader.file.replace("{}", "*")))
+            if reader.file.endswith("/*"):
+                found = next(self.world.glob(reader.file))
                 self.readers = [
                     *self.readers[:i],
                     _renamed(reader, str(found.relative_to(self.world))),
