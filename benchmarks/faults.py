@@ -86,7 +86,7 @@ def _kills(campaign: Campaign, kills: int, out: Path | None) -> bool:
     rows = [{"command": name, "kills": a, "ends": b, "other ends": c} for name, (a, b, c) in counts.items()]
     for row in rows:
         print(
-            f"{row['command']:28} kills {row['kills']:4}, ends {row['ends']:4}, others than unkilled {row['other ends']}"
+            f"{row['command']:24} kills {row['kills']:3}, ends {row['ends']:4}, other than unkilled {row['other ends']}"
         )
     print(f"{sum(a for a, _, _ in counts.values())} kills in {time.monotonic() - begun:.0f} s")
     if out:

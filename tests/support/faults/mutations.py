@@ -18,17 +18,13 @@ import numpy as np
 Mutation = Callable[[Random, bytes], bytes]
 MANY_DIGITS = "7" * 5000
 #: Text of values that a JSON or TOML file may hold in place of others.
-JSON_VALUES = (
-    *"null true false 0 -1 1 2 1000000000 1000000000000000000 -9223372036854775808 4294967296 1e308 1e-320 1e999".split(),
-    *r'-0.0 0.5 NaN Infinity -Infinity "" "x" "1" "\ud800" "\u0000" "../../x" "{}" "%s" [] {} [[]] {"a":1} [1,2]'.split(),
-    *(MANY_DIGITS, "[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000),
-    '"' + "long " * 50_000 + '"',
-)
-TOML_VALUES = (
-    *"true 0 -1 1 2 1000000000 1000000000000000000 1e308 nan inf -0.5 0.5 0.0 1e-320 1979-05-27 12:30:00".split(),
-    *r'"" "x" "../../x" "{lang}" "a{b" "\u0000" "auto" [] {} {path=1} [[]] ["x"] [1,2] {"a.b"=1}'.split(),
-    *(MANY_DIGITS, "0x" + "f" * 5000, "[" * 5_000, "[" * 50_000 + "]" * 50_000, "'" + "long " * 10_000 + "'"),
-)
+_JSON = r"""null true false 0 -1 1 2 1000000000 1000000000000000000 -9223372036854775808 4294967296 1e308 1e-320 1e999
+-0.0 0.5 NaN Infinity -Infinity "" "x" "1" "\ud800" "\u0000" "../../x" "{}" "%s" [] {} [[]] {"a":1} [1,2]"""
+_TOML = r"""true 0 -1 1 2 1000000000 1000000000000000000 1e308 nan inf -0.5 0.5 0.0 1e-320 1979-05-27 12:30:00
+"" "x" "../../x" "{lang}" "a{b" "\u0000" "auto" [] {} {path=1} [[]] ["x"] [1,2] {"a.b"=1}"""
+_DEEP = ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000)
+JSON_VALUES = (*_JSON.split(), *_DEEP, MANY_DIGITS, f'"{"long " * 50_000}"')
+TOML_VALUES = (*_TOML.split(), *_DEEP[:2], MANY_DIGITS, "[" * 5_000, "0x" + "f" * 5000, f"'{'long ' * 10_000}'")
 
 
 def _place(draw: Random, data: bytes, most: int = 64) -> tuple[int, int]:

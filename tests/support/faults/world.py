@@ -106,13 +106,11 @@ vocab_size = 290
 wikipedia = [{ path = "wiki.txt", urls = ["http://localhost:9/wiki.xml.bz2"] }]
 train = [{ path = "wiki.txt" }]
 """
+_NAMES = """corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml lines-zip.toml lines-tar-gz.toml
+sgm-tar-gz.toml train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt
+data text run other bert classifier glue-run stopped shards back.json"""
 #: Everything that the world consists of.
-NAMES = frozenset(
-    "corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml"
-    " lines-zip.toml lines-tar-gz.toml sgm-tar-gz.toml"
-    " train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt"
-    " data text run other bert classifier glue-run stopped shards back.json".split()
-)
+NAMES = frozenset(_NAMES.split())
 COLUMNS = ("--text", "text", "--label", "label")
 GLUE = ("--tasks", "cola", "--seeds", "1", "--grid", "fixed", *FAST)
 
