@@ -105,11 +105,13 @@ class Campaign:
     """Cases of some readers.
 
     :param folder: where all files are
+    :param needs: parts of the world that are wanted besides
     """
 
     seed: int
     folder: Path
     readers: Sequence[Reader] = field(default_factory=lambda: list(READERS.values()))
+    needs: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -118,10 +120,10 @@ class Campaign:
         torch.set_num_threads(1)
         self.world = self.folder / "world"
         self.world.mkdir(parents=True)
-        build(self.world, self._must)
+        build(self.world, self._must, {need for reader in self.readers for need in reader.needs} | self.needs)
         for i, reader in enumerate(self.readers):  # a stored score has its digest in its name
-            if reader.file.endswith("/{}"):
-                found = next(self.world.glob(reader.file.replace("{}", "*")))
+            if reader.file.endswith("/*"):
+                found = next(self.world.glob(reader.file))
                 self.readers = [
                     *self.readers[:i],
                     _renamed(reader, str(found.relative_to(self.world))),

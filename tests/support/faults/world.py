@@ -106,6 +106,11 @@ vocab_size = 290
 wikipedia = [{ path = "wiki.txt", urls = ["http://localhost:9/wiki.xml.bz2"] }]
 train = [{ path = "wiki.txt" }]
 """
+_NAMES = """corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml lines-zip.toml lines-tar-gz.toml
+sgm-tar-gz.toml train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt
+data text run other bert classifier glue-run stopped shards back.json"""
+#: Everything that the world consists of.
+NAMES = frozenset(_NAMES.split())
 COLUMNS = ("--text", "text", "--label", "label")
 GLUE = ("--tasks", "cola", "--seeds", "1", "--grid", "fixed", *FAST)
 
@@ -119,30 +124,42 @@ def _write(path: Path, lines: list[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def build(world: Path, run: Callable[..., None]) -> None:
-    """Write all files, in some seconds.
+def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
+    """Write all texts, and what is wanted of the folders that commands write; some seconds.
 
     :param run: runs a command of ours in that folder
     """
-    draw = random.Random(1)
-    _texts(world, draw)
+    _texts(world, random.Random(1))
     _archives(world)
-    run("prepare", "pairs.toml", "--workers", 1)
-    run("prepare", "text.toml", "--workers", 1)
-    run("train", "pairs.toml", "--out", "run")
-    run("train", "pairs.toml", "--out", "other", "--set", "model.scheme=lie-fg")
-    run("train", "text.toml", "--out", "bert")
-    run("finetune", "bert", "--train", "train.tsv", "--dev", "dev.tsv", *COLUMNS, *FAST, "--out", "classifier")
-    run("glue", "bert", "--data", "glue", *GLUE, "--out", "glue-run")
-    run("evaluate", "run", "--data", "data")
-    run("translate", "run", "--corpus", "lines.txt", "--out", "back")
-    run("convert", "fairseq", "foreign.pt", "--dict", "dict.txt", "--out", "converted")
-    # As a killed process leaves a run.
-    shutil.copytree(world / "run", world / "stopped")
-    for name in ("model", "translations", "checkpoints/update-00000004", "checkpoints/best-00000004"):
-        shutil.rmtree(world / "stopped" / name)
-    (world / "stopped" / "summary.json").unlink()
-    _shards(world)
+    tune = ("finetune", "bert", "--train", "train.tsv", "--dev", "dev.tsv", *COLUMNS, *FAST, "--out", "classifier")
+    # By what they write: what they need, and the command.
+    commands: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "back.json": (("run",), ("translate", "run", "--corpus", "lines.txt", "--out", "back")),
+        "classifier": (("bert",), tune),
+        "glue-run": (("bert",), ("glue", "bert", "--data", "glue", *GLUE, "--out", "glue-run")),
+        "bert": (("text",), ("train", "text.toml", "--out", "bert")),
+        "text": ((), ("prepare", "text.toml", "--workers", "1")),
+        "other": (("data",), ("train", "pairs.toml", "--out", "other", "--set", "model.scheme=lie-fg")),
+        "shards": (("run",), ()),
+        "stopped": (("run",), ()),
+        "run": (("data",), ("train", "pairs.toml", "--out", "run")),
+        "data": ((), ("prepare", "pairs.toml", "--workers", "1")),
+    }
+    wanted = {need.partition("/")[0] for need in wanted}
+    for name, (needs, _) in commands.items():
+        wanted |= set(needs) if name in wanted else set()
+    for name in reversed(commands):
+        if name in wanted and commands[name][1]:
+            run(*commands[name][1])
+    if "run" in wanted:
+        run("evaluate", "run", "--data", "data")
+    if "stopped" in wanted:  # as a killed process leaves a run
+        shutil.copytree(world / "run", world / "stopped")
+        for name in ("model", "translations", "checkpoints/update-00000004", "checkpoints/best-00000004"):
+            shutil.rmtree(world / "stopped" / name)
+        (world / "stopped" / "summary.json").unlink()
+    if "shards" in wanted:
+        _shards(world)
 
 
 def _texts(world: Path, draw: random.Random) -> None:
