@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
@@ -137,7 +137,11 @@ def _load(path: Path, start: bytes, named: set[str]) -> Any:
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
-            return torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        if start == _ZIP:
+            with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
+                require(archive.testzip() is None, "a member has another checksum")
+        return content
     except Exception as error:  # PyTorch raises nearly anything for a damaged or foreign file
         foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
         if foreign:
