@@ -29,8 +29,6 @@ from macaron.files import write_json
 
 DIGESTS = "digests.json"
 FORMAT = 1
-#: What is checked at once, before it is read; the weights take longer and are checked when they have been.
-SMALL = ("*.json",)
 #: A folder that has one of these files is sealed as a whole.
 _MARKS = (
     DIGESTS,
@@ -159,24 +157,23 @@ def check(
         raise DamagedFile(f"{folder / name}: damaged ({fault}, see {DIGESTS}). {remedy or _remedy(folder)}")
 
 
-def begin(folder: Path) -> None:
-    """Begin to compute the digests that `check` will need, in another thread, the small files first."""
-    with suppress(DamagedFile):  # which `check` reports
-        names = sorted(recorded(folder) or {}, key=lambda name: not _matches(name, SMALL))
-        paths = [folder / name for name in names if (folder / name).is_file()]
+def begin(folder: Path, names: Sequence[str]) -> None:
+    """Check the small files of a folder (JSON), and begin to compute the digests of the others in another thread."""
+    check(folder, [name for name in names if name.endswith(".json")])
+    found = [folder / name for name in recorded(folder) or {} if _matches(name, names)]
+    if paths := [path for path in found if path.is_file()]:
         # A daemon: a command that ends for another reason does not wait for it.
         threading.Thread(target=lambda: [digest(path) for path in paths], daemon=True).start()
 
 
 @contextmanager
-def checked(folder: Path) -> Iterator[None]:
-    """A context in which a folder is read. Damage is what is reported, whatever else goes wrong."""
-    begin(folder)
-    check(folder, SMALL)
+def checked(folder: Path, names: Sequence[str]) -> Iterator[None]:
+    """A context in which these files of a folder are read. Damage is what is reported, whatever else goes wrong."""
+    begin(folder, names)
     try:
         yield
     finally:
-        check(folder)
+        check(folder, names)
 
 
 def digest(path: Path) -> str:

@@ -10,10 +10,24 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from macaron.models.configuration import ModelConfig
-from macaron.models.load import MODEL_FILES
+from macaron.models.load import MODEL_FILES, USED_FILES
 from macaron.seal import checked, seal
 
 IGNORED = -100  # transformers' label for "no target here"
+
+
+def from_verified(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    """As ``from_pretrained`` in transformers; the files of a local folder are verified."""
+    load = PreTrainedModel.__dict__["from_pretrained"].__get__(None, cls)  # a class method, bound to this class
+    with checked(Path(pretrained_model_name_or_path or "", kwargs.get("subfolder") or ""), USED_FILES):
+        return load(pretrained_model_name_or_path, *args, **kwargs)
+
+
+def save_sealed(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
+    """As ``save_pretrained`` in transformers; the digests of the files are recorded."""
+    PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
+    if is_main_process:
+        seal(save_directory, MODEL_FILES)
 
 
 class PreTrainedMixin:
@@ -29,6 +43,8 @@ class PreTrainedMixin:
 
     device = PreTrainedModel.device
     num_parameters = PreTrainedModel.num_parameters
+    from_pretrained: ClassVar[Any] = classmethod(from_verified)
+    save_pretrained: ClassVar[Any] = save_sealed
 
     def __init__(self: Any, config: Any) -> None:
         if isinstance(config, ModelConfig):
@@ -36,22 +52,6 @@ class PreTrainedMixin:
         PreTrainedModel.__init__(self, config)
         self.build(config.core)
         self.post_init()
-
-    @classmethod
-    def from_pretrained(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; the files of a local folder are verified."""
-        load = PreTrainedModel.__dict__["from_pretrained"].__get__(None, cls)  # a class method, bound to this class
-        folder = Path(pretrained_model_name_or_path or "", kwargs.get("subfolder") or "")
-        with checked(folder):
-            return load(pretrained_model_name_or_path, *args, **kwargs)
-
-    def save_pretrained(
-        self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any
-    ) -> None:
-        """As in transformers; the digests of the files are recorded."""
-        PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
-        if is_main_process:
-            seal(save_directory, MODEL_FILES)
 
     def _upload_modified_files(self: Any, working_dir: Any, *args: Any, **kwargs: Any) -> Any:
         seal(working_dir, MODEL_FILES)  # before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves

@@ -48,7 +48,7 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
         return cls(tokenizer.backend_tokenizer, **tokenizer.stored_settings())
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """As in transformers; the files of a local folder are verified."""
         check(Path(pretrained_model_name_or_path, kwargs.get("subfolder") or ""), TOKENIZER_FILES)
         return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)

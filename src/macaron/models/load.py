@@ -20,7 +20,7 @@ from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
-from macaron.seal import SMALL, begin, check, checked, seal
+from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +44,8 @@ MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
+#: What a model is loaded from; a folder may hold more, which others write.
+USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 
 
 def find_folder(path: str | Path, model_type: str | None = None) -> Path:
@@ -69,8 +71,7 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
         raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
     if not folder.is_dir():
         raise MacaronError(f"{folder} is a file; give its folder")
-    begin(folder)
-    check(folder, SMALL)
+    begin(folder, USED_FILES)
     kind = stored_type(folder)
     if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
         wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
@@ -153,7 +154,7 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     :param changes: fields of the configuration to set to other values
     """
-    with checked(folder):
+    with checked(folder, USED_FILES):
         return _load_model(folder, model_class, dtype, heads, changes)
 
 
