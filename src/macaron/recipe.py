@@ -12,7 +12,8 @@ from typing import Any, cast
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError, naming, nearest, require
+from macaron.errors import MacaronError, naming, nearest
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.presets import preset as named_preset
 from macaron.models.presets import preset_names
@@ -59,8 +60,9 @@ class DecodeSettings:
     lower: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("beam", "max_length"):
-            require(getattr(self, name) >= 1, f"decode.{name} must be at least 1, not {getattr(self, name)}")
+        Between(1, MOST_BEAMS).check("decode.beam", self.beam)
+        Between(1, LONGEST_TEXT - 2).check("decode.max_length", self.max_length)  # its start and end are stored, too
+        Between(-1000, 1000).check("decode.length_penalty", self.length_penalty)
 
 
 @dataclass(frozen=True)

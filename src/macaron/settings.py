@@ -187,6 +187,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return float(value) if kind is float else value
     if kind is Path and isinstance(value, str):
         return Path(value)
+    if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be at most {2**63 - 1:,}, not {value}")
     if isinstance(kind, type) and isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)

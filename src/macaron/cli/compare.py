@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from macaron.cli.early import Dtype, check_early
+from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def compare(
@@ -20,9 +21,11 @@ def compare(
         list[str] | None,
         typer.Option("--vary", help="A setting that differs on purpose, such as train.learning_rate (repeatable)."),
     ] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the models' own.")] = None,
+    beam: Annotated[int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Default: the models' own.")] = None,
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the models' own.")] = None,
-    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
     dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
 ) -> None:

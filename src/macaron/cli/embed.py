@@ -9,6 +9,7 @@ import typer
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
 from macaron.errors import UsageError
+from macaron.limits import LONGEST_TEXT
 
 _CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
 
@@ -26,7 +27,10 @@ def embed(
         Path | None, typer.Option("--export", help="Write a folder for sentence-transformers, and embed nothing.")
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", min=8, help="Tokens; longer texts are cut. Default: the model's.")
+        int | None,
+        typer.Option(
+            "--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer texts are cut. Default: the model's."
+        ),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     precision: Annotated[

@@ -9,6 +9,7 @@ import typer
 from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
 from macaron.errors import UsageError
+from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def evaluate(
@@ -17,7 +18,7 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
     source: Annotated[Path | None, typer.Option("--source", help="Plain text to translate.")] = None,
     reference: Annotated[Path | None, typer.Option("--reference", help="Its translation.")] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Default: the model's own.")] = None,
+    beam: Annotated[int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Default: the model's own.")] = None,
     length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the model's own.")] = None,
     lower: Annotated[
         bool | None, typer.Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
@@ -28,7 +29,9 @@ def evaluate(
             "--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (default: as in the recipe)."
         ),
     ] = None,
-    batch_tokens: Annotated[int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch.")] = None,
+    batch_tokens: Annotated[
+        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch.")
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",

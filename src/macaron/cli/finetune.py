@@ -9,6 +9,7 @@ from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import check_unused, writing
+from macaron.limits import LONGEST_TEXT, MOST_EXAMPLES
 
 
 def finetune(
@@ -23,7 +24,9 @@ def finetune(
     text2: Annotated[str | None, typer.Option("--text2", help="Column of a second text.")] = None,
     label: Annotated[str, typer.Option("--label", help="Column of the label.")] = "label",
     regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Examples in a batch.")] = 32,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, max=MOST_EXAMPLES, help="Examples in a batch.")
+    ] = 32,
     rate: Annotated[
         float | None, typer.Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
     ] = None,
@@ -32,7 +35,9 @@ def finetune(
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled.")] = 0.0,
     clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
     dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
-    max_length: Annotated[int, typer.Option("--max-length", min=8, help="Tokens; longer examples are cut.")] = 256,
+    max_length: Annotated[
+        int, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")
+    ] = 256,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Swap the two texts half of the time.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     precision: Annotated[

@@ -9,6 +9,7 @@ import typer
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
 from macaron.errors import MacaronError, UsageError
+from macaron.limits import LONGEST_TEXT, MOST_PROCESSES, MOST_SEEDS
 
 Number = TypeVar("Number", int, float)
 
@@ -20,7 +21,7 @@ def glue(
         str, typer.Option("--tasks", help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
     ] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
     out: Annotated[Path | None, typer.Option("--out", help="The run's folder.", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Seeds 1 to N, for each setting.")] = 3,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[
         Literal["paper", "fixed"],
         typer.Option(
@@ -33,7 +34,9 @@ def glue(
     weight_decay: Annotated[str, typer.Option("--weight-decay", help="One or a list.")] = "0",
     clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
     dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
-    max_length: Annotated[int, typer.Option("--max-length", min=8, help="Tokens; longer examples are cut.")] = 256,
+    max_length: Annotated[
+        int, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")
+    ] = 256,
     symmetric: Annotated[
         bool,
         typer.Option("--symmetric", help="Swap the texts of MRPC, STS-B and QQP half of the time, as the authors."),
@@ -44,7 +47,8 @@ def glue(
     resume: Annotated[bool, typer.Option("--resume", help="Continue; finished runs are not repeated.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes; default: one for each GPU, or one.")
+        int | None,
+        typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one."),
     ] = None,
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")

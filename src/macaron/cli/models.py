@@ -7,10 +7,15 @@ from typing import Annotated
 
 import typer
 
+from macaron.limits import LARGEST_VOCABULARY
+
 
 def models(
     vocab_size: Annotated[
-        int | None, typer.Option("--vocab-size", min=8, help="Vocabulary (default: 10,000; encoders 32,768).")
+        int | None,
+        typer.Option(
+            "--vocab-size", min=8, max=LARGEST_VOCABULARY, help="Vocabulary (default: 10,000; encoders 32,768)."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

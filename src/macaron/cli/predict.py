@@ -10,6 +10,7 @@ import typer
 
 from macaron.cli.early import check_early
 from macaron.errors import MacaronError, UsageError
+from macaron.limits import LONGEST_TEXT
 
 _CHARACTERS = 20_000  # of input that are predicted at a time, to begin with
 _ROWS = 1024
@@ -32,7 +33,9 @@ def predict(
         typer.Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each example.")] = False,
-    max_length: Annotated[int | None, typer.Option("--max-length", min=8, help="Default: as in training.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Default: as in training.")
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     precision: Annotated[
         Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")

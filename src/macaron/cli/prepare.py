@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from macaron.errors import Interrupted, UsageError
+from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
@@ -37,14 +38,22 @@ def prepare(
     out: Annotated[Path | None, typer.Option("--out", help="The folder to write.")] = None,
     vocab_size: Annotated[
         int | None,
-        typer.Option("--vocab-size", min=8, help="Subword vocabulary (default: by the size of the corpus)."),
+        typer.Option(
+            "--vocab-size",
+            min=8,
+            max=LARGEST_VOCABULARY,
+            help="Subword vocabulary (default: by the size of the corpus).",
+        ),
     ] = None,
     tokenizer: Annotated[
         Path | None,
         typer.Option("--tokenizer", metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder."),
     ] = None,
     extend_vocab: Annotated[
-        int | None, typer.Option("--extend-vocab", min=1, help="With --tokenizer: add this many subwords to it.")
+        int | None,
+        typer.Option(
+            "--extend-vocab", min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it."
+        ),
     ] = None,
     pipeline: Annotated[
         Literal["raw", "moses"] | None,
@@ -59,7 +68,8 @@ def prepare(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. data.max_words=100; may be repeated."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes (default: one for every core).")
+        int | None,
+        typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes (default: one for every core)."),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")

@@ -11,6 +11,7 @@ import typer
 from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
 from macaron.errors import MacaronError
+from macaron.limits import MOST_TOKENS
 
 _CHARACTERS = 20_000  # of targets that are scored at a time, to begin with
 _NAMED = 5  # lines that a message names
@@ -24,7 +25,7 @@ def score(
         Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, help="Tokens of the longer side in a batch.")
+        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Tokens of the longer side in a batch.")
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     dtype: Annotated[

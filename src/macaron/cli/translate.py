@@ -11,6 +11,7 @@ from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
 from macaron.errors import UsageError
 from macaron.files import one_line
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
@@ -37,20 +38,30 @@ def translate(
         Path | None,
         typer.Option("--out", metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on."),
     ] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, help="Beams (default: the model's, or 5).")] = None,
+    beam: Annotated[
+        int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")
+    ] = None,
     length_penalty: Annotated[
         float | None,
         typer.Option("--length-penalty", help="Exponent of the length that scores are divided by (the model's, or 1)."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", min=1, help="Longest translation in tokens (the model's, or 200).")
+        int | None,
+        typer.Option(
+            "--max-length", min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200)."
+        ),
     ] = None,
     one_per_line: Annotated[
         bool, typer.Option("--one-per-line", help="Each line is one sentence: translate it whole, as evaluate does.")
     ] = False,
     nbest: Annotated[
         int,
-        typer.Option("--nbest", min=1, help="Translations of a line, after its number and a tab; with --one-per-line."),
+        typer.Option(
+            "--nbest",
+            min=1,
+            max=MOST_BEAMS,
+            help="Translations of a line, after its number and a tab; with --one-per-line.",
+        ),
     ] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
@@ -76,16 +87,19 @@ def translate(
     ] = "split",
     max_source_length: Annotated[
         int | None,
-        typer.Option("--max-source-length", min=8, help="In tokens (default: 200, or --max-length if more)."),
+        typer.Option(
+            "--max-source-length", min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more)."
+        ),
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, help="Source tokens in a batch, padding included.")
+        int | None,
+        typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch, padding included."),
     ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
     dtype: Annotated[
         Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
     ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.

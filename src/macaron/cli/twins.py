@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from macaron.cli.early import check_recipe
+from macaron.limits import MOST_SEEDS
 
 
 def twins(
@@ -21,7 +22,9 @@ def twins(
             "In the decoder F becomes F H; ENCODER/DECODER gives it a scheme of its own.",
         ),
     ] = "lie-fg,strang-gfg",
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Train with seeds 1 to N; a test needs 3.")] = 1,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")
+    ] = 1,
     budget: Annotated[
         int | None, typer.Option("--budget", min=1, help="Updates of every run, instead of the recipe's limits.")
     ] = None,

@@ -40,11 +40,11 @@ _EXPECTED = re.compile(
     r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
     r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
     r"|torch\.(Size|device|(cuda\.)?(sparse\.)?\w*Tensor|b?float\d\w*|q?u?int\d\w*|per_\w+affine\w*|complex\d+|bool)"
-    r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|bytearray|complex)"
+    r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|complex)"
     r"|argparse\.Namespace|fairseq\..*"
 )
 #: Bytes. Weights are stored apart; the rest is a few hundred kilobytes, and scanning takes 1 s per MB.
-_LONGEST_PICKLE = 10 * 2**20
+_LONGEST_PICKLE = 4 * 2**20
 #: Types of weights.
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -126,10 +126,18 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
         raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
     if start[8:] == b"{":
         raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
-    return _checked(path, _load(path, start[:4], _names_in(path, start[:4])))
+    if start[:4] not in (_ZIP, _LEGACY):
+        raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
+    return _checked(path, _load(path, _names_in(path, start[:4])))
 
 
-def _load(path: Path, start: bytes, named: set[str]) -> Any:
+def _load(path: Path, named: set[str]) -> Any:
+    foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
+    if foreign:
+        raise MacaronError(
+            f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
+            "fairseq checkpoint does not. Get the file from a source you trust."
+        )
     allowed: list[Any] = [argparse.Namespace]
     for name in sorted(named):
         if name.startswith("fairseq.") or name in _NUMPY:
@@ -143,16 +151,8 @@ def _load(path: Path, start: bytes, named: set[str]) -> Any:
                 require(archive.testzip() is None, "a member has another checksum")
         return content
     except Exception as error:  # PyTorch raises nearly anything for a damaged or foreign file
-        foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
-        if foreign:
-            raise MacaronError(
-                f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
-                "fairseq checkpoint does not. Get the file from a source you trust."
-            ) from error
         # PyTorch's message is left out: it advises to switch the protection off.
-        if start in (_ZIP, _LEGACY):
-            raise MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again") from error
-        raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote") from error
+        raise _damaged(path) from error
 
 
 def _names_in(path: Path, start: bytes) -> set[str]:
@@ -161,7 +161,10 @@ def _names_in(path: Path, start: bytes) -> set[str]:
     try:
         if start == _ZIP:
             with zipfile.ZipFile(path) as archive:
-                for entry in archive.infolist():
+                entries = archive.infolist()
+                # PyTorch compresses nothing. What would be larger than the file is not read.
+                _within(path, sum(max(entry.file_size, entry.compress_size) for entry in entries))
+                for entry in entries:
                     if entry.filename.lower().endswith("data.pkl"):
                         with archive.open(entry) as file:
                             _scan(path, file, 1, found)
@@ -171,9 +174,18 @@ def _names_in(path: Path, start: bytes) -> set[str]:
                 _scan(path, file, 4, found)
     except MacaronError:
         raise
-    except Exception:
-        return found  # damaged: loading reports how
+    except Exception as error:  # what cannot be scanned is not loaded
+        raise _damaged(path) from error
     return found
+
+
+def _within(path: Path, size: int) -> None:
+    if size > path.stat().st_size:
+        raise MacaronError(f"{path}: claims to hold more than the file has; get the file from a source you trust")
+
+
+def _damaged(path: Path) -> MacaronError:
+    return MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again")
 
 
 def _scan(path: Path, file: IO[bytes], pickles: int, found: set[str]) -> None:
@@ -213,6 +225,8 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
     for name, tensor in model.items():
         if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.values()}
+    _within(path, sum(storages.values()))
     return FairseqCheckpoint(path, dict(vars(args)), dict(model))
 
 

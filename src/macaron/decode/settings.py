@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from macaron.errors import MacaronError
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS
 
 Stop = Literal["early", "late", "late-reference"]
 #: What a user should know about a translation.
@@ -30,9 +31,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         _check("temperature", self.temperature, 0 < self.temperature < math.inf, "above 0 (greedy search is beam 1)")
-        _check("top_k", self.top_k, self.top_k >= 0, "0 (all tokens) or more")
+        _check("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (all tokens) or more")
         _check("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check("seed", self.seed, self.seed >= 0, "0 or more")
+        _check("seed", self.seed, 0 <= self.seed < 2**63, "0 or more, and below 2^63")
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ class SearchSettings:
     sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
-        _check("beam", self.beam, self.beam >= 1, "1 or more")
-        _check("length_penalty", self.length_penalty, math.isfinite(self.length_penalty), "a finite number")
-        _check("max_length", self.max_length, self.max_length >= 1, "1 or more")
+        _check("beam", self.beam, 1 <= self.beam <= MOST_BEAMS, f"from 1 to {MOST_BEAMS:,}")
+        _check("length_penalty", self.length_penalty, abs(self.length_penalty) <= 1000, "from -1000 to 1000")
+        _check("max_length", self.max_length, 1 <= self.max_length <= LONGEST_TEXT, f"from 1 to {LONGEST_TEXT:,}")
         _check("max_ratio", self.max_ratio, 0 <= self.max_ratio < math.inf, "0 or more")
         _check("min_length", self.min_length, self.min_length >= 0, "0 or more")
         _check("unk_penalty", self.unk_penalty, 0 <= self.unk_penalty < math.inf, "0 or more")

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER
+from macaron.json_files import parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
 from macaron.seal import fingerprint
@@ -20,6 +21,8 @@ RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
+#: Bytes of the largest of them: translations with their counts.
+_LARGEST = 1 << 29
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
 #: Numbers in a line of the training log that are of its last update; the others are means over its targets.
@@ -165,10 +168,10 @@ class RunFolder:
 
     def _json(self, file: str) -> Any:
         try:
-            return json.loads((self.path / file).read_text(encoding="utf-8"))
+            return read_json(self.path / file, Any, largest=_LARGEST)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except MacaronError as error:
             self.remarks.append(f"{Path(file).name} could not be read: {error}")
             return None
 
@@ -187,8 +190,8 @@ class RunFolder:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         for number, line in enumerate(text.splitlines(True), start=1):
             try:
-                record = json.loads(line)
-            except ValueError:
+                record = parse_json(line, file, Any)
+            except MacaronError:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, require
+from macaron.limits import LONGEST_TEXT, MOST_TOKENS, Between
 
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
@@ -13,12 +14,8 @@ LIMITS = ("max_updates", "max_epochs", "max_minutes")
 SCORED_SENTENCES = 2000
 #: What the values of some keys must be: a test, and the words for it.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (
-        ("batch_tokens", "accumulate", "row_tokens", "max_length", "log_every", "keep"),
-        lambda value: value >= 1,
-        "at least 1",
-    ),
-    (LIMITS, lambda value: value is None or value > 0, "above 0"),
+    (("accumulate", "log_every", "keep"), lambda value: value >= 1, "at least 1"),
+    (LIMITS, lambda value: value is None or 0 < value <= 2**53, "above 0"),
     (("learning_rate", "epsilon"), lambda value: 0 < value < math.inf, "above 0"),
     (
         (
@@ -114,6 +111,9 @@ class TrainSettings:
                 if not fine(value):
                     shown = list(value) if isinstance(value, tuple) else value
                     raise MacaronError(f"train.{name} must be {what}, not {shown}")
+        Between(1, MOST_TOKENS).check("train.batch_tokens", self.batch_tokens)
+        for name in ("row_tokens", "max_length"):
+            Between(1, LONGEST_TEXT).check(f"train.{name}", getattr(self, name))
         if all(getattr(self, name) is None for name in LIMITS):
             raise MacaronError("the run needs a limit: set train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:

@@ -4,12 +4,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median, stdev
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from macaron.data.glue_tasks import TASKS, USUAL
 from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import Average, glue_average, task_score
-from macaron.files import remove, write_text
+from macaron.files import read_lines, remove, write_text
+from macaron.json_files import parse_json
+from macaron.settings import OTHERS
 
 #: A line of results.jsonl.
 Record = dict[str, Any]
@@ -22,6 +24,18 @@ _MEASURES: dict[str, Callable[[list[float]], float | None]] = {
 }
 
 
+class _Record(TypedDict):  # as far as it is read again
+    run: str
+    task: str
+    setting: str
+    seed: int
+    score: float
+    scores: dict[str, dict[str, float]]
+    diverged: bool
+    data: NotRequired[dict[str, str]]
+    constant: NotRequired[dict[str, dict[str, float]] | None]
+
+
 class GlueResults:
     """The finished runs of a folder, one line of ``results.jsonl`` each."""
 
@@ -29,14 +43,14 @@ class GlueResults:
         self.run, self.path = run, run / "results.jsonl"
         self.records: dict[str, Record] = {}
         if self.path.is_file():
-            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
-                try:
-                    record = json.loads(line)
-                    self.records[record["run"]] = record
-                except (ValueError, KeyError, TypeError):
-                    raise MacaronError(
-                        f"{self.path}, line {number}: not the record of a run. Remove the line: the run is done again."
-                    ) from None
+            for number, line in enumerate(read_lines(self.path), start=1):
+                place, remedy = f"{self.path}, line {number}", "Remove the line: the run is done again."
+                record = parse_json(line, place, Annotated[_Record, OTHERS], remedy, finite=False)
+                task = TASKS.get(record["task"])
+                scored = {name: set(metrics) for name, metrics in record["scores"].items()}
+                if task is None or scored != {name: set(task.metrics) for name in task.dev}:
+                    raise MacaronError(f"{place}: not the record of a run. {remedy}")
+                self.records[record["run"]] = record
 
     def best(self, task: str) -> Record | None:
         """The best run of a task on the development set; of equals the first by name."""

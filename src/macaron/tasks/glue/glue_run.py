@@ -1,12 +1,11 @@
 """A GLUE run as a folder: checked, run, stopped, resumed, its table and its submission."""
 
-import json
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import torch
 
@@ -15,17 +14,29 @@ from macaron.data.glue_submission import as_predictions, check_submission, expec
 from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
-from macaron.files import check_unused, remove, write_json, write_text
+from macaron.files import check_unused, read_lines, remove, write_json, write_text
+from macaron.json_files import read_json
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import weights_fingerprint
+from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
 from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs, write_predictions
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
+
+
+class _Stamp(TypedDict):  # of predictions
+    run: str
+    weights: str
+    texts: str
+
+
+class _Run(TypedDict):  # run.json, as far as it is read
+    identity: dict[str, Any]
 
 
 def run_glue(
@@ -134,7 +145,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     """
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
-    known: dict[str, Any] = json.loads(stamps.read_text(encoding="utf-8")) if stamps.is_file() else {}
+    known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
     found: dict[str, list[str]] = {}
     for name, record in best.items():
         task, model, predictor = TASKS[name], worker.run / "models" / name, None
@@ -156,7 +167,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
                 write_predictions(path, as_predictions(task, rows) if task.regression else rows)
                 known[wanted.name] = stamp
                 write_json(stamps, known)
-            found[wanted.name] = [line.split("\t")[1] for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+            found[wanted.name] = [line.partition("\t")[2] for line in read_lines(path)][1:]
     path = worker.run / "submission.zip"
     filled = write_submission(path, found)
     return {
@@ -172,7 +183,7 @@ def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts
     stored = out / "run.json"
     if not results.records:
         return
-    before = json.loads(stored.read_text(encoding="utf-8"))["identity"] if stored.is_file() else identity
+    before = read_json(stored, Annotated[_Run, OTHERS])["identity"] if stored.is_file() else identity
     changed = [
         f"{key} was {before.get(key)!r}, is {value!r}" for key, value in identity.items() if before.get(key) != value
     ]
