@@ -47,7 +47,6 @@ _SETTLED = 1_000_000_000
 #: Size, times and inode of a file: they change with its contents.
 Identity = tuple[int, ...]
 _known: dict[tuple[str, Identity], "Future[str]"] = {}
-_lock = threading.Lock()
 
 
 class DamagedFile(MacaronError):
@@ -180,14 +179,12 @@ def digest(path: Path) -> str:
     """The SHA-256 of a file, computed once for all threads while the file does not change."""
     identity = _identity(path)
     key, mine = (os.path.abspath(path), identity), Future[str]()
-    with _lock:
-        found = _known.setdefault(key, mine) if _is_settled(identity) else mine
+    found = _known.setdefault(key, mine) if _is_settled(identity) else mine
     if found is mine:
         try:
             mine.set_result(_sha256(path))
-        except BaseException as error:
-            with _lock:
-                _known.pop(key, None)
+        except OSError as error:
+            _known.pop(key, None)
             mine.set_exception(error)
     return found.result()
 

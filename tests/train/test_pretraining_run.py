@@ -26,6 +26,7 @@ from transformers import (
 from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedText
 from macaron.recipe import data_recipe, load_recipe
+from macaron.seal import seal
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.text import verify
 
@@ -335,6 +336,7 @@ def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_pa
     (data / "train.ids").write_bytes(b"")
     for name in ("offsets", "documents"):
         (data / f"train.{name}").write_bytes(bytes(8))
+    seal(data)
     text = server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", code=1)
     assert f"{data}: no training text in these data" in text
 

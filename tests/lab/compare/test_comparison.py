@@ -264,7 +264,7 @@ def test_refusals(twins: tuple[Path, Path], train: Train, data: Path, tmp_path: 
     # Sides of the test set that have come apart.
     torn = copy(data, tmp_path / "torn")
     (torn / "test.tgt").write_text("a b\n")
-    refused("1 lines instead of 60", [*twins], torn)
+    refused(r"test\.tgt: damaged \(4 bytes instead of", [*twins], torn)
     refused("translates from src to tgt, but .* holds de and en", [*twins], foreign)
 
 
