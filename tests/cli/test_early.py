@@ -46,6 +46,8 @@ MISTAKES = {
         ("--source-lang de --target-lang en --train GONE --out NEW", "these files are missing"),
         ("pairs.toml --out FULL", "was not written by 'macaron prepare'"),
         ("--text GONE --out NEW", "missing"),
+        ("pairs.toml --set data.vocab_size=1000000000", "data.vocab_size: the vocabulary must be at most 1,000,000"),
+        ("pairs.toml --set data.vocab_multiple=1000000000", "data.vocab_multiple must be at most 65,536"),
     ],
     "train": [
         ("pairs.toml --set data.out=GONE --out NEW", "--set data.out=GONE: data.out: GONE/prepared.json: no such file"),
@@ -53,6 +55,9 @@ MISTAKES = {
         ("pairs.toml --out pairs.toml", "pairs.toml is a file"),
         ("GONE --out NEW", "no such recipe"),
         ("pairs.toml --out NEW --set train.seed=x", "train.seed must be a whole number"),
+        ("pairs.toml --out NEW --set model.encoder_layers=100000", "encoder_layers must be at most 1,000"),
+        ("pairs.toml --out NEW --set decode.beam=100000", "decode.beam must be at most 1,024"),
+        ("pairs.toml --out NEW --set train.row_tokens=1000000000", "train.row_tokens must be at most 100,000"),
     ],
     "twins": [
         ("pairs.toml --set data.out=GONE --out NEW", "prepared.json: no such file"),
@@ -70,6 +75,8 @@ MISTAKES = {
         ("translation --dtype float8", "float8"),
         ("translation --length-penalty nan", "length_penalty must be a finite number"),
         ("translation --top-k 3", "--top-k is for --sample"),
+        ("translation --beam 100000", "1<=x<=1024"),
+        ("translation --max-length 1000000000", "1<=x<=100000"),
     ],
     "verify": [("GONE", "GONE: no such folder"), ("corpus", "no model, checkpoint or prepared data")],
     "evaluate": [

@@ -1,6 +1,7 @@
 """Configurations and plain networks: sizes, presets, what a mistake is answered with, saving and loading."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
@@ -11,6 +12,7 @@ import torch
 
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel, preset
+from macaron.models.configuration import GenerationSettings
 from macaron.models.presets import preset_names, twin
 from macaron.models.summary import all_presets, count
 from macaron.ode import Scheme
@@ -94,12 +96,55 @@ def test_a_config_is_checked_when_made():
         ("vocab_size", True, "vocab_size must be a whole number"),
         ("inner_sizes", [3, "4"], r"inner_sizes\[1\] must be a whole number"),
         ("norm_affine", "yes", "norm_affine must be true or false"),
+        ("encoder_layers", 100_000, "encoder_layers must be at most 1,000, not 100000"),
+        ("head_size", 10**6, "head_size must be at most 4,096"),
+        ("vocab_size", 10**9, "vocab_size must be at most 1,000,000"),
+        ("inner_sizes", [10**9, 1], "inner_sizes must be at most"),
+        ("prologue", [["G", 0.5]] * 1001, "sub-steps in prologue must be at most 1,000"),
+        ("layer_norm_eps", math.nan, "must be positive"),
+        ("pad_token_id", -1, "pad_token_id must be from 0 to vocab_size - 1 = 9999, not -1"),
+        ("eos_token_id", [2, 10_000], "eos_token_id must be from 0 to vocab_size - 1 = 9999, not 10000"),
+        ("decoder_start_token_id", 10**6, "decoder_start_token_id must be from 0"),
+        ("evaluation", {"lower": "no"}, "evaluation.lower must be true or false"),
         ("decoder_scheme", Scheme.sequence("nof", ("H", 1.0), ("G", 1.0)), "could not see its own words"),
     ],
 )
 def test_mistakes_in_a_config_are_named(field: str, value: object, message: str):
     with pytest.raises(MacaronError, match=message):
         TranslationConfig.from_dict({field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id2label", {"0": "a", "2": "b"}, "id2label must have the keys 0 to 1"),
+        ("id2label", {"zero": "a"}, "id2label must have the keys 0 to 0"),
+        ("id2label", {"0": 1}, "id2label.0 must be a string"),
+        ("id2label", {}, "labels in id2label must be at least 1"),
+        ("problem_type", "guess", "problem_type must be one of 'regression'"),
+        ("classification", {"max_length": 10**9, "task": "rte"}, "classification.max_length must be at most 100,000"),
+        ("classification", {"texts": 3}, "classification.texts must be at most 2"),
+        ("first_segment", 2, "first_segment must be at most 1"),
+    ],
+)
+def test_mistakes_in_a_classifier_are_named(field: str, value: object, message: str):
+    with pytest.raises(MacaronError, match=message):
+        EncoderConfig.from_dict({field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("num_beams", "5", "num_beams must be a whole number, not '5'"),
+        ("num_beams", 100_000, "num_beams must be at most 1,024"),
+        ("max_length", 10**9, "max_length must be at most 100,000"),
+        ("length_penalty", [1.0], "length_penalty must be a number"),
+        ("suppress_tokens", [1, "x"], r"suppress_tokens\[1\] must be a whole number"),
+    ],
+)
+def test_mistakes_in_generation_settings_are_named(field: str, value: object, message: str):
+    with pytest.raises(MacaronError, match=message):
+        GenerationSettings.from_dict({field: value, "transformers_version": "5"})
 
 
 def test_mistakes_that_show_when_the_model_is_built():
