@@ -138,7 +138,7 @@ def _load(path: Path, start: bytes, named: set[str]) -> Any:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
             content = torch.load(path, map_location="cpu", weights_only=True)
-        if start == _ZIP:
+        if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
                 require(archive.testzip() is None, "a member has another checksum")
         return content
