@@ -29,6 +29,8 @@ ENDINGS = ("", ".gz", ".xz")
 DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, lzma.LZMAError)
 #: Bytes of a line of text.
 LONGEST_LINE = 1 << 26
+#: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
+_XZ_MEMORY = 1 << 29
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
 _EARLIER = ".writing"  # what earlier versions of Macaron left
 
@@ -168,11 +170,15 @@ def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> It
     """
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     try:
+        if path.suffix == ".xz":  # its header says how much memory it takes
+            with path.open("rb") as file:
+                lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(file.read(1 << 16), 1)
         with openers.get(path.suffix, open)(path, "rb") as file:
             yield file
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None)  # only the system's errors have one
-        raise MacaronError(f"{path}: {reason or f'cannot be decompressed ({error}). {remedy}'}") from None
+        limit = f", {_XZ_MEMORY >> 20} MiB" if "limit" in str(error) else ""
+        raise MacaronError(f"{path}: {reason or f'cannot be decompressed ({error}{limit}). {remedy}'}") from None
 
 
 def find_compressed(path: Path) -> Path | None:

@@ -3,6 +3,7 @@
 The files in ``recipes/`` explain every key in their comments.
 """
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,7 +201,7 @@ class PairsSettings(DataSettings):
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
         for key in ("max_ratio", "ratio_slack"):
-            require(getattr(self, key) >= 0, f"data.{key} must not be negative")
+            require(0 <= getattr(self, key) < math.inf, f"data.{key} must be finite and not negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}

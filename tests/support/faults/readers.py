@@ -51,7 +51,7 @@ class Reader:
 
 
 def _json_lines(text: str) -> None:
-    for line in filter(str.strip, text.split("\n")):
+    for line in filter(str.strip, text.split("\n")[:-1]):  # the last line may be incomplete
         json.loads(line)
 
 
@@ -67,7 +67,7 @@ TEXT_STORE = ("text/train.ids", "text/tokenizer/tokenizer.json")
 TRAINED, RESUMED, CONVERTED = ((f"{folder}/model.safetensors",) for folder in ("new/model", "stopped/model", "new"))
 OUT, PAGE, CORPUS, DATA = ("out.txt",), ("page.html",), ("corpus",), ("data",)
 #: Settings are named by their keys.
-KEYS = ("data.", "train.", "model.", "decode.", "pretrain.", "corpus", "[data]", "--set")
+KEYS = ("data.", "train.", "model.", "decode.", "pretrain.", "corpus", "[data]", "--set", "missing")
 
 
 def _prepare() -> Iterator[Reader]:
@@ -117,7 +117,7 @@ def _data() -> Iterator[Reader]:
 
 
 def _models() -> Iterator[Reader]:
-    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.")}
+    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.", "its weights are damaged")}
     for file, mutation, right in (
         ("config.json", m.as_json, o.typed),
         ("generation_config.json", m.as_json, o.typed),
@@ -135,7 +135,7 @@ def _models() -> Iterator[Reader]:
     yield Reader("train --from", config, m.as_json, (*TRAIN, "--from", "run"), TRAINED, also=DATA, share=0.3, **sealed)
     command = (*PREPARE, "--set", "data.tokenizer=run")
     yield Reader(
-        "prepare --tokenizer", tokenizer, m.as_json, command, STORE, o.equal, ("corpus", "run"), share=0.5, **sealed
+        "prepare --tokenizer", tokenizer, m.as_json, command, STORE, o.typed, ("corpus", "run"), share=0.5, **sealed
     )
     index, command = "shards/model.safetensors.index.json", ("translate", "shards", *TRANSLATE[2:])
     yield Reader("sharded index", index, m.as_json, command, OUT, o.equal, sealed="shards", names=("shards",))
@@ -193,9 +193,12 @@ def _tables() -> Iterator[Reader]:
     right = o.table("\t", 4, 0, ("0", "1"))
     yield Reader("GLUE's files", "glue/CoLA/train.tsv", m.text, (*glue, "new"), ("new/results.json",), right, share=0.2)
     written, again = ("glue-run/table.md",), (*glue, "glue-run", "--resume")
-    for file, mutation in (("results.jsonl", m.json_lines), ("run.json", m.as_json)):
+    for file, mutation, right in (
+        ("results.jsonl", m.json_lines, o.shown(_json_lines)),
+        ("run.json", m.as_json, o.typed),
+    ):
         path, words = f"glue-run/{file}", ("glue-run",)
-        yield Reader(f"glue --resume, {file}", path, mutation, again, written, o.typed_lines, names=words, share=0.3)
+        yield Reader(f"glue --resume, {file}", path, mutation, again, written, right, names=words, share=0.3)
     submission = "glue-run/submission.zip"
     yield Reader("glue --check", submission, m.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
 

@@ -29,7 +29,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     found = RunFolder(run)
     charts = training_curves(found)
     shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts = [_status(found), _cards(found), section("Curves", *shown)]
+    parts = [_cards(found), section("Curves", *shown)]
     speed = throughput(found)
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
@@ -45,6 +45,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
         recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
     parts += [section("Recipe", recipe), section("Environment", _environment(found))]
+    parts.insert(0, _status(found))  # at the top, but made last: it says what could not be read
     body = "\n".join(part for part in parts if part)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
     return path
