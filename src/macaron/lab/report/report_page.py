@@ -103,8 +103,8 @@ def _cards(run: RunFolder) -> str:
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
     if run.kind == "fine-tuning":
-        for part, metric, value in numbers_in(run.summary.get("scores")):
-            entries.append((metric_name(metric), f"{value:.1f} %", f"on {part}"))
+        scores = numbers_in(run.summary.get("scores"))
+        entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))
