@@ -183,6 +183,9 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
 def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path):
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"x\t{i % 11}\n" for i in range(44)))
     assert find_classes(read_table(tmp_path / "a.tsv", ["text"], "label")) == tuple(map(str, range(11)))
+    for odd in ("--3", "+-1", "-", "1" * 5000):  # words, not numbers
+        (tmp_path / "a.tsv").write_text("text\tlabel\n" + f"x\t{odd}\nx\t12\nx\t2\n" * 3)
+        assert find_classes(read_table(tmp_path / "a.tsv", ["text"], "label")) == tuple(sorted([odd, "12", "2"]))
 
 
 def test_usage_and_refusals(macaron, classifier: Path, encoder_folder: Path, tmp_path: Path):

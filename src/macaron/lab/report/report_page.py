@@ -7,7 +7,7 @@ from statistics import median
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
-from macaron.lab.run_folder import RunFolder
+from macaron.lab.run_folder import RunFolder, numbers_in
 from macaron.lab.scales import duration, number
 
 #: The first of these losses that a run has is shown at the top.
@@ -103,9 +103,9 @@ def _cards(run: RunFolder) -> str:
             update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
-    if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
-        for part, metrics in run.summary["scores"].items():
-            entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for metric, value in metrics.items()]
+    if run.kind == "fine-tuning":
+        scores = numbers_in(run.summary.get("scores"))
+        entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))
@@ -119,7 +119,7 @@ def _cards(run: RunFolder) -> str:
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
         entries.append(("time", duration(seconds), device))
     if run.results:
-        entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
+        entries.append(("runs", f"{len(run.results):,}", f"{len({str(r.get('task')) for r in run.results})} task(s)"))
     cards = ""
     for label, value, hint in entries:
         cards += (
@@ -145,7 +145,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
         why = "No model is in this folder." if run.finished else "No model and no checkpoint yet."
         return [f'<p class="empty">{why}</p>']
     told = run.settings.get("data", {}).get("out")
-    folder = data or (None if told is None else Path(told))
+    folder = data or (None if told is None else Path(str(told)))
     if folder is None or not (folder / "prepared.json").is_file():
         if data is not None:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
