@@ -30,23 +30,15 @@ from macaron.files import write_json
 DIGESTS = "digests.json"
 FORMAT = 1
 #: A folder that has one of these files is sealed as a whole.
-_MARKS = (
-    DIGESTS,
-    "prepared.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "weights.safetensors",
-    "tokenizer.json",
-)
+_MARKS = {DIGESTS, "prepared.json", "tokenizer.json", "model.safetensors", "weights.safetensors"}
 #: Which files of a folder have been found unchanged: by name, size, times, inode and digest.
 _VERIFIED = ".verified.json"
 #: Bytes that are read at a time: with few, a thread would wait for Python's lock as often.
 _BLOCK = 1 << 22
 #: Nanoseconds after which a change of a file is certain to change its time, too.
 _SETTLED = 1_000_000_000
-#: Size, times and inode of a file: they change with its contents.
-Identity = tuple[int, ...]
-_known: dict[tuple[str, Identity], "Future[str]"] = {}
+#: By path, size, times and inode.
+_known: dict[tuple[str | int, ...], "Future[str]"] = {}
 
 
 class DamagedFile(MacaronError):
@@ -60,18 +52,19 @@ def seal(folder: str | Path, names: Iterable[str] | None = None) -> None:
     """
     folder = Path(folder)
     kept: dict[str, Any] = {}
-    found = files_of(folder)
-    if names is not None:
+    if names is None:
+        found = _files_of(folder)
+    else:
         patterns = list(names)
         with suppress(DamagedFile):  # it is replaced
             kept = {name: each for name, each in (recorded(folder) or {}).items() if not _matches(name, patterns)}
-        found = [name for name in found if _matches(name, patterns)]
+        paths = (path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
+        found = [path.relative_to(folder).as_posix() for path in paths]
     new = {name: {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)} for name in found}
     write_json(folder / DIGESTS, {"format": FORMAT, "files": dict(sorted({**kept, **new}.items()))})
 
 
-def files_of(folder: Path) -> list[str]:
-    """The files that a folder consists of, by their paths in it."""
+def _files_of(folder: Path) -> list[str]:
     found: list[str] = []
     for place, folders, files in os.walk(folder):
         inside = Path(place).relative_to(folder)
@@ -88,7 +81,7 @@ def folders_within(path: Path) -> list[Path]:
     found = []
     for place, folders, files in os.walk(path):
         folders[:] = sorted((name for name in folders if name[0] != "."), reverse=True)
-        found += [Path(place)] if not set(_MARKS).isdisjoint(files) else []
+        found += [] if _MARKS.isdisjoint(files) else [Path(place)]
     if not found:
         raise MacaronError(f"{path}: no model, checkpoint or prepared data in it")
     return found[::-1]
@@ -140,19 +133,12 @@ def damaged(
     return wrong
 
 
-def check(
-    folder: Path,
-    names: Sequence[str] | None = None,
-    remedy: str | None = None,
-    *,
-    again: bool = False,
-    remember: bool = False,
-) -> None:
-    """Refuse a folder with a damaged file; the parameters are those of `damaged`.
+def check(folder: Path, names: Sequence[str] | None = None, remedy: str | None = None, **reading: bool) -> None:
+    """Refuse a folder with a damaged file; the other parameters are those of `damaged`.
 
     :param remedy: what the user can do; default: copy it again, or accept it
     """
-    for name, fault in damaged(folder, names, again=again, remember=remember).items():
+    for name, fault in damaged(folder, names, **reading).items():
         raise DamagedFile(f"{folder / name}: damaged ({fault}, see {DIGESTS}). {remedy or _remedy(folder)}")
 
 
@@ -160,9 +146,15 @@ def begin(folder: Path, names: Sequence[str]) -> None:
     """Check the small files of a folder (JSON), and begin to compute the digests of the others in another thread."""
     check(folder, [name for name in names if name.endswith(".json")])
     found = [folder / name for name in recorded(folder) or {} if _matches(name, names)]
-    if paths := [path for path in found if path.is_file()]:
-        # A daemon: a command that ends for another reason does not wait for it.
-        threading.Thread(target=lambda: [digest(path) for path in paths], daemon=True).start()
+
+    def read() -> None:
+        with suppress(OSError):  # `check` reports it
+            for path in found:
+                if _is_settled(_identity(path)):  # others would be read twice
+                    digest(path)
+
+    if found:  # a daemon: a command that ends for another reason does not wait for it
+        threading.Thread(target=read, daemon=True).start()
 
 
 @contextmanager
@@ -178,7 +170,7 @@ def checked(folder: Path, names: Sequence[str]) -> Iterator[None]:
 def digest(path: Path) -> str:
     """The SHA-256 of a file, computed once for all threads while the file does not change."""
     identity = _identity(path)
-    key, mine = (os.path.abspath(path), identity), Future[str]()
+    key, mine = (os.path.abspath(path), *identity), Future[str]()
     found = _known.setdefault(key, mine) if _is_settled(identity) else mine
     if found is mine:
         try:
@@ -213,12 +205,12 @@ def _sha256(path: Path) -> str:
     return found.hexdigest()
 
 
-def _identity(path: Path) -> Identity:
+def _identity(path: Path) -> tuple[int, ...]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-def _is_settled(identity: Identity) -> bool:
+def _is_settled(identity: tuple[int, ...]) -> bool:
     return time.time_ns() - max(identity[1:3]) > _SETTLED
 
 
