@@ -35,8 +35,8 @@ def test_what_conforms_is_returned(tmp_path: Path):
     assert parse_json('{"name": "a", "more": [1]}', "x", Annotated[Part, OTHERS]) == {"name": "a", "more": [1]}
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "none.json", Example)
+    (tmp_path / "folder").mkdir()
     with pytest.raises(MacaronError, match="folder: Is a directory"):
-        (tmp_path / "folder").mkdir()
         read_json(tmp_path / "folder", Example)
 
 

@@ -260,5 +260,3 @@ class MacaronTokenizer:
         if isinstance(self._tokenizer.model, WordLevel):
             text = (text + " ").replace(CONTINUED + " ", "").rstrip(" ")
         return text
-
-
