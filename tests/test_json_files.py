@@ -132,5 +132,5 @@ def test_the_line_of_a_key_is_not_looked_for_in_a_very_long_recipe(tmp_path: Pat
     path.write_text("#\n" * 100_000 + "[train]\nsede = 1\n")
     with pytest.raises(MacaronError, match=r"r\.toml: unknown key 'train.sede'; did you mean 'seed'"):
         load_recipe(path)
-    with pytest.raises(MacaronError, match="--set train.seed: .*4300 digits"):
+    with pytest.raises(MacaronError, match=r"--set train.seed: .*4300 digits"):
         load_toml(path, ["train.seed=" + "1" * 5000])
