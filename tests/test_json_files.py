@@ -35,9 +35,8 @@ def test_what_conforms_is_returned(tmp_path: Path):
     assert parse_json('{"name": "a", "more": [1]}', "x", Annotated[Part, OTHERS]) == {"name": "a", "more": [1]}
     with pytest.raises(FileNotFoundError):
         read_json(tmp_path / "none.json", Example)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(MacaronError, match="folder: Is a directory"):
-        read_json(tmp_path / "folder", Example)
+    with pytest.raises(MacaronError, match="Is a directory"):
+        read_json(tmp_path, Example)
 
 
 @pytest.mark.parametrize(
@@ -132,5 +131,5 @@ def test_the_line_of_a_key_is_not_looked_for_in_a_very_long_recipe(tmp_path: Pat
     path.write_text("#\n" * 100_000 + "[train]\nsede = 1\n")
     with pytest.raises(MacaronError, match=r"r\.toml: unknown key 'train.sede'; did you mean 'seed'"):
         load_recipe(path)
-    with pytest.raises(MacaronError, match=r"--set train.seed: .*4300 digits"):
+    with pytest.raises(MacaronError, match=r"--set train\.seed: .*4300 digits"):
         load_toml(path, ["train.seed=" + "1" * 5000])

@@ -75,8 +75,8 @@ MISTAKES = {
         ("translation --dtype float8", "float8"),
         ("translation --length-penalty nan", "length_penalty must be a finite number"),
         ("translation --top-k 3", "--top-k is for --sample"),
-        ("translation --beam 100000", "1<=x<=1024"),
-        ("translation --max-length 1000000000", "1<=x<=100000"),
+        ("translation --beam 100000", "1024"),
+        ("translation --max-length 1000000000", "Invalid value for '--max-length'"),
     ],
     "verify": [("GONE", "GONE: no such folder"), ("corpus", "no model, checkpoint or prepared data")],
     "evaluate": [

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from macaron.data.manifest import FORMAT, MANIFEST
 from macaron.data.prepared import PreparedData, PreparedText, open_prepared
 from macaron.data.store import OFFSET, StoreWriter
+from macaron.errors import MacaronError
 
+FIXTURES = Path(__file__).parents[1] / "compatibility" / "fixtures"
 SOURCE, TARGET = [[5, 6, 2], [7, 2], [8, 9, 10, 2]], [[4, 2], [5, 6, 7, 2], [8, 2]]
 
 
@@ -80,3 +84,36 @@ def test_a_folder_of_either_kind_is_opened(tmp_path: Path) -> None:
     pairs(tmp_path / "pairs"), text(tmp_path / "text")
     assert isinstance(open_prepared(tmp_path / "pairs"), PreparedData)
     assert isinstance(open_prepared(tmp_path / "text"), PreparedText)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda each: each.pop("pipeline"), "missing key 'pipeline'"),
+        (lambda each: each.update(vocab_size="320"), "vocab_size must be a whole number, not '320'"),
+        (lambda each: each.update(kinds="pairs"), "unknown key 'kinds'; did you mean 'kind'"),
+        (lambda each: each.update(format=True), "format must be a whole number"),
+        (lambda each: each["splits"].pop("train"), "missing key 'splits.train'"),
+        (lambda each: each["splits"]["valid"].pop("text_state"), "missing key 'splits.valid.text_state'"),
+        (lambda each: each["splits"]["train"].update(pairs=-1), "splits.train.pairs must be at least 0"),
+        (lambda each: each["splits"]["train"].update(corpora=[{"path": "a", "pairs": 1}]), "do not add up"),
+        (lambda each: each["settings"]["train"][0].pop("path"), r"missing key 'settings.train\[0\].path'"),
+        (lambda each: each["inputs"][0].update(bytes=None), r"inputs\[0\].bytes must be a whole number"),
+    ],
+)
+def test_a_damaged_manifest_is_refused_with_its_key(change: Any, message: str, tmp_path: Path):
+    content = json.loads((FIXTURES / "pairs" / MANIFEST).read_text())
+    change(content)
+    (tmp_path / MANIFEST).write_text(json.dumps(content))
+    with pytest.raises(MacaronError, match=rf"prepared\.json: .*{message}.* Run 'macaron prepare' again"):
+        open_prepared(tmp_path)
+
+
+def test_documents_that_overlap_are_refused(tmp_path: Path):
+    shutil.copytree(FIXTURES / "text", tmp_path / "text")
+    file = tmp_path / "text" / "train.documents"
+    starts = np.fromfile(file, "<u8")
+    starts[2] = starts[1]
+    starts.tofile(file)
+    with pytest.raises(MacaronError, match=r"train\.documents: damaged, its offsets do not grow"):
+        open_prepared(tmp_path / "text").check()
