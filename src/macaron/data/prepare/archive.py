@@ -43,11 +43,11 @@ class Bounded(io.RawIOBase):
     """
 
     def __init__(self, file: IO[bytes], most: int, message: str, block: int = 1) -> None:
-        self.file, self.most, self.left, self.message, self.block = file, most, most, message, block
+        self.file, self.left, self.message, self.block = file, most, message, block
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
-        content = self.file.read(max(size, self.block))
+        content = self.file.read(size if size < 0 else max(size, self.block))
         self.left -= len(content)
         if self.left < 0:
             raise MacaronError(self.message)
@@ -91,16 +91,13 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
                 name = info.filename.removeprefix("./")
-                if info.is_dir():
-                    continue
-                if wanted is not None and name not in wanted:
-                    yield name, io.BytesIO()
-                    continue
-                most -= info.file_size  # it gives no more than this
+                needed = wanted is None or name in wanted
+                most -= info.file_size if needed else 0  # it gives no more than this
                 if most < 0:
                     raise MacaronError(message)
-                with zipped.open(info) as file:
-                    yield name, file
+                if not info.is_dir():
+                    with zipped.open(info) if needed else io.BytesIO() as file:
+                        yield name, file
         return
     with archive.open("rb") as file:
         head = file.read(6)
