@@ -252,6 +252,30 @@ def test_a_damaged_checkpoint(damage: Any, words: str, recipe: Path, whole: Path
     assert f"Remove {last}: the run is then resumed from update-00000024" in text or "another --out" in text
 
 
+def test_a_flipped_bit_in_a_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    last = run / "checkpoints" / "update-00000031"
+    for name, place in (("weights.safetensors", -50), ("optimiser.safetensors", -50), ("state.json", 40)):
+        good = (last / name).read_bytes()
+        damaged = bytearray(good)
+        damaged[place] ^= 4
+        (last / name).write_bytes(damaged)
+        text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+        assert f"{last / name}: damaged (changed since it was written" in text
+        assert f"Remove {last}: the run is then resumed from update-00000024." in text
+        (last / name).write_bytes(good)
+    # The same folder as a model: what it is loaded from is verified.
+    shutil.rmtree(run / "model")
+    text = server.run("verify", run)
+    assert f"{last}: " in text
+    best = max((run / "checkpoints").glob("best-*"))
+    (best / "tokenizer.json").write_text((best / "tokenizer.json").read_text() + " ")
+    text = server.run("translate", run, "--device", "cpu", code=1)
+    assert f"{best / 'tokenizer.json'}: damaged" in text
+
+
 def test_the_remedy_for_a_damaged_checkpoint_works(
     recipe: Path, whole: Path, server: Any, same_run: Any, tmp_path: Path
 ):
