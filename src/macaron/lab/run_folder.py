@@ -24,7 +24,7 @@ Record = dict[str, Any]
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Bytes of the largest of them: translations with their counts.
 _LARGEST = 1 << 29
-#: The limit of numbers: larger ones are damage.
+#: The limit of numbers: larger ones, and those below its inverse, are damage.
 _GREATEST = 1e100
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
@@ -222,7 +222,8 @@ def _merged(first: Record, second: Record) -> Record:
 
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a value read from JSON is a finite number, of which sums and squares of differences can be drawn."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -_GREATEST < value < _GREATEST
+    counts = isinstance(value, int | float) and not isinstance(value, bool)
+    return counts and (value == 0 or 1 / _GREATEST < abs(value) < _GREATEST)
 
 
 def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:

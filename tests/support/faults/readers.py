@@ -247,7 +247,7 @@ def assignment(draw: Random, data: bytes) -> bytes:
 def number(draw: Random, data: bytes) -> bytes:
     """An option of the search."""
     names = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
-    values = "0 -1 1 2 1000 100000 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
+    values = "0 -1 1 2 20 100000 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
     return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
 
 
