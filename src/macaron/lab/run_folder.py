@@ -195,7 +195,7 @@ class RunFolder:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         for number, line in enumerate(text.splitlines(True), start=1):
             try:
-                record = parse_json(line, file, Any)
+                record = parse_json(line, file, Any, finite=False)  # a loss that has diverged
             except MacaronError:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
