@@ -19,6 +19,7 @@ import time
 import traceback
 from typing import Any
 
+import sacremoses  # noqa: F401
 import torch
 
 import macaron.cli
@@ -27,7 +28,6 @@ import macaron.cli
 import macaron.data.prepare
 import macaron.lab.report
 import macaron.tasks.run
-import sacremoses  # noqa: F401
 from macaron.decode import Translator  # noqa: F401
 from macaron.evaluate import sacre_bleu  # noqa: F401
 from small_device import small_device
