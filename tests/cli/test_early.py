@@ -14,10 +14,13 @@ REPOSITORY = Path(__file__).parents[2]
 FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
 #: One process that has imported the command, and forks each call from it.
 PROGRAM = """
-import json, os, sys, tempfile
+import contextlib, io, json, os, sys, tempfile
 import macaron.data.glue_tasks, macaron.data.prepare, macaron.lab.page, macaron.models.load, macaron.recipe
 import typer.rich_utils
 from macaron import cli
+sys.argv = ["macaron", "recipe", "show", "GONE"]  # typer imports the rest when it is first called
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+    cli.main()
 assert "torch" not in sys.modules
 for line in sys.stdin:
     asked = json.loads(line)

@@ -56,6 +56,9 @@ def evaluate(
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()
+=======
+    check_early(translators=[model], data=data, split=split, device=device, length_penalty=length_penalty)
+    check_early(reads=[source, reference], writes=[output])
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
@@ -63,7 +66,9 @@ def evaluate(
     from macaron.evaluate.stored import Keeper, Search
     from macaron.models.configuration import TranslationConfig
     from macaron.models.load import find_folder
+    from macaron.text.pipeline import import_moses_in_background
 
+    import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
     ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
     keeper = Keeper(folder)
