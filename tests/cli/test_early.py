@@ -53,6 +53,13 @@ MISTAKES = {
         ("pairs.toml --out pairs.toml", "pairs.toml is a file"),
         ("GONE --out NEW", "no such recipe"),
         ("pairs.toml --out NEW --set train.seed=x", "train.seed must be a whole number"),
+        (
+            "pairs.toml --out NEW --set train.max_minutes=5 --minutes 0",
+            "--minutes 0: train.max_minutes must be above 0",
+        ),
+        ("pairs.toml --out NEW --set data.out=text", "text holds data for pre-training, but the recipe"),
+        ("pairs.toml --out NEW --from GONE", "--from GONE: GONE: no such folder"),
+        ("pairs.toml --out NEW --from classifier", "--from classifier: classifier: a model of type"),
     ],
     "twins": [
         ("pairs.toml --set data.out=GONE --out NEW", "prepared.json: no such file"),
@@ -66,6 +73,7 @@ MISTAKES = {
         ("translation --input GONE", "GONE: No such file"),
         ("translation --input corpus", "corpus: Is a directory"),
         ("translation --output corpus", "corpus is a folder"),
+        ("translation --output GONE/text.en", "GONE/text.en: there is no folder GONE"),
         ("translation --device gpu", "no device 'gpu'"),
         ("translation --dtype float8", "float8"),
         ("translation --length-penalty nan", "length_penalty must be a finite number"),
@@ -94,6 +102,7 @@ MISTAKES = {
         ("classifier --train GONE --dev train.csv --out NEW", "GONE: No such file"),
         ("classifier --train train.csv --dev train.csv --out FULL", "FULL is not empty: give another --out"),
         ("classifier --train train.csv --dev GONE --out NEW", "GONE: No such file"),
+        ("classifier --train train.csv --dev train.csv --out NEW --text review", "no column 'review' in the header"),
         (
             "classifier --train train.csv --dev train.csv --out NEW --learning-rate -1",
             "--learning-rate must be above 0",

@@ -38,7 +38,7 @@ def check_early(
     :param runs: folders of runs
     :param data: a prepared folder, which has this `split`
     :param reads: files to read
-    :param writes: files to write
+    :param writes: files to write, into folders that exist
     :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
@@ -66,6 +66,8 @@ def check_early(
     for file in filter(None, writes):
         if file.is_dir():
             raise UsageError(f"{file} is a folder: name a file in it")
+        if not file.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
@@ -74,6 +76,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
     :param new: the folder may not be in use
     """
     from macaron.files import check_unused
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -81,6 +84,12 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
             raise UsageError(f"{out} is a file: give a folder for the run")
         if new:
             check_unused(out)
+        if new and recipe.model.source is not None:  # a run is resumed without it
+            config = EncoderConfig if recipe.kind == "text" else TranslationConfig
+            try:
+                _check_model(Path(recipe.model.source), config.model_type)
+            except MacaronError as error:
+                raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
 

@@ -42,8 +42,6 @@ def evaluate(
     """
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    if output is not None and not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
     check_early(translators=[model], data=data, split=split, device=device, length_penalty=length_penalty)
     check_early(reads=[source, reference], writes=[output])
     from macaron.text.pipeline import import_moses_in_background

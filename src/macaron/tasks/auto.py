@@ -92,11 +92,13 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     size = next(row for row in TABLE[recipe.kind, "gpu" if on_gpu else "cpu"] if amount <= row.minutes)
     where = "a GPU" if on_gpu else f"{cores} core{'s' if cores > 1 else ''}"
     time = f"{minutes:g} minutes on {where}"
-    split = read_manifest(recipe.data, recipe.kind)["splits"]["train"]
+    manifest = read_manifest(recipe.data, recipe.kind)
+    split = manifest["splits"]["train"]
     tokens = int(split["target_tokens" if recipe.kind == "pairs" else "tokens"])
     epochs = amount * size.speed / max(tokens, 1)
-    model = {**size.model, **_dropout(recipe, epochs)}
+    model = {**size.model, **_dropout(recipe, epochs), "vocab_size": manifest["vocab_size"]}
     reasons = dict.fromkeys(("preset", *size.model), f"{time}: a model of this size learns most")
+    reasons["vocab_size"] = f"the subwords of {recipe.data}"
     reasons |= {key: f"about {epochs:.1f} epochs of {tokens:,} tokens" for key in model if "dropout" in key}
     train = dict(size.train)
     if on_gpu and recipe.kind == "pairs":
