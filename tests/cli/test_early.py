@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -148,6 +151,22 @@ MISTAKES = {
     "doctor": [("--fast", "No such option")],
 }
 CASES = [(verb, *case) for verb, cases in MISTAKES.items() for case in cases]
+#: Verbs that need nothing that a folder lacks, and would do their work here.
+_ALONE = {"ode", "models", "recipe", "doctor", "demo"}
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The commands in the blocks of a page that need files, as lists of arguments; without redirections and pipes."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
+        for line in re.findall(r"^macaron +(.*)$", block, flags=re.MULTILINE):
+            arguments = shlex.split(line, comments=True)
+            end = next((index for index, each in enumerate(arguments) if each in ("<", ">", "|")), None)
+            if arguments[0] not in _ALONE:
+                yield arguments[:end]
+
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+DOCUMENTED = [command for page in PAGES for command in commands_of(page)]
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +178,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
     (folder / "FULL").mkdir()
     (folder / "FULL" / "results.json").write_text("{}")
     (folder / "train.csv").write_text("text,label\ngood,1\nbad,0\n")
-    asked = "".join(json.dumps([verb, *arguments.split()]) + "\n" for verb, arguments, _ in CASES)
+    asked = [*([verb, *arguments.split()] for verb, arguments, _ in CASES), *DOCUMENTED]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb", "COLUMNS": "200"}
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    lines = "".join(f"{json.dumps(arguments)}\n" for arguments in asked)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=folder, env=environment, check=True)
     made = {path.name for path in folder.iterdir()} - {path.name for path in FIXTURES.iterdir()}
     assert made == {"FULL", "train.csv"}, "something was written"
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
@@ -174,6 +194,12 @@ def test_a_mistake_is_reported_without_torch(number: int, answers: list[tuple[in
     assert CASES[number][2] in message
     assert "Traceback" not in message
     assert code in (1, 2), "torch was imported" if code > 99 else message
+
+
+def test_documented_commands_lack_nothing_but_their_files(answers: list[tuple[int, str]]):
+    assert len(DOCUMENTED) > 25
+    for command, (code, message) in zip(DOCUMENTED, answers[len(CASES) :], strict=True):
+        assert code == 1, f"macaron {shlex.join(command)}: {message}"
 
 
 def test_every_verb_is_here():
