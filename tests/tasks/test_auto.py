@@ -47,6 +47,25 @@ def test_the_choice_follows_device_and_time(data: Path):
         assert recipe.train.schedule == "cosine"
 
 
+def test_updates_are_the_time_where_they_are_the_limit(data: Path):
+    said: list[str] = []
+    few, many = (
+        resolve(auto(data, max_minutes=None, max_updates=updates), False, said.append) for updates in (10, 10**8)
+    )
+    assert configuration(few, 1).hidden_size < configuration(many, 1).hidden_size
+    assert few.model.changes["dropout"] == 0.0  # a few epochs at most
+    assert many.model.changes["dropout"] == 0.3
+    assert "10 updates on " in said[0]
+    # Minutes beside them are the time.
+    assert "15 minutes on" in _first_reason(auto(data, max_updates=10))
+
+
+def _first_reason(recipe: Any) -> str:
+    said: list[str] = []
+    resolve(recipe, False, said.append)
+    return said[0]
+
+
 @pytest.mark.parametrize("key", list(TABLE), ids="-".join)
 def test_the_table_has_a_row_for_every_time_and_valid_models(key: tuple[str, str]):
     rows = TABLE[key]
