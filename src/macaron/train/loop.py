@@ -94,8 +94,7 @@ class Trainer:
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
                     self._epoch()
-                resume = resume_command(self.run)
-                if (ended := stopping.early_end(self.settings, self.state, self.seconds, resume)) is not None:
+                if ended := stopping.early_end(self.settings, self.state, self.seconds, resume_command(self.run)):
                     self.log.say(ended)
                 return self._finish()
         finally:
