@@ -48,13 +48,13 @@ def test_the_first_limit_is_the_length_and_any_ends_the_run(given: dict[str, Any
         ({"max_minutes": 8}, None),
         (
             {"max_minutes": 8, "max_updates": 1200},
-            "train.max_minutes = 8 has ended the run at 2% of train.max_updates = 1,200",
+            "train.max_minutes = 8 has ended the run at 2 % of train.max_updates = 1,200",
         ),
         (
             {"max_epochs": 1, "max_updates": 60},
-            "train.max_epochs = 1 has ended the run at 50% of train.max_updates = 60",
+            "train.max_epochs = 1 has ended the run at 50 % of train.max_updates = 60",
         ),
-        ({"max_epochs": 2, "patience": 4}, "train.patience = 4 has ended the run at 75% of train.max_epochs = 2"),
+        ({"max_epochs": 2, "patience": 4}, "train.patience = 4 has ended the run at 75 % of train.max_epochs = 2"),
     ],
 )
 def test_a_run_that_ends_early_says_why(given: dict[str, Any], ended: str | None):

@@ -43,7 +43,7 @@ def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: 
         return None
     name = next((cap for cap, used in zip(caps, others, strict=True) if used >= 1.0), "patience")
     return (
-        f"train.{name} = {getattr(settings, name):g} has ended the run at {share:.0%} of train.{planned} = "
+        f"train.{name} = {getattr(settings, name):g} has ended the run at {100 * share:.0f} % of train.{planned} = "
         f"{getattr(settings, planned):,}. To go on, raise it: {resume} --set train.{name}=N"
     )
 
