@@ -141,6 +141,11 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     weights = {each["path"]: float(each.get("weight", 1)) for each in corpora if "path" in each}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
     recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
+    if model.source is not None and recipe.train.embeddings == "counts":
+        raise MacaronError(
+            f"{origin.prefix(('train', 'embeddings'))}train.embeddings = 'counts' is for a new model, but this run "
+            f"starts from {model.source}: leave it out"
+        )
     if kind == "text":
         with origin.located():
             recipe.pretrain.check(recipe.train)

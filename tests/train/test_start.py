@@ -202,3 +202,30 @@ def test_comparisons_know_where_a_run_started(recipe: Path, base: Path, server: 
     runs = [FinishedRun(tmp_path / name) for name in ("fresh", "from")]
     (found,) = differences(*runs, Question())
     assert (found.key, found.first, found.effect) == ("model.from", "–", "unfair")
+
+
+def test_embeddings_begin_as_word_vectors(recipe: Path, base: Path, server: Any, tmp_path: Path):
+    counts = ("--set", "train.embeddings=counts")
+    text = server.run("train", recipe, "--out", tmp_path / "still", *STILL, *counts)
+    assert "embeddings begin as word vectors" in text
+    server.run("train", recipe, "--out", tmp_path / "drawn", *STILL)
+    ours, drawn = weights(tmp_path / "still"), weights(tmp_path / "drawn")
+    name = "embedding.tokens.weight"
+    assert [key for key in ours if not ours[key].equal(drawn[key])] == [name]
+    rows = (ours[name] != drawn[name]).any(1)
+    assert 0 < rows.sum() < len(rows)  # tokens that do not occur keep theirs
+    lengths = ours[name][rows].norm(dim=1)
+    assert lengths.std() < 1e-4 * lengths.mean()
+    # A run that was stopped goes on from its weights and ends as one that was not.
+    for run in ("whole", "parts"):
+        server.run("train", recipe, "--out", tmp_path / run, *SHORT, *counts)
+    for checkpoint in sorted((tmp_path / "parts/checkpoints").glob("update-*"))[1:]:
+        shutil.rmtree(checkpoint)
+    shutil.rmtree(tmp_path / "parts/model")
+    said = server.run("train", recipe, "--out", tmp_path / "parts", *SHORT, *counts, "--resume")
+    assert "word vectors" not in said
+    whole, parts = (weights(tmp_path / run) for run in ("whole", "parts"))
+    assert all(whole[key].equal(parts[key]) for key in whole)
+    said = server.run("train", recipe, "--from", base, "--out", tmp_path / "refused", *counts, code=1)
+    assert "train.embeddings = 'counts' is for a new model" in said
+    assert not (tmp_path / "refused").exists()

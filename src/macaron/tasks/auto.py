@@ -4,26 +4,31 @@ What is given in the recipe or on the command line is kept. docs/choices.md has 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from macaron.data.prepared import read_manifest
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.processes import available_cores
 from macaron.recipe import AUTO, ModelSettings, Recipe
-from macaron.train.settings import TrainSettings
+from macaron.train.settings import PretrainSettings, TrainSettings
 
 #: Minutes that are assumed where epochs are the limit.
 UNKNOWN_MINUTES = 60.0
 #: Cores that training a small model can use.
 MOST_CORES = 8
 #: [train] for all choices of a kind of device.
-_CPU: dict[str, Any] = {"schedule": "cosine", "warmup": 400, "weight_decay": 0.01, "clip_norm": 1.0}
+_CPU: dict[str, Any] = {
+    **{"schedule": "cosine", "warmup": 400, "weight_decay": 0.01, "clip_norm": 1.0, "embeddings": "counts"},
+}
 _GPU: dict[str, Any] = {"schedule": "cosine", "warmup": 400, "ema": 0.999}
 _ENCODER: dict[str, Any] = {
     **{"schedule": "linear", "warmup": 300, "warmup_rate": 0.0, "weight_decay": 0.01, "clip_norm": 1.0},
     **{"epsilon": 1e-6, "row_tokens": 128},
 }
+# Short texts and many masks: a small model begins to use the context of a word after fewer updates.
+_CPU_ENCODER: dict[str, Any] = {**_ENCODER, "row_tokens": 64, "embeddings": "counts"}
+_CPU_TEXTS: dict[str, Any] = {"nsp": False, "mask_ratio": 0.3}
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Size:
     preset: str
     model: dict[str, Any]
     train: dict[str, Any]
+    pretrain: dict[str, Any] = field(default_factory=dict)
 
 
 def _translation(hidden: int, layers: int) -> dict[str, Any]:
@@ -69,7 +75,9 @@ TABLE: dict[tuple[str, str], tuple[Size, ...]] = {
         Size(_INF, 30_000_000, "macaron-small", {}, {**_GPU, **_rate(16_384, 0.002)}),
     ),
     ("text", "cpu"): (
-        Size(1_000, 500_000, "macaron-bert-tiny", _encoder(128, 2), {**_ENCODER, **_rate(1_024, 0.003)}),
+        Size(
+            1_000, 500_000, "macaron-bert-tiny", _encoder(128, 2), {**_CPU_ENCODER, **_rate(1_024, 0.003)}, _CPU_TEXTS
+        ),
         Size(_INF, 200_000, "macaron-bert-tiny", _encoder(256, 4), {**_ENCODER, **_rate(4_096, 0.002)}),
     ),
     ("text", "gpu"): (Size(_INF, 36_000_000, "macaron-bert-base", {}, {**_ENCODER, **_rate(32_768, 0.001)}),),
@@ -112,16 +120,19 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
         mean = tokens / max(int(split["pairs"]), 1)
         train["row_tokens"] = 128 if mean < 16 else 256
         reasons["row_tokens"] = f"sentences of {mean:.0f} tokens on average"
-    model = {key: value for key, value in model.items() if ("model", key) not in recipe.given}
-    train = {key: value for key, value in train.items() if ("train", key) not in recipe.given}
+    chosen: dict[str, dict[str, Any]] = {
+        section: {key: value for key, value in values.items() if (section, key) not in recipe.given}
+        for section, values in (("model", model), ("train", train), ("pretrain", size.pretrain))
+    }
     lines: dict[str, list[str]] = {}
-    for section, values in (("model", {"preset": size.preset, **model}), ("train", train)):
-        for key, value in values.items():
+    for section, values in chosen.items():
+        for key, value in ({"preset": size.preset, **values} if section == "model" else values).items():
             lines.setdefault(reasons.get(key, f"for this model, {time}"), []).append(f"{section}.{key} = {value}")
     for reason, choices in lines.items():
         say(f"{', '.join(choices)}: {reason}")
-    settings = ModelSettings(size.preset, {**model, **recipe.model.changes})
-    return replace(recipe, model=settings, train=replace(recipe.train, **train))
+    settings = ModelSettings(size.preset, {**chosen["model"], **recipe.model.changes})
+    pretrain = replace(recipe.pretrain, **chosen["pretrain"])
+    return replace(recipe, model=settings, train=replace(recipe.train, **chosen["train"]), pretrain=pretrain)
 
 
 def _dropout(recipe: Recipe, epochs: float) -> dict[str, Any]:
@@ -136,15 +147,20 @@ def kept(recipe: Recipe, stored: Recipe) -> Recipe:
     """A recipe for resuming: what was chosen or fitted when the run began is taken from its stored recipe."""
     train = recipe.train
     if recipe.model.preset == AUTO:
-        recipe = replace(
-            recipe, model=ModelSettings(stored.model.preset, {**stored.model.changes, **recipe.model.changes})
-        )
-        chosen = {field.name for field in fields(TrainSettings)}
+        model = ModelSettings(stored.model.preset, {**stored.model.changes, **recipe.model.changes})
+        texts = _not_given(recipe, "pretrain", stored.pretrain, {each.name for each in fields(PretrainSettings)})
+        recipe = replace(recipe, model=model, pretrain=replace(recipe.pretrain, **texts))
+        chosen = {each.name for each in fields(TrainSettings)}
     elif train.max_minutes is not None and train.max_updates is None and train.max_epochs is None:
         chosen = {"max_updates", "warmup", "validate_every", "checkpoint_every", "log_every"}
     else:
         return recipe
-    changes = {key: getattr(stored.train, key) for key in chosen if ("train", key) not in recipe.given}
+    changes = _not_given(recipe, "train", stored.train, chosen)
     if stored.train.max_updates is not None and train.max_updates is None:
         changes["warmup"] = stored.train.warmup
     return replace(recipe, train=replace(train, **changes))
+
+
+def _not_given(recipe: Recipe, section: str, stored: Any, keys: set[str]) -> dict[str, Any]:
+    """The stored values of those keys that the recipe does not give."""
+    return {key: getattr(stored, key) for key in keys if (section, key) not in recipe.given}

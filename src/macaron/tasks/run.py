@@ -17,7 +17,7 @@ from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
 from macaron.tasks.pretraining import PretrainingTask
-from macaron.tasks.start import fill, with_source
+from macaron.tasks.start import fill, fill_embeddings, with_source
 from macaron.tasks.translation import TranslationTask
 from macaron.train import stopping
 from macaron.train.checkpoint import checkpoints, run_state
@@ -81,10 +81,11 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
     task = _task(recipe, processes)
     if isinstance(task, TranslationTask):  # the corpora that the data hold, whatever the recipe names
         recipe = replace(recipe, weights={each.path: each.weight for each in task.corpora if each.path})
-    if recipe.model.source is not None and not (resume and checkpoints(out / "checkpoints")):
-        line = fill(task, recipe)
-        if processes.first:
-            print(line, file=sys.stderr)
+    if not (resume and checkpoints(out / "checkpoints")):
+        if recipe.model.source is not None:
+            _say(processes)(fill(task, recipe))
+        elif recipe.train.embeddings == "counts":
+            _say(processes)(fill_embeddings(task, recipe.train.seed))
     trainer = Trainer(task, recipe.train, out, processes, started)
     if fresh:
         fit(trainer, {key for section, key in recipe.given if section == "train"}, _say(processes))

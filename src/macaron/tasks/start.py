@@ -1,4 +1,4 @@
-"""Training that starts from a model: ``macaron train --from``, or ``model.from`` in a recipe.
+"""Where training starts: from a model (``macaron train --from``, or ``model.from`` in a recipe), or from word vectors.
 
 The model gives its configuration and its weights; optimiser and schedule begin anew. The data must have its tokenizer,
 or an extension of it. The run's recipe stores the whole configuration and a digest of the weights: a run that has a
@@ -6,6 +6,8 @@ checkpoint is resumed without the model.
 """
 
 import json
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 
 from macaron.data.prepared import DataKind
+from macaron.data.word_vectors import word_vectors
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model, weights_fingerprint
@@ -125,3 +128,19 @@ def fill(task: Task, recipe: Recipe) -> str:
     said += [f"{count:,} new subwords"] if (count := sum(map(bool, added.values()))) else []
     said += [f"drawn anew: {', '.join(drawn)}"] if drawn else []
     return "; ".join(said)
+
+
+def fill_embeddings(task: Task, seed: int) -> str:
+    """Let the embeddings of a new model begin as word vectors, as long as they were; returns a line about it.
+
+    Tokens that do not occur in the training data keep what was drawn for them.
+    """
+    started = time.monotonic()
+    table = task.model.embedding.tokens.weight
+    vectors = word_vectors(task.data.stores("train"), table.shape[1], seed)
+    with torch.no_grad():
+        found = vectors.norm(dim=1) > 0
+        size = vectors.shape[1]
+        table[found, :size] = vectors[found].to(table) * table.std() * math.sqrt(size)
+    seconds = time.monotonic() - started
+    return f"embeddings begin as word vectors: {int(found.sum()):,} of {len(table):,} tokens counted in {seconds:.0f} s"

@@ -59,6 +59,8 @@ class TrainSettings:
     Model
         dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
         (0: off). The final model is the best candidate by best_metric.
+        embeddings: how they begin: random, or counts (word vectors from co-occurrences in the training data, see
+        `macaron.data.word_vectors`: for runs of few updates)
         freeze: parts that keep their weights: names of parameters or of modules (embedding, encoder, decoder,
         encoder.layers.0), patterns (``*.layers.0.*``), or attention, ffn, norm
     Watching
@@ -92,6 +94,7 @@ class TrainSettings:
     final_rate: float = 0.0
     average: int = 0
     ema: float = 0.0
+    embeddings: Literal["random", "counts"] = "random"
     freeze: tuple[str, ...] = ()
     seed: int = 1
     log_every: int = 100

@@ -1,0 +1,129 @@
+"""Word vectors from co-occurrence counts, computed in seconds: embeddings begin with them (``train.embeddings``).
+
+The vectors are the leading singular vectors of positive pointwise mutual information (Levy and Goldberg 2014). Of pairs
+of sentences, both languages are counted together: a word co-occurs with its neighbours, and with the words of the
+translation. So a word and its translation get similar vectors.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from macaron.data.store import TokenStore
+
+#: Neighbours of a word on either side; one at distance d counts 1 / d.
+WINDOW = 5
+#: What all words of the translation count together: as much as the neighbours.
+_SHARE = 2 * sum(1 / distance for distance in range(1, WINDOW + 1))
+#: Pairs with a longer target say little about which words belong together.
+_LONGEST = 50
+#: Tokens of a store that are counted, roughly, evenly spread; sentences that are read at a time.
+_TOKENS, _BLOCK = 4_000_000, 8192
+#: Counts in memory at most: the contexts are the most frequent words.
+_COUNTS, _CONTEXTS = 1 << 27, 8192
+#: Frequent contexts count less (Levy, Goldberg and Dagan 2015).
+_SMOOTHING = 0.75
+
+Ids = NDArray[np.int64]
+Weights = NDArray[np.float32]
+#: Ids of all sentences, and the lengths of the sentences.
+Sentences = tuple[Ids, Ids]
+
+
+def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor:
+    """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros.
+
+    :param stores: sentences, or the two sides of pairs
+    :param seed: of the projection
+    """
+    return _leading(_information(co_occurrences(stores)[0]), size, seed)
+
+
+def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
+    """How often tokens and contexts occur together, by distance: (V, C); and the ids of the contexts, (C,)."""
+    vocabulary = stores[0].vocab_size
+    contexts = _contexts(stores, vocabulary)
+    columns, width = np.full(vocabulary, -1), len(contexts)
+    columns[contexts] = np.arange(width)
+    counts = torch.zeros(vocabulary * width)
+
+    def add(tokens: Ids, others: Ids, weights: Weights) -> None:
+        found = columns[others]
+        kept = found >= 0
+        cells = torch.from_numpy(tokens[kept] * width + found[kept])
+        counts.index_add_(0, cells, torch.from_numpy(weights[kept]))
+
+    for block in _blocks(stores):
+        for ids, lengths in block:
+            sentence = np.repeat(np.arange(len(lengths)), lengths)
+            for distance in range(1, WINDOW + 1):
+                same = sentence[:-distance] == sentence[distance:]
+                left, right = ids[:-distance][same], ids[distance:][same]
+                weights = np.full(len(left), 1 / distance, np.float32)
+                add(left, right, weights)
+                add(right, left, weights)
+        if len(block) == 2:
+            for source, target, to_source, to_target in _across(*block):
+                add(source, target, to_source)
+                add(target, source, to_target)
+    return counts.view(vocabulary, width), contexts
+
+
+def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
+    """Sentences of all stores, some thousands at a time."""
+    step = _BLOCK * math.ceil(max(store.tokens for store in stores) / _TOKENS)
+    for start in range(0, len(stores[0]), max(step, 1)):
+        block = []
+        for store in stores:
+            offsets = store.offsets[start : start + _BLOCK + 1].astype(np.int64)
+            block.append((store.ids[offsets[0] : offsets[-1]].astype(np.int64), np.diff(offsets)))
+        yield block
+
+
+def _contexts(stores: tuple[TokenStore, ...], vocabulary: int) -> Ids:
+    """The most frequent tokens."""
+    frequencies = np.zeros(vocabulary, np.int64)
+    for block in _blocks(stores):
+        for ids, _ in block:
+            frequencies += np.bincount(ids, minlength=vocabulary)
+    width = max(1, min(vocabulary, _CONTEXTS, _COUNTS // vocabulary))
+    return np.argsort(-frequencies, kind="stable")[:width]
+
+
+def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, Weights, Weights]]:
+    """Every word of a sentence with every word of its translation, and what each counts for the other."""
+    (given, given_lengths), (wanted, wanted_lengths) = source, target
+    pair = np.repeat(np.arange(len(given_lengths)), given_lengths)
+    place = np.arange(len(given)) - np.repeat(np.cumsum(given_lengths) - given_lengths, given_lengths)
+    lengths, first = wanted_lengths[pair], (np.cumsum(wanted_lengths) - wanted_lengths)[pair]
+    short = lengths <= _LONGEST
+    for shift in range(min(int(wanted_lengths.max(initial=0)), _LONGEST)):
+        chosen = short & (lengths > shift)
+        words = wanted[first[chosen] + (place[chosen] + shift) % lengths[chosen]]
+        to_source = (_SHARE / lengths[chosen]).astype(np.float32)
+        to_target = (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)
+        yield given[chosen], words, to_source, to_target
+
+
+def _information(counts: Tensor) -> Tensor:
+    """Positive pointwise mutual information of counts (V, C), in place."""
+    contexts = counts.sum(0).pow(_SMOOTHING)
+    counts /= counts.sum(1, keepdim=True).clamp(min=1e-9)
+    counts /= (contexts / contexts.sum()).clamp(min=1e-12)
+    return counts.clamp_(min=1).log_()
+
+
+def _leading(matrix: Tensor, size: int, seed: int) -> Tensor:
+    """Left singular vectors times the roots of the singular values, as rows of length 1; by random projection."""
+    rank = min(size + 16, *matrix.shape)
+    drawn = torch.randn(matrix.shape[1], rank, generator=torch.Generator().manual_seed(seed))
+    basis = torch.linalg.qr(matrix @ drawn).Q
+    for _ in range(3):
+        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis).Q).Q
+    left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
+    vectors = (basis @ left * values.sqrt())[:, :size]
+    return torch.nn.functional.normalize(vectors, dim=1)
