@@ -53,7 +53,7 @@ def finetune(
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
     texts = [text] if text2 is None else [text, text2]
-    for file in (train, dev):
+    for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
         read_table(file, texts, label)
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner, TunerSettings
