@@ -28,6 +28,7 @@ def check_early(
     split: str | None = None,
     reads: Sequence[Path | None] = (),
     writes: Sequence[Path | None] = (),
+    pages: Sequence[Path | None] = (),
     device: str = "auto",
     length_penalty: float | None = None,
     rate: float | None = None,
@@ -38,7 +39,7 @@ def check_early(
     :param runs: folders of runs
     :param data: a prepared folder, which has this `split`
     :param reads: files to read
-    :param writes: files to write, into folders that exist
+    :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
@@ -63,10 +64,10 @@ def check_early(
         _check_data(data, split)
     for file in filter(None, reads):
         file.open("rb").close()
-    for file in filter(None, writes):
+    for file in filter(None, (*writes, *pages)):
         if file.is_dir():
             raise UsageError(f"{file} is a folder: name a file in it")
-        if not file.parent.is_dir():
+        if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
 
 
