@@ -229,7 +229,7 @@ LEAST_TEXT = {"kind": "text", "out": "o", "train": [{"path": "a"}]}
         ({"pipeline": "moses", "vocab_size": 7}, "data.vocab_size: a vocabulary needs at least 8 entries"),
         ({"lang": "e n"}, "data.lang = 'e n' is not a language code"),
         ({"wikipedia": [{"path": "w.txt.xz", "urls": ["http://x/y"]}]}, "written plain or as .gz"),
-        ({"wikipedia": [{"path": "w.txt", "urls": []}]}, "'w.txt' needs a path and at least one url"),
+        ({"wikipedia": [{"path": "w.txt", "urls": []}]}, "'w.txt' needs at least one url"),
         ({"fetch": [{"path": "w.txt", "urls": ["u"], "checksum": "1"}]}, "w.txt: write a checksum as 'sha256:'"),
         ({"fetch": [{"path": "w", "urls": ["u"]}] * 2}, "two files have the same path"),
     ],

@@ -27,9 +27,24 @@ class UsageError(MacaronError):
 
 
 class Interrupted(MacaronError):
-    """The run was stopped by a signal, in good order."""
+    """The run was stopped by a signal, in good order.
+
+    The exit code is that of Ctrl-C. Who receives another signal sets it: 128 and its number, as a shell reports it.
+    """
 
     exit_code = 130
+
+
+class CannotWrite(MacaronError):
+    """A failed write; the message names the path as the user gave it."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(path, error)  # all arguments: a worker process sends the error to its parent
+        self.path, self.error = path, error
+
+    def __str__(self) -> str:
+        remedy = "Free some space." if self.error.errno in FULL else "Choose another path."
+        return f"{self.path} cannot be written: {self.error.strerror or self.error}. {remedy}"
 
 
 class ProcessLost(MacaronError):
@@ -66,10 +81,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
     return MacaronError(f"unknown {kind} {name!r}: {hint}")
 
 
-def cannot_write(path: Path, error: OSError) -> MacaronError:
-    """The error for a failed write; it names the path as the user gave it."""
-    remedy = "Free some space." if error.errno in FULL else "Choose another path."
-    return MacaronError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
+def not_finite() -> MacaronError:
+    """The error for a model whose numbers overflow."""
+    return MacaronError(
+        "the model gives scores that are not finite: its weights are damaged, or too large for this precision. Check "
+        "its folder with macaron verify, or take another --dtype."
+    )
 
 
 def system_message(error: OSError) -> str:

@@ -1,28 +1,36 @@
 """Files and folders: written completely or not at all (the only writers of the toolkit), and text read by lines.
 
 Everything is written beside its final path (within a file system a rename is one step) as ``.NAME.partial`` and renamed
-at the end. An error or Ctrl-C leaves what was there before.
+at the end. An error, Ctrl-C or SIGTERM leaves what was there before; what a killed process left is removed by the next
+one that writes to the same path.
 """
 
 import bz2
 import errno
-import fcntl
 import gzip
 import json
 import lzma
 import os
 import shutil
+import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from macaron.errors import FULL, MacaronError, cannot_write
-from macaron.json_files import read_json
+from macaron.errors import FULL, CannotWrite, MacaronError
+from macaron.locks import LOCK, locked, new_file
 
 #: The endings of a text file, plain or compressed.
 ENDINGS = ("", ".gz", ".xz")
+#: Errors of Python for damaged archives, but for those of their own modules. RuntimeError: encrypted, unknown method.
+DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, lzma.LZMAError)
+#: Bytes of a line of text.
+LONGEST_LINE = 1 << 26
+#: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
+_XZ_MEMORY = 1 << 29
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
 _EARLIER = ".writing"  # what earlier versions of Macaron left
 
@@ -36,18 +44,18 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     final = Path(os.path.realpath(path))  # through a link, not over it
     special = final.exists() and not final.is_file()
     partial = final if special else final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
+    with refusing(path):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
     try:
-        with _refusing(path):
-            final.parent.mkdir(parents=True, exist_ok=True)
-            file = partial.open("wb")
-        with _refusing(path, inside=partial), file:
+        with refusing(path, inside=partial), file:
             yield file
             file.flush()
             if not special:
                 os.fsync(file.fileno())
         if special:
             return
-        with _refusing(path):
+        with refusing(path):
             if final.exists():
                 partial.chmod(final.stat().st_mode & 0o777)
             partial.replace(final)
@@ -61,7 +69,7 @@ def check_unused(folder: Path, remedy: str = "continue with --resume, or give an
     """Refuse a folder for new results that holds something already."""
     if folder.exists() and not folder.is_dir():
         raise MacaronError(f"{folder} is a file: give a folder")
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise MacaronError(f"{folder} is not empty: {remedy}")
 
 
@@ -82,6 +90,23 @@ def write_json(path: Path, value: Any) -> None:
 
 
 @contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A context in which only this process writes into a folder that grows, such as that of a run.
+
+    A folder that is made here, and still empty at the end, is removed.
+    """
+    new = not folder.exists()
+    if not new and not folder.is_dir():
+        raise MacaronError(f"{folder} is a file: give a folder")
+    try:
+        with alone(folder, folder / LOCK):
+            yield
+    finally:
+        if new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+@contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of ``path`` if the block succeeds.
 
@@ -92,31 +117,28 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     if final.exists() and not final.is_dir():
         raise MacaronError(f"{path} is a file, not a folder. Choose another path.")
     partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (_PARTIAL, _OLD))
-    lock = _locked(path, partial)
-    try:
-        with _refusing(path):
+    with alone(path, final.with_name(f".{final.name}{LOCK}")):
+        try:
+            with refusing(path):
+                _put_back(old)
+                remove(partial)
+                partial.mkdir()
+            with refusing(path, inside=partial):
+                yield partial
+            with refusing(path):
+                for file in (*partial.rglob("*"), partial):
+                    if file.is_file():  # some libraries write private files
+                        file.chmod(partial.stat().st_mode & 0o666)
+                    _sync(file)
+                if final.exists():
+                    final.rename(old)
+                partial.rename(final)
+                _sync(final.parent)
+        except BaseException:  # Ctrl-C as well
             _put_back(old)
-            for leftover in partial.iterdir():
-                remove(leftover)
-        with _refusing(path, inside=partial):
-            yield partial
-        with _refusing(path):
-            for file in (*partial.rglob("*"), partial):
-                if file.is_file():  # some libraries write private files
-                    file.chmod(partial.stat().st_mode & 0o666)
-                _sync(file)
-            if final.exists():
-                final.rename(old)
-            partial.rename(final)
-            _sync(final.parent)
-    except BaseException:  # Ctrl-C as well
-        _put_back(old)
-        remove(partial)
-        raise
-    else:
-        remove(old)  # not the partial folder: it may be that of the next process already
-    finally:
-        os.close(lock)
+            remove(partial)
+            raise
+        remove(old)
 
 
 def remove(path: Path) -> None:
@@ -136,72 +158,8 @@ def remove_leftovers(folder: Path) -> None:
     for path in sorted(folder.glob(".*")) if folder.is_dir() else ():
         if path.name.endswith(_OLD):
             _put_back(path)
-        elif path.name.endswith((_PARTIAL, _REMOVED, _EARLIER)):
+        elif path.name.endswith((_PARTIAL, _REMOVED, _EARLIER, LOCK)) and path.name != LOCK:
             remove(path)
-
-
-class GrowingFiles:
-    """Files that grow together in steps, in one process or in several after each other: ``PATH.part``, then ``PATH``.
-
-    What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
-
-    :param note: JSON file with the sizes after the last step, and with what else the caller notes
-    :param kind: the type of its content
-    """
-
-    def __init__(self, paths: Sequence[Path], note: Path, kind: Any) -> None:
-        self.paths, self.note = paths, note
-        self.parts = [path.with_name(f"{path.name}.part") for path in paths]
-        #: What the last step noted.
-        self.noted: dict[str, Any] = {}
-        if note.exists():
-            self.noted = read_json(note, kind, "Choose another path.")
-        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
-        self.complete: bool = self.noted.get("complete", False)
-        if len(self._sizes) != len(paths):
-            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
-
-    @contextmanager
-    def growing(self) -> Iterator[None]:
-        """The files, open to be added to. They get their names if the block succeeds."""
-        with ExitStack() as stack:
-            with _refusing(self.note):
-                self.note.parent.mkdir(parents=True, exist_ok=True)
-                self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
-            for part, file, size in zip(self.parts, self._files, self._sizes, strict=True):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise MacaronError(f"{part} is being written by another process. Wait for it to end.") from None
-                if os.fstat(file.fileno()).st_size < size:
-                    raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
-                file.truncate(size)
-                file.seek(size)
-            yield
-        self._write_note(complete=True)
-        self.put_in_place()
-
-    def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
-        """Add to each file, and note what is needed to go on from here."""
-        with _refusing(self.note):
-            for file, content in zip(self._files, contents, strict=True):
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        self.noted = noted
-        self._sizes = [file.tell() for file in self._files]
-        self._write_note(complete=False)
-
-    def put_in_place(self) -> None:
-        """Name complete files, those too that a killed process did not come to."""
-        for part, path in zip(self.parts, self.paths, strict=True):
-            if part.exists():
-                part.replace(path)
-
-    def _write_note(self, complete: bool) -> None:
-        self.complete = complete
-        self.noted = {**self.noted, "sizes": self._sizes, "complete": complete}
-        write_json(self.note, self.noted)
 
 
 @contextmanager
@@ -212,11 +170,15 @@ def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> It
     """
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     try:
+        if path.suffix == ".xz":  # its header says how much memory it takes
+            with path.open("rb") as file:
+                lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(file.read(1 << 16), 1)
         with openers.get(path.suffix, open)(path, "rb") as file:
             yield file
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None)  # only the system's errors have one
-        raise MacaronError(f"{path}: {reason or f'cannot be decompressed ({error}). {remedy}'}") from None
+        limit = f", {_XZ_MEMORY >> 20} MiB" if "limit" in str(error) else ""
+        raise MacaronError(f"{path}: {reason or f'cannot be decompressed ({error}{limit}). {remedy}'}") from None
 
 
 def find_compressed(path: Path) -> Path | None:
@@ -233,7 +195,9 @@ def read_lines(path: str | Path) -> Iterator[str]:
     must stay aligned.
     """
     with open_binary(Path(path)) as file:
-        for number, raw in enumerate(file, start=1):
+        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if len(raw) > LONGEST_LINE:
+                raise MacaronError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
             yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 
@@ -250,7 +214,18 @@ def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
 
 
 @contextmanager
-def _refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
+def alone(path: Path, lock: Path) -> Iterator[None]:
+    """A context in which only this process writes ``path``; the lock's folder is made."""
+    with ExitStack() as stack:
+        with refusing(path):
+            with suppress(FileExistsError):  # a file: the lock itself is refused there
+                lock.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(lock, path))
+        yield
+
+
+@contextmanager
+def refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
     """Turn failed writes into an error that names ``path``.
 
     :param inside: only those below this path. The system names no path where a write fails for lack of space; errors
@@ -258,12 +233,14 @@ def _refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
+    except (OSError, CannotWrite) as error:
+        cause = error.error if isinstance(error, CannotWrite) else error
+        name = error.path if isinstance(error, CannotWrite) else error.filename
         if inside is not None:
-            named = error.filename is not None and Path(os.fsdecode(error.filename)).is_relative_to(inside)
-            if not named and not (error.filename is None and error.errno in (*FULL, errno.EIO)):
+            named = name is not None and Path(os.fsdecode(name)).is_relative_to(inside)
+            if not named and not (name is None and cause.errno in (*FULL, errno.EIO)):
                 raise
-        raise cannot_write(path, error) from error
+        raise CannotWrite(path, cause) from cause
 
 
 def _put_back(old: Path) -> None:
@@ -273,21 +250,6 @@ def _put_back(old: Path) -> None:
         remove(old)
     elif old.exists():
         old.rename(final)
-
-
-def _locked(path: Path, partial: Path) -> int:
-    """Make the partial folder and lock it: the lock goes with the folder, and no lock file is left."""
-    with _refusing(path):
-        partial.mkdir(parents=True, exist_ok=True)
-        lock = os.open(partial, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(lock).st_ino != partial.stat().st_ino:
-            raise FileNotFoundError
-    except OSError:
-        os.close(lock)
-        raise MacaronError(f"{path} is being written by another process. Wait for it to end.") from None
-    return lock
 
 
 def _sync(path: Path) -> None:

@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from forked import macaron
+from forked import macaron, server
 from macaron.decode import Sampling, Translator
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
@@ -77,6 +78,25 @@ def test_an_answer_to_each_line_as_it_is_typed(folder: Path, translator: Transla
         assert b"Traceback" not in process.stderr.read()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_stopped_while_writing_a_file(number: signal.Signals, folder: Path, tmp_path: Path):
+    """Nothing is left of it: what was there stays, and no temporary file."""
+    (tmp_path / "out.txt").write_text("before\n")
+    os.mkfifo(tmp_path / "in")
+    arguments = ("translate", folder, "--output", tmp_path / "out.txt", "--device", "cpu")
+    command = server().start(*arguments, text=str(tmp_path / "in"))
+    with (tmp_path / "in").open("w"):  # standard input stays open: the command waits for more
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".out.txt.*")):
+            assert time.monotonic() < deadline, command.text
+            time.sleep(0.01)
+        command.send(number)
+        assert command.wait() == 128 + number
+    assert command.text == f"macaron: stopped by {'Ctrl-C' if number == signal.SIGINT else number.name}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.txt"]
+    assert (tmp_path / "out.txt").read_text() == "before\n"
+
+
 def test_files_scores_and_lists(folder: Path, translator: Translator, tmp_path: Path):
     (tmp_path / "in.txt").write_text("\n".join(LINES) + "\n")
     arguments = ("--input", tmp_path / "in.txt", "--output", tmp_path / "out.txt", "--max-length", 8, "--beam", 3)
@@ -130,6 +150,10 @@ def test_numbers_are_kept_and_that_is_said(folder: Path):
     assert (done.returncode, done.stdout) == (0, b"3 4 5\n\n7,5 -- 6\n")
     assert done.stderr.startswith(b"macaron: nothing was translated: no line has words")
     assert run(folder, text=b"\n \n").stderr == b""
+    # A line that was kept for another reason gets that one alone.
+    for options in ((), ("--one-per-line",)):
+        said = run(folder, "--max-length", 8, *options, text=b"x" * 3000).stderr
+        assert said == b"macaron: 1 line (1): a word was too long for the model and was kept as it is\n"
 
 
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):

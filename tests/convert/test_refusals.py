@@ -218,6 +218,7 @@ def test_command(golden: Path, tmp_path: Path):
     assert str(tmp_path / "model") in result.output
     assert {path.name for path in (tmp_path / "model").iterdir()} == {
         "config.json",
+        "digests.json",
         "generation_config.json",
         "model.safetensors",
         "tokenizer.json",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
+from macaron.data.glue_submission import LARGEST, as_predictions, check_submission, expected_files, write_submission
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 
@@ -118,3 +118,12 @@ def test_no_zip_at_all(tmp_path: Path):
     (tmp_path / "x.zip").write_text("no")
     with pytest.raises(MacaronError, match=r"x\.zip: not a zip file"):
         check_submission(tmp_path / "x.zip")
+
+
+def test_bombs_and_other_files(submission: Path):
+    bomb = rewrite(submission, {"QQP.tsv": b"\0" * (LARGEST + 1)}, {f"other-{i}": b"" for i in range(30)})
+    assert bomb.stat().st_size < 1_000_000
+    problems = check_submission(bomb)
+    assert "QQP.tsv: 8,388,609 bytes, the limit is 8,388,608" in problems
+    assert "20 more files are not expected" in problems
+    assert len(problems) == 12

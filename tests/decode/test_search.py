@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from macaron.decode import Hypothesis, SearchSettings, translate_ids
+from macaron.decode import Hypothesis, Sampling, SearchSettings, translate_ids
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 
@@ -198,3 +198,17 @@ def test_mistakes(make_model: Callable[..., TranslationModel]):
     for settings, words in (({"beam": 0}, "beam"), ({"stop": "never"}, "stop"), ({"min_length": 300}, "min_length")):
         with pytest.raises(MacaronError, match=words):
             SearchSettings(**settings)
+
+
+@pytest.mark.parametrize("size", [1e30, 3e38])
+@pytest.mark.parametrize("settings", [{}, {"beam": 1}, {"stop": "late"}, {"sampling": Sampling()}])
+def test_scores_that_are_not_finite_are_refused(
+    size: float, settings: dict[str, Any], make_model: Callable[..., TranslationModel]
+):
+    """Finite weights, as a flipped bit makes them, whose products are not."""
+    model = make_model()
+    with torch.no_grad():
+        model.decoder.norm.weight[0] = size
+        model.embedding.tokens.weight[:, 0] = size
+    with pytest.raises(MacaronError, match="scores that are not finite"):
+        translate_ids(model, random_sources(4), SearchSettings(max_length=9, **settings))

@@ -17,7 +17,9 @@ from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
+from macaron.seal import seal
 from macaron.text import MacaronTokenizer
+from sealing import unseal
 
 LINES = ["The cat sits on the mat.", "", "Where is it?", "   ", "A dog and a cat; all of them sleep.", "The cat sits."]
 
@@ -114,6 +116,7 @@ def test_settings_of_the_folder(copy: Path):
     generation = json.loads((copy / "generation_config.json").read_text())
     generation |= {"num_beams": 4, "length_penalty": 0.6, "max_length": 9}
     (copy / "generation_config.json").write_text(json.dumps(generation))
+    seal(copy)
     translator = Translator(copy)
     assert translator.defaults == {"beam": 4, "length_penalty": 0.6, "max_length": 7}
     best = translator.translate_nbest(LINES[:1])[0]
@@ -181,6 +184,7 @@ def test_what_is_no_model_folder(copy: Path, tmp_path: Path):
     EncoderForMaskedLM(preset("macaron-bert-tiny", vocab_size=20)).save_pretrained(tmp_path / "encoder")
     refused("cannot translate", tmp_path / "encoder")
 
+    unseal(copy)
     weights = (copy / "model.safetensors").read_bytes()
     (copy / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     refused("weights cannot be read")
@@ -203,6 +207,7 @@ def test_what_is_no_model_folder(copy: Path, tmp_path: Path):
 
     MacaronTokenizer.train(["another text altogether"], 280).save_pretrained(copy)
     refused("not the one that this model was trained with")
+    unseal(copy)
     (copy / "tokenizer.json").write_text("{")
     refused("tokenizer cannot be read")
     (copy / "tokenizer.json").unlink()

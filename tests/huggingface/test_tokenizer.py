@@ -185,8 +185,9 @@ def test_saved_and_loaded(name: str, tmp_path: Path, request: pytest.FixtureRequ
     tokenizer.save_pretrained(tmp_path / "a")
     again = HFTokenizer.from_pretrained(tmp_path / "a")
     again.save_pretrained(tmp_path / "b")
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
-    for file in ("tokenizer.json", "tokenizer_config.json"):
+    files = ["digests.json", "tokenizer.json", "tokenizer_config.json"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == files
+    for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert again.fingerprint() == tokenizer.fingerprint()
     assert again.text_pipeline == tokenizer.text_pipeline

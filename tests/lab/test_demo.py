@@ -27,13 +27,14 @@ from macaron.lab.demo import (
     shortened,
 )
 from macaron.recipe import load_recipe
+from macaron.seal import seal
 from macaron.train.pace import Pace
 from macaron.train.stopping import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
-def demo(runs: Path, recipe: Path, minutes: float = BUDGET) -> str:
+def demo(runs: Path, recipe: Path, minutes: float = 1.0) -> str:
     """What the real command prints on standard output and standard error."""
     done = macaron_text("demo", "--runs", runs, "--recipe", recipe, "--minutes", minutes, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
@@ -156,6 +157,7 @@ def test_an_unfair_comparison_reports_no_difference(finished: tuple[Path, Path, 
     for name in ("summary.json", "checkpoints/update-00000004/state.json"):
         changed = runs / "demo-macaron" / name
         changed.write_text(re.sub(r'"update": 4\b', '"update": 3', changed.read_text()))
+    seal(changed.parent)
     page = tmp_path / "page.html"
     twins = demo_twins(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]), runs, said.append, 0.0)
     result = twins.compare(page, tmp_path / "page.json")

@@ -17,6 +17,7 @@ from macaron.models import EncoderForPreTraining, EncoderForSequenceClassificati
 from macaron.models.load import save_model
 from macaron.tasks.classifier import EncoderOnDevice
 from macaron.text.tokenizer import MacaronTokenizer
+from sealing import unseal
 
 
 def load_classifier(path: Path, new_head: bool = False) -> tuple[Any, MacaronTokenizer]:
@@ -72,6 +73,7 @@ def test_a_saved_tokenizer_knows_the_longest_input(name: str, tmp_path: Path):
 
 def test_what_is_wrong_is_said_in_the_same_words(folder: tuple[Path, Callable], tmp_path: Path):
     path, load = folder
+    unseal(path)
     good = tmp_path / "good"
     shutil.copytree(path, good)
     tensors = load_file(path / "model.safetensors")
@@ -113,6 +115,7 @@ def test_what_is_wrong_is_said_in_the_same_words(folder: tuple[Path, Callable], 
     other = "encoder" if kind == "translation" else "translation"
     MacaronTokenizer.train(LINES, 280, kind=other).save_pretrained(path)
     refused("the tokenizer is not one for")
+    unseal(path)
     (path / "tokenizer.json").write_text("{")
     refused("the tokenizer cannot be read")
     (path / "tokenizer.json").unlink()

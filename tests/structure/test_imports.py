@@ -13,7 +13,10 @@ ROOMS = (
     *("huggingface", "lab", "cli"),
 )
 #: Files beside the rooms, which import no room.
-BESIDE = ("errors", "settings", "files", "processes", "device", "origin", "shipped", "json_files", "limits")
+BESIDE = (
+    *("errors", "settings", "files", "seal", "processes", "device", "origin", "shipped", "json_files", "locks"),
+    "limits",
+)
 FILES = sorted(SOURCE.rglob("*.py"))
 
 

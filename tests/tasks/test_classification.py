@@ -13,6 +13,7 @@ from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
 from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
+from macaron.seal import seal
 from macaron.tasks import classifier
 from macaron.tasks.classification import (
     ClassificationBatch,
@@ -352,6 +353,7 @@ def test_folders_that_cannot_be_fine_tuned(encoder_folder: Path, tmp_path: Path)
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "first_segment": 0}))
+    seal(tmp_path)
     with pytest.raises(MacaronError, match="segment 1, the model has 0"):
         FineTuner(tmp_path)
 

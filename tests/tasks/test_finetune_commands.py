@@ -89,6 +89,15 @@ def test_an_empty_line_stays_empty(classifier: Path):
     found = [json.loads(line) for line in with_input("\ngood\n", *command, "--json").stdout.splitlines()]
     assert found[0] == {"example": 1, "texts": [""], "label": None, "probability": None, "probabilities": None}
     assert (found[1]["example"], found[1]["label"]) == (2, "happy")
+    # Rows of a table likewise; a blank line is no row of several columns.
+    for table, text, expected in (
+        ("csv", 'review\nthe good cat\n""\na bad mat\n', [full[0], "", full[1]]),
+        ("csv", "review,n\n,\nthe good cat,1\n\n,3\na bad mat,4\n", ["", full[0], "", full[1]]),
+        ("tsv", "review\nthe good cat\n\na bad mat\n", [full[0], "", full[1]]),
+        ("tsv", "review\tn\nthe good cat\t1\n\t\n\na bad mat\t\n", [full[0], "", full[1]]),
+    ):
+        done = with_input(text, *command, "--format", table, "--text", "review")
+        assert done.stdout.split("\n")[:-1] == expected, done.stderr
 
 
 def test_a_csv_gives_what_the_training_said(macaron, classifier: Path, tmp_path: Path):
@@ -183,6 +192,9 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
 def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path):
     (tmp_path / "a.tsv").write_text("text\tlabel\n" + "".join(f"x\t{i % 11}\n" for i in range(44)))
     assert find_classes(read_table(tmp_path / "a.tsv", ["text"], "label")) == tuple(map(str, range(11)))
+    for odd in ("--3", "+-1", "-", "1" * 5000):  # words, not numbers
+        (tmp_path / "a.tsv").write_text("text\tlabel\n" + f"x\t{odd}\nx\t12\nx\t2\n" * 3)
+        assert find_classes(read_table(tmp_path / "a.tsv", ["text"], "label")) == tuple(sorted([odd, "12", "2"]))
 
 
 def test_usage_and_refusals(macaron, classifier: Path, encoder_folder: Path, tmp_path: Path):

@@ -1,17 +1,22 @@
 """The tokenizer class: text to ids and back, sentence pairs, saving, identity."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from macaron.errors import MacaronError
 from macaron.text import MacaronTokenizer, verify
+from macaron.text.fingerprint import of_ids
+from macaron.text.tokenizer import SETTINGS
 from macaron.text.vocabulary import UNK
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -213,8 +218,9 @@ def test_saved_and_loaded(name: str, tmp_path: Path, request: pytest.FixtureRequ
     tokenizer.save_pretrained(tmp_path / "a")
     again = MacaronTokenizer.from_pretrained(tmp_path / "a")
     again.save_pretrained(tmp_path / "b")
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
-    for file in ("tokenizer.json", "tokenizer_config.json"):
+    files = ["digests.json", "tokenizer.json", "tokenizer_config.json"]
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == files
+    for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     assert again.fingerprint() == tokenizer.fingerprint()
     assert again.text_pipeline == tokenizer.text_pipeline
@@ -247,7 +253,33 @@ def test_fingerprint_stays_what_it_is() -> None:
     assert tokenizer.fingerprint() == FINGERPRINT
 
 
-FINGERPRINT = "276b0172a8f58fa01dfac2a5bce571c4330178943a32924fb6d7aa78d4b35011"
+def test_the_fingerprint_covers_decoder_and_post_processor(raw: MacaronTokenizer, encoder: MacaronTokenizer) -> None:
+    """All parts of tokenizer.json. A fingerprint of an earlier version knows only how text becomes ids."""
+    for tokenizer in (raw, encoder):
+        whole = json.loads(tokenizer.backend_tokenizer.to_str())
+        shorter = [entry for entry in whole["post_processor"]["single"] if "Sequence" in entry]
+        behaviour = json.dumps(whole["pre_tokenizer"]).replace("Isolated", "Removed")
+        changes: list[dict[str, Any]] = [
+            {"decoder": None},
+            {"post_processor": None},
+            {"post_processor": {**whole["post_processor"], "single": shorter}},
+            {"normalizer": {"type": "Lowercase"}},
+            {"model": {**whole["model"], "ignore_merges": True}},
+            *([{"pre_tokenizer": json.loads(behaviour)}] if "Isolated" in behaviour else []),
+        ]
+        expected = SimpleNamespace(vocab_size=len(tokenizer), tokenizer_fingerprint=tokenizer.fingerprint())
+        earlier = SimpleNamespace(vocab_size=len(tokenizer), tokenizer_fingerprint=of_ids(tokenizer.fingerprint()))
+        for change in changes:
+            backend = Tokenizer.from_str(json.dumps({**whole, **change}))
+            other = MacaronTokenizer(backend, **{name: getattr(tokenizer, name) for name in SETTINGS})
+            with pytest.raises(MacaronError, match="not the one that this model was trained with"):
+                verify(other, expected)
+            if set(change) <= {"decoder", "post_processor"}:
+                verify(other, earlier)
+        verify(tokenizer, earlier)
+
+
+FINGERPRINT = "276b0172a8f58fa01dfac2a5bce571c4330178943a32924fb6d7aa78d4b35011+08251ff8bd2f8b46"
 
 
 def test_verify(raw: MacaronTokenizer) -> None:

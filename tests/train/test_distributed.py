@@ -97,7 +97,7 @@ def test_a_signal_to_one_stops_all(recipe: Path, alone: Path, server: Any, metri
     commands = server.group(2, *arguments)
     commands[0].until(run / "metrics.jsonl", 3)
     commands[1].send(signal.SIGTERM)
-    assert [command.wait() for command in commands] == [130, 130]
+    assert [command.wait() for command in commands] == [130, 143]
     server.run_group(2, *arguments, "--resume")
     compare(alone, run, metrics)
 

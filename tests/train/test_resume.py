@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from macaron.data.prepared import PreparedData
+from macaron.seal import seal
+from sealing import unseal
 
 # Everything that a run carries along: dropout, accumulation, running mean, averaging, best, patience, clipping, BLEU.
 ALL = [
@@ -54,7 +56,7 @@ def test_stopped_by_a_signal(number: int, recipe: Path, whole: Path, server: Any
     command.until(run / "metrics.jsonl", 2)
     command.send(number)
     command.send(number)  # as torchrun and timeout do
-    assert command.wait() == 130
+    assert command.wait() == 128 + number
     assert not (run / "model").exists()
     # What it says continues the run: the folder is enough.
     said = shlex.split(command.text.partition("; continue with: ")[2])
@@ -147,6 +149,7 @@ def test_another_recipe_is_refused(recipe: Path, whole: Path, server: Any):
 def test_other_data_are_refused(recipe: Path, toy: Path, whole: Path, server: Any, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(whole, run)
+    unseal(run)
     (run / "summary.json").unlink()
     text = server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", "train.batching=pack", code=1)
     assert "train.batching was 'auto'" in text
@@ -171,6 +174,7 @@ def test_other_tokens_of_the_same_lengths_are_refused(
     first = next(i for i in range(0, len(store), 2) if store[i : i + 2] != store[:2])
     store[:2], store[first : first + 2] = store[first : first + 2], store[:2]
     (other / "train.tgt.ids").write_bytes(store)
+    seal(other)
     arguments = ("train", recipe, "--out", run, *ALL, "--resume", "--set", f"data.out={other}")
     assert "was trained on something else: training data was" in server.run(*arguments, code=1)
     # A checkpoint of format 1 knows the lengths alone.
@@ -186,6 +190,7 @@ def as_format_1(run: Path, data: Path) -> None:
         state["progress"]["best_loss"] = state["progress"].pop("best_value")
         del state["progress"]["parts"], state["progress"]["validation_parts"]
         path.write_text(json.dumps({**state, "format": 1, "identity": {**state["identity"], "training data": digest}}))
+    unseal(run)
 
 
 def test_a_checkpoint_of_format_1_resumes(
@@ -238,12 +243,37 @@ def test_a_damaged_checkpoint(damage: Any, words: str, recipe: Path, whole: Path
     shutil.copytree(whole, run)
     (run / "summary.json").unlink()
     last = run / "checkpoints" / "update-00000031"
+    unseal(last)
     damage(last)
     text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
     assert str(last) in text
     assert words in text
     assert "Traceback" not in text
-    assert "Remove this folder" in text or "another --out" in text
+    assert f"Remove {last}: the run is then resumed from update-00000024" in text or "another --out" in text
+
+
+def test_a_flipped_bit_in_a_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    last = run / "checkpoints" / "update-00000031"
+    for name, place in (("weights.safetensors", -50), ("optimiser.safetensors", -50), ("state.json", 40)):
+        good = (last / name).read_bytes()
+        damaged = bytearray(good)
+        damaged[place] ^= 4
+        (last / name).write_bytes(damaged)
+        text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+        assert f"{last / name}: damaged (changed since it was written" in text
+        assert f"Remove {last}: the run is then resumed from update-00000024." in text
+        (last / name).write_bytes(good)
+    # The same folder as a model: what it is loaded from is verified.
+    shutil.rmtree(run / "model")
+    text = server.run("verify", run)
+    assert f"{last}: " in text
+    best = max((run / "checkpoints").glob("best-*"))
+    (best / "tokenizer.json").write_text((best / "tokenizer.json").read_text() + " ")
+    text = server.run("translate", run, "--device", "cpu", code=1)
+    assert f"{best / 'tokenizer.json'}: damaged" in text
 
 
 def test_the_remedy_for_a_damaged_checkpoint_works(

@@ -13,7 +13,7 @@ from macaron.cli.embed import embed
 from macaron.cli.evaluate import evaluate
 from macaron.cli.finetune import finetune
 from macaron.cli.glue import glue
-from macaron.cli.guard import fail, guarded, occupy_stdout
+from macaron.cli.guard import fail, guarded, occupy_stdout, stop_like_ctrl_c
 from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
 from macaron.cli.particles import particles
@@ -25,6 +25,7 @@ from macaron.cli.score import score
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
+from macaron.cli.verify import verify
 from macaron.errors import MacaronError, system_message
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ for _verb in (
     particles,
     compare,
     twins,
+    verify,
 ):
     app.command()(guarded(_verb))
 app.add_typer(recipe_app, name="recipe")
@@ -90,6 +92,7 @@ def main() -> None:
         # long jobs may meet other load. The OpenMP runtime reads this when torch is loaded, which no verb has done yet.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     occupy_stdout()
+    stop_like_ctrl_c()
     try:
         app(prog_name="macaron")
     except MacaronError as error:

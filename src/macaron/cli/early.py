@@ -26,8 +26,10 @@ def check_early(
     runs: Sequence[Path | None] = (),
     data: Path | None = None,
     split: str | None = None,
+    verify: bool = False,
     reads: Sequence[Path | None] = (),
     writes: Sequence[Path | None] = (),
+    pages: Sequence[Path | None] = (),
     device: str = "auto",
     length_penalty: float | None = None,
     rate: float | None = None,
@@ -37,8 +39,9 @@ def check_early(
     :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
     :param runs: folders of runs
     :param data: a prepared folder, which has this `split`
+    :param verify: read its files, too, that have not changed since they were last verified
     :param reads: files to read
-    :param writes: files to write
+    :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
@@ -60,20 +63,25 @@ def check_early(
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:
-        _check_data(data, split)
+        _check_data(data, split, verify)
     for file in filter(None, reads):
         file.open("rb").close()
-    for file in filter(None, writes):
+    for file in filter(None, (*writes, *pages)):
         if file.is_dir():
             raise UsageError(f"{file} is a folder: name a file in it")
+        if file in writes and not file.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
 
 
-def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
+def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
     """Check the folder of a run, and the data of a new one; of several processes the first one does.
 
     :param new: the folder may not be in use
+    :param verify: as in `check_early`
     """
-    from macaron.files import check_unused
+    from macaron.data.prepared import open_prepared
+    from macaron.files import check_unused, writing
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -81,8 +89,19 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool) -> None:
             raise UsageError(f"{out} is a file: give a folder for the run")
         if new:
             check_unused(out)
+        elif out.is_dir():
+            with writing(out):  # now is early enough to say that another process does
+                pass
+        if new and recipe.model.source is not None:  # a run is resumed without it
+            config = EncoderConfig if recipe.kind == "text" else TranslationConfig
+            try:
+                _check_model(Path(recipe.model.source), config.model_type)
+            except MacaronError as error:
+                raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
+        if new or verify:
+            open_prepared(recipe.data).verify(["train", "valid"], verify)
 
 
 def _check_model(folder: Path, kind: str | None) -> None:
@@ -93,9 +112,11 @@ def _check_model(folder: Path, kind: str | None) -> None:
         find_folder(folder, kind)
 
 
-def _check_data(folder: Path, split: str | None) -> None:
+def _check_data(folder: Path, split: str | None, verify: bool) -> None:
     from macaron.data.manifest import read_manifest
+    from macaron.data.prepared import open_prepared
 
     manifest = read_manifest(folder)
     if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
         raise MacaronError(f"{folder}: no split {split!r}; there is {', '.join(manifest['splits'])}")
+    open_prepared(folder).verify([] if split is None else [split], verify)

@@ -79,7 +79,7 @@ def glue(
     decays = _numbers("--weight-decay", weight_decay, float) or (0.0,)
 
     from macaron.data.glue_tasks import task_named
-    from macaron.files import check_unused
+    from macaron.files import check_unused, writing
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
     check_early(encoders=[model], device=device)
@@ -103,7 +103,8 @@ def glue(
     )
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
-    typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
+    with writing(out):
+        typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 
 
 def _numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> tuple[Number, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from macaron.errors import UsageError
+from macaron.errors import Interrupted, UsageError
 from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ def prepare(
         int | None,
         typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes (default: one for every core)."),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")
+    ] = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
     from macaron.origin import Origin
@@ -119,10 +122,9 @@ def prepare(
 
     try:
         with origin.located():
-            outcome = run(chosen, workers=workers, progress=Progress())
-    except KeyboardInterrupt:
-        typer.echo(f"macaron: stopped by Ctrl-C; {chosen.out} is unchanged", err=True)
-        raise typer.Exit(130) from None
+            outcome = run(chosen, workers=workers, progress=Progress(), verify=verify)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(f"{str(stop) or 'stopped by Ctrl-C'}; {chosen.out} is unchanged") from None
     if outcome.reason is None:
         typer.echo(f"{chosen.out} is up to date: nothing to do")
         return

@@ -40,6 +40,9 @@ def train(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all the data, even if it has not changed since it was last verified.")
+    ] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
 
@@ -56,11 +59,10 @@ def train(
         )
     if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
         typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
-    if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
-        raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
-    changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
-    chosen = load_recipe(recipe or stored, changes, source)  # before torch is imported: a mistake is reported at once
-    check_recipe(chosen, out, new=not resume)
+    limit = {} if minutes is None else {f"--minutes {minutes:g}": f"train.max_minutes={minutes}"}
+    # Before torch is imported: a mistake is reported at once.
+    chosen = load_recipe(recipe or stored, settings or [], source, limit)
+    check_recipe(chosen, out, new=not resume, verify=verify)
 
     from macaron.tasks.run import run
 

@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
@@ -145,7 +145,11 @@ def _load(path: Path, named: set[str]) -> Any:
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
-            return torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
+                require(archive.testzip() is None, "a member has another checksum")
+        return content
     except Exception as error:  # PyTorch raises nearly anything for a damaged or foreign file
         # PyTorch's message is left out: it advises to switch the protection off.
         raise _damaged(path) from error

@@ -19,6 +19,16 @@ def check_checksum(checksum: str | None, where: str) -> None:
     require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
 
 
+def check_urls(urls: Sequence[str], where: str) -> None:
+    """Refuse addresses that are none, and a first one that does not name a file."""
+    require(bool(urls), f"{where} needs at least one url")
+    try:
+        named = all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", "..")
+    except ValueError:
+        named = False
+    require(named, f"{where}: {', '.join(urls)[:200]!r} is not the address of a file")
+
+
 def file_name(urls: Sequence[str]) -> str:
     """The name of a file in the folder of downloads."""
     return urlsplit(urls[0]).path.rpartition("/")[2]
@@ -38,7 +48,7 @@ class ArchiveSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        require(bool(self.urls), f"archive {self.name!r} needs at least one url")
+        check_urls(self.urls, f"archive {self.name!r}")
         check_checksum(self.checksum, f"archive {self.name!r}")
 
 
@@ -54,7 +64,8 @@ class FetchSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        require(bool(self.path and self.urls), f"{self.path or 'a file to fetch'!r} needs a path and at least one url")
+        require(self.path != "", "a file to fetch needs a path")
+        check_urls(self.urls, repr(self.path))
         check_checksum(self.checksum, self.path)
 
 

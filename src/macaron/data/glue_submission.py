@@ -1,20 +1,19 @@
 """The zip for GLUE's server: eleven complete files, and a validator that says what is wrong."""
 
-import lzma
 import math
-import struct
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from macaron.data.glue_tasks import TASKS, GlueTask, Submission
 from macaron.errors import MacaronError
-from macaron.files import atomic_file
+from macaron.files import DAMAGED, atomic_file
 
 HEADER = "index\tprediction"
-#: Errors of Python for a damaged zip, with any method of compression.
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, ValueError, struct.error)
+#: Bytes of a file of a submission; the largest has 4 million.
+LARGEST = 1 << 23
+#: Files of a zip that are not expected, named before the rest is only counted.
+_FOREIGN = 10
 
 
 def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
@@ -55,24 +54,29 @@ def check_submission(path: Path) -> list[str]:
     """The problems of a submission, with file and line; an empty list if the server will accept it."""
     try:
         archive = zipfile.ZipFile(path)
-    except DAMAGED as error:
+    except (*DAMAGED, zipfile.BadZipFile) as error:
         raise MacaronError(f"{path}: not a zip file ({error})") from None
     with archive:
         wanted = expected_files()
         names = [name for name in archive.namelist() if not name.endswith("/")]
         problems = []
-        for name in [name for name in names if name not in wanted]:
+        foreign = [name for name in names if name not in wanted]
+        for name in foreign[:_FOREIGN]:
             folder, _, inside = name.rpartition("/")
             where = f"must be at the top of the zip, not in {folder}/"
             problems.append(f"{name}: {where if inside in wanted else 'not a file of a submission'}")
+        problems += [f"{len(foreign) - _FOREIGN:,} more files are not expected"] if len(foreign) > _FOREIGN else []
         problems += [f"{name}: occurs {names.count(name)} times" for name in wanted if names.count(name) > 1]
         for name, (task, submission) in wanted.items():
             if name not in names:
                 problems.append(f"{name}: missing")
                 continue
+            if (size := archive.getinfo(name).file_size) > LARGEST:  # no more than this is unpacked
+                problems.append(f"{name}: {size:,} bytes, the limit is {LARGEST:,}")
+                continue
             try:
                 raw = archive.read(name)
-            except (*DAMAGED, OSError, RuntimeError) as error:  # RuntimeError: it needs a password
+            except (*DAMAGED, zipfile.BadZipFile) as error:
                 problems.append(f"{name}: cannot be unpacked ({error})")
                 continue
             problems += _check_file(name, raw, task, submission)

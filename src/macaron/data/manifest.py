@@ -7,6 +7,7 @@ from macaron.data.store import REMEDY
 from macaron.errors import MacaronError
 from macaron.json_files import Count, Record, conforming, read_json
 from macaron.limits import Between
+from macaron.seal import check
 from macaron.settings import OTHERS
 from macaron.text.pipeline import PipelineName, State
 
@@ -129,6 +130,7 @@ class _Head(TypedDict):
 def read_manifest(folder: Path, kind: DataKind | None = None) -> Record:
     """Read prepared.json, or raise an error that explains why it is not a prepared folder, or not of this kind."""
     path = folder / MANIFEST
+    check(folder, [MANIFEST], REMEDY)
     try:
         head: Record = read_json(path, Annotated[_Head, OTHERS], REMEDY)
     except (FileNotFoundError, NotADirectoryError):

@@ -15,6 +15,7 @@ train.documents ...     the first sentence of every document, then the number of
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,8 @@ from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
+from macaron.seal import check
+from macaron.text.fingerprint import agrees
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -74,11 +77,12 @@ class PreparedFolder:
     def tokenizer(self) -> MacaronTokenizer:
         """The tokenizer, verified by its fingerprint."""
         folder = self.folder / "tokenizer"
+        self.verify([])
         try:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
-        if tokenizer.fingerprint() != self.tokenizer_fingerprint:
+        if not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
             raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
         return tokenizer
 
@@ -87,6 +91,7 @@ class PreparedFolder:
         if split in self._stores:
             return self._stores[split]
         expected = self._sizes(split)
+        self.verify([split])
         stores = []
         for ending, tokens in self.columns.items():
             store = TokenStore(self.folder / f"{split}{ending}")
@@ -99,6 +104,14 @@ class PreparedFolder:
             store.check()
             stores.append(store)
         return self._stores.setdefault(split, tuple(stores))
+
+    def verify(self, splits: Sequence[str], again: bool = False) -> None:
+        """Refuse damaged files of some splits.
+
+        :param again: read files, too, that have not changed since they were last verified
+        """
+        names = [MANIFEST, "tokenizer/*", *(f"{split}.*" for split in splits)]
+        check(self.folder, names, REMEDY, again=again, remember=True)
 
     def documents(self, split: Split) -> NDArray[np.uint64] | None:
         """The first sentence of every document, then the number of sentences; None for pairs."""
@@ -183,6 +196,7 @@ class PreparedData(PreparedFolder):
     def text(self, split: Split, language: str) -> list[str]:
         """The lines of a split as they were given (see `text_state`), for scoring; not kept for ``train``."""
         expected = self._sizes(split)["pairs"]
+        self.verify([split])
         path = self.folder / f"{split}.{language}"
         lines = list(read_lines(path))
         if len(lines) != expected:
@@ -225,6 +239,7 @@ class PreparedText(PreparedFolder):
     def documents(self, split: Split) -> NDArray[np.uint64]:
         """The first sentence of every document, then the number of sentences (memory-mapped)."""
         expected = self._sizes(split)
+        self.verify([split])
         path = self.folder / f"{split}.documents"
         documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
         if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:

@@ -3,12 +3,13 @@
 The files in ``recipes/`` explain every key in their comments.
 """
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum
+from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum, check_urls
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
@@ -59,6 +60,8 @@ class CorpusSettings:
         require(self.path != "", "a corpus needs a path: the prefix of its two files")
         one_origin = self.url is None or (self.archive is None and "{lang}" in self.url)
         require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
+        if self.url is not None:
+            check_urls([self.url], repr(self.path))
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
         for checksum in self.checksums.values():
@@ -198,7 +201,7 @@ class PairsSettings(DataSettings):
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
         for key in ("max_ratio", "ratio_slack"):
-            require(getattr(self, key) >= 0, f"data.{key} must not be negative")
+            require(0 <= getattr(self, key) < math.inf, f"data.{key} must be finite and not negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}

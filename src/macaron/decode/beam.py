@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.errors import not_finite
 from macaron.text.vocabulary import UNK
 
 #: Candidates beyond those needed, so that ties at the end of the list are seen.
@@ -106,6 +107,9 @@ class SearchState:
                 cumulative = [*partial[:length], total]
                 steps = tuple(map(sub, cumulative, [0.0, *cumulative]))
                 best.append(Hypothesis("", score, (*tokens[:length], self.end), steps))
+            # NaN is sorted before all numbers, so it has been kept to the end.
+            if not best or not all(math.isfinite(each.score) for each in best):
+                raise not_finite()
             found.append(best)
         return found
 

@@ -17,13 +17,14 @@ import torch
 
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
+from macaron.decode.growing_files import GrowingFiles
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import GrowingFiles
 from macaron.json_files import Count, Record
 from macaron.processes import Progress
+from macaron.text.fingerprint import of_ids
 
 #: Why a line is left out.
 RULES = {
@@ -167,7 +168,7 @@ def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     search = _search(translator, options)
     return {
         "model": weights.hexdigest(),
-        "tokenizer": translator.tokenizer.fingerprint(),
+        "tokenizer": of_ids(translator.tokenizer.fingerprint()),
         "precision": "int8"
         if translator.int8
         else str(translator.half or translator.model.embedding.tokens.weight.dtype),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from macaron.decode.translator import batches, load_folder
 from macaron.device import choose_device, choose_dtype
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, not_finite
 
 #: Tokens of the longer side in a batch, padding included; each target token has a row of logits.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
@@ -80,6 +80,8 @@ class PairScorer:
                     f"a batch of {len(rows)} pairs needs more memory than the device has: take batch_tokens "
                     f"(--batch-tokens) below {batch_tokens or self.batch_tokens}"
                 ) from error
+            if not bool(totals.isfinite().all()):
+                raise not_finite()
             for i, total in zip(rows, totals.tolist(), strict=True):
                 found[i] = PairScore(total, len(pairs[i][1]))
         return found

@@ -22,7 +22,8 @@ from macaron.evaluate.evaluation import Evaluation
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
-from macaron.models.load import fingerprint, run_of
+from macaron.models.load import run_of
+from macaron.seal import fingerprint
 from macaron.settings import OTHERS
 
 FORMAT = 1

@@ -1,5 +1,6 @@
 """What the classes of all networks share in transformers: construction, the encoder, the loss over tokens."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -9,8 +10,24 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 
 from macaron.models.configuration import ModelConfig
+from macaron.models.load import MODEL_FILES, USED_FILES
+from macaron.seal import checked, seal
 
 IGNORED = -100  # transformers' label for "no target here"
+
+
+def from_verified(cls: Any, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+    """As ``from_pretrained`` in transformers; the files of a local folder are verified."""
+    load = PreTrainedModel.__dict__["from_pretrained"].__get__(None, cls)  # a class method, bound to this class
+    with checked(Path(pretrained_model_name_or_path or "", kwargs.get("subfolder") or ""), USED_FILES):
+        return load(pretrained_model_name_or_path, *args, **kwargs)
+
+
+def save_sealed(self: Any, save_directory: Any, is_main_process: bool = True, *args: Any, **kwargs: Any) -> None:
+    """As ``save_pretrained`` in transformers; the digests of the files are recorded."""
+    PreTrainedModel.save_pretrained(self, save_directory, is_main_process, *args, **kwargs)
+    if is_main_process:
+        seal(save_directory, MODEL_FILES)
 
 
 class PreTrainedMixin:
@@ -26,8 +43,8 @@ class PreTrainedMixin:
 
     device = PreTrainedModel.device
     num_parameters = PreTrainedModel.num_parameters
-    from_pretrained = PreTrainedModel.__dict__["from_pretrained"]  # a class method, not yet bound to a class
-    save_pretrained = PreTrainedModel.save_pretrained
+    from_pretrained: ClassVar[Any] = classmethod(from_verified)
+    save_pretrained: ClassVar[Any] = save_sealed
 
     def __init__(self: Any, config: Any) -> None:
         if isinstance(config, ModelConfig):
@@ -35,6 +52,10 @@ class PreTrainedMixin:
         PreTrainedModel.__init__(self, config)
         self.build(config.core)
         self.post_init()
+
+    def _upload_modified_files(self: Any, working_dir: Any, *args: Any, **kwargs: Any) -> Any:
+        seal(working_dir, MODEL_FILES)  # before it leaves: ``save_pretrained(push_to_hub=True)`` uploads as it saves
+        return PreTrainedModel._upload_modified_files(self, working_dir, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

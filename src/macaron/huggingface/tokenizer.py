@@ -1,13 +1,15 @@
 """The tokenizer in transformers' interface: ``AutoTokenizer``, padding and truncation, tensors, offsets."""
 
+from pathlib import Path
 from typing import Any, Self
 
 from tokenizers import Encoding, Tokenizer
 from transformers import BatchEncoding, TokenizersBackend
 
 from macaron.errors import MacaronError
+from macaron.seal import check, seal
 from macaron.text.pipeline import SETTINGS, Side, State
-from macaron.text.tokenizer import CLASS_NAME, MacaronTokenizer
+from macaron.text.tokenizer import CLASS_NAME, TOKENIZER_FILES, MacaronTokenizer
 
 #: What `from_pretrained` passes along about the origin of the files, which is not saved.
 _TRANSIENT = ("is_local", "local_files_only", "revision", "_from_auto", "_commit_hash", "trust_remote_code")
@@ -44,6 +46,12 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     def wrap(cls, tokenizer: MacaronTokenizer) -> Self:
         """The same tokenizer for transformers."""
         return cls(tokenizer.backend_tokenizer, **tokenizer.stored_settings())
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """As in transformers; the files of a local folder are verified."""
+        check(Path(pretrained_model_name_or_path, kwargs.get("subfolder") or ""), TOKENIZER_FILES)
+        return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
 
     @classmethod
     def convert_to_native_format(cls, trust_remote_code: bool = False, **kwargs: Any) -> dict[str, Any]:
@@ -101,11 +109,13 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
         side: Side = "target" if self.kind == "translation" else "source"
         return self.text_pipeline.decode(self.join(ids, skip_special_tokens), side)
 
-    def _save_pretrained(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+    def _save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         # The padding and truncation of the last call are no part of the tokenizer.
         self.backend_tokenizer.no_truncation()
         self.backend_tokenizer.no_padding()
-        return super()._save_pretrained(*args, **kwargs)
+        files: tuple[str, ...] = super()._save_pretrained(save_directory, *args, **kwargs)
+        seal(save_directory, TOKENIZER_FILES)  # it is called last, and before an upload
+        return files
 
 
 # The name that tokenizer_config.json stores and AutoTokenizer looks up. Pickle uses the qualified name, which stays.

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -12,8 +13,9 @@ from safetensors import SafetensorError, safe_open
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER
 from macaron.json_files import parse_json, read_json
-from macaron.models.load import CHECKPOINT_WEIGHTS, fingerprint, run_model
+from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
+from macaron.seal import fingerprint
 from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
@@ -22,6 +24,8 @@ Record = dict[str, Any]
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Bytes of the largest of them: translations with their counts.
 _LARGEST = 1 << 29
+#: The limit of numbers: larger ones are damage.
+_GREATEST = 1e100
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
 #: Numbers in a line of the training log that are of its last update; the others are means over its targets.
@@ -109,7 +113,8 @@ class RunFolder:
             if not fine or (file in stored and not (isinstance(key, dict) and key.get("model") == present)):
                 continue
             said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
-            sentences = content.get("sentences", len(content.get("translations", ())) or None)
+            lines = content.get("translations")
+            sentences = content.get("sentences", len(lines) if isinstance(lines, list) else None)
             data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
             same = json.dumps([data, content.get("search"), [row.get("definition") for row in rows]])
             found[same] = {"file": name, "data": data, "scores": rows}
@@ -157,7 +162,8 @@ class RunFolder:
 
     def _settings(self) -> tuple[Record, Origin]:
         if (self.path / "recipe.toml").is_file():
-            return load_toml(self.path / "recipe.toml")
+            sections, origin = load_toml(self.path / "recipe.toml")
+            return {name: section for name, section in sections.items() if isinstance(section, dict)}, origin
         found = self._record("settings.json") or self._record("run.json")
         # "identity" of a GLUE folder is what all its runs share; its "model" is a digest of the weights.
         if isinstance(found.get("identity"), dict):
@@ -215,8 +221,16 @@ def _merged(first: Record, second: Record) -> Record:
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value read from JSON is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether a value read from JSON is a finite number, of which sums and squares of differences can be drawn."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_GREATEST < value < _GREATEST
+
+
+def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:
+    """Set, metric and value of the scores of a fine-tuning that are numbers."""
+    for part, metrics in scores.items() if isinstance(scores, dict) else ():
+        for metric, value in metrics.items() if isinstance(metrics, dict) else ():
+            if is_number(value):
+                yield part, metric, value
 
 
 def _kind(path: Path, settings: Record) -> RunKind:

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import torch
 from macaron import ode
 from macaron.data.manifest import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
+from macaron.files import writing
 from macaron.lab.compare.comparison import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
 from macaron.lab.compare.result import Result
@@ -58,7 +60,7 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        with join(self.plan[0][1].train):
+        with join(self.plan[0][1].train), writing(self.out) if first_process() else nullcontext():
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 try:
@@ -122,6 +124,8 @@ def make_twins(
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
+    if budget is not None:
+        recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
     recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
     asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
     if recipe.train.warmup != asked:

@@ -7,7 +7,6 @@ torch is imported where weights are read or written: a folder that is missing is
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import sys
@@ -21,6 +20,7 @@ from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
     import torch
@@ -39,9 +39,13 @@ _CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
     "model.safetensors",
     "model.safetensors.index.json",
 )
+#: What is written with a model, by us or by transformers; the tokenizer is written apart.
+MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
+#: What a model is loaded from; a folder may hold more, which others write.
+USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 
 
 def find_folder(path: str | Path, model_type: str | None = None) -> Path:
@@ -67,6 +71,7 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
         raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
     if not folder.is_dir():
         raise MacaronError(f"{folder} is a file; give its folder")
+    begin(folder, USED_FILES)
     kind = stored_type(folder)
     if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
         wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
@@ -105,13 +110,6 @@ def run_of(folder: Path) -> Path | None:
     run = place.parents[1] if place.parent.name == "checkpoints" else place.parent
     inside = place.parent.name == "checkpoints" or place.name == "model"
     return run if inside and (run / "recipe.toml").is_file() else None
-
-
-def fingerprint(folder: Path) -> str:
-    """A digest of all files in a model folder: weights, configuration, tokenizer, search settings."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    text = "".join(f"{file.name}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def stored_type(folder: Path) -> Any:
@@ -156,6 +154,13 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     :param changes: fields of the configuration to set to other values
     """
+    with checked(folder, USED_FILES):
+        return _load_model(folder, model_class, dtype, heads, changes)
+
+
+def _load_model(
+    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], changes: Mapping[str, Any]
+) -> tuple[Any, list[str]]:
     import torch
 
     config = load_config(folder, model_class.config_class, **changes)
@@ -220,6 +225,8 @@ def save_model(
         tokenizer.save_pretrained(partial)
         for path, content in (more or {}).items():
             write_json(partial / path, content)
+        if more:
+            seal(partial, more)
 
 
 def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None = None, config: Any = None) -> None:
@@ -240,6 +247,7 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
         code = re.search(r"os error (\d+)", str(error))
         number = int(code[1]) if code else errno.EIO
         raise OSError(number, os.strerror(number), str(folder / _WEIGHTS)) from error
+    seal(folder, MODEL_FILES)
 
 
 def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = None) -> None:
@@ -281,12 +289,3 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         ) from error
     prefix = "model." if files == [CHECKPOINT_WEIGHTS] else ""
     return {name.removeprefix(prefix): tensor for name, tensor in found.items()}
-
-
-def weights_fingerprint(folder: Path) -> str:
-    """A digest of the weights and the configuration of a folder."""
-    digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / _CONFIG]):
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)
-    return digest.hexdigest()[:16]

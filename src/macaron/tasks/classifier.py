@@ -16,7 +16,7 @@ from torch import Tensor
 
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, not_finite
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
@@ -232,6 +232,8 @@ class Predictor(EncoderOnDevice):
         data = self.encode(texts)
         with self.memory_explained("examples"):
             logits = self.all_logits(data)
+        if not np.isfinite(logits).all():
+            raise not_finite()
         values = self.objective.predictions(logits)
         labels = self.objective.labels
         if self.objective.kind == "score":

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from macaron.errors import not_finite
 from macaron.models.load import save_model
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
@@ -54,7 +55,10 @@ class Embedder(EncoderOnDevice):
             return self.embed([texts])[0]
         data = self.encode([[text.strip() for text in texts]])
         with self.memory_explained("texts"):
-            return self.over_batches(data, self._vectors, self.size).astype(np.float32)
+            vectors = self.over_batches(data, self._vectors, self.size).astype(np.float32)
+        if not np.isfinite(vectors).all():
+            raise not_finite()
+        return vectors
 
     def _vectors(self, batch: ClassificationBatch) -> Tensor:
         """(B, D), in float32."""

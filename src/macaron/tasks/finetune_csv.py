@@ -10,15 +10,16 @@ from typing import Any
 
 from macaron.data.tabular import Table, class_indices, find_classes, numbers_of, read_table
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import write_json, write_text
+from macaron.files import check_unused, remove_leftovers, write_json, write_text
+from macaron.locks import LOCK
 from macaron.processes import Progress
 from macaron.tasks.classification import FineTuning, Objective, usual_rate
 from macaron.tasks.finetune import FineTuner
 from macaron.tasks.glue.glue_results import score_line
 from macaron.train.stopping import StopSignals
 
-#: The files of an unfinished run, which the next start may replace.
-_UNFINISHED = {"settings.json", "metrics.jsonl", "report.html"}
+#: The files of an unfinished run, which the next start may replace; its model where its settings are.
+_UNFINISHED = {"settings.json", "metrics.jsonl", "report.html", LOCK}
 
 
 def finetune_csv(
@@ -39,8 +40,10 @@ def finetune_csv(
     :param texts: columns of the texts
     :param label: column of the label
     """
-    if out.exists() and not {path.name for path in out.iterdir()} <= _UNFINISHED:
-        raise MacaronError(f"{out} is not empty: give another --out")
+    remove_leftovers(out)
+    found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if not found <= {*_UNFINISHED, *(["model"] if "settings.json" in found else [])}:
+        check_unused(out, "give another --out")
     tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
     objective, labels = make_objective(tables, label, regression)
     metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)

@@ -18,10 +18,11 @@ from macaron.data.manifest import DataKind
 from macaron.data.word_vectors import word_vectors
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel
-from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model, weights_fingerprint
+from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model
 from macaron.models.presets import preset, preset_names
 from macaron.ode import scheme
 from macaron.recipe import AUTO, ModelSettings, Recipe, recipe_from
+from macaron.seal import weights_fingerprint
 from macaron.settings import load_toml, to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer

@@ -158,10 +158,10 @@ class TranslationTask(Task):
         self.data = data = PreparedData.open(recipe.data)
         self.train, self.decode = train, decode = recipe.train, recipe.decode
         self.tokenizer = data.tokenizer
-        self.tokenizer.fingerprint()  # refuse a damaged one now, not when the trained model is saved
+        fingerprint = self.tokenizer.fingerprint()
         config = model_config(recipe, data.vocab_size)
         evaluation = {"lower": decode.lower, "compound_split": decode.compound_split}
-        config = replace(config, tokenizer_fingerprint=data.tokenizer_fingerprint, evaluation=evaluation)
+        config = replace(config, tokenizer_fingerprint=fingerprint, evaluation=evaluation)
         torch.manual_seed(train.seed)
         self.model = TranslationModel(config)
         search = self.model.generation_config

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError, naming
+from macaron.seal import DamagedFile
+from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
@@ -17,6 +19,8 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
     """The tokenizer of a folder with a model of that kind."""
     try:
         tokenizer = MacaronTokenizer.from_pretrained(folder)
+    except DamagedFile:
+        raise
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
@@ -60,8 +64,8 @@ def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
             "belong together. Use the tokenizer files that were saved with the weights."
         )
     expected = getattr(config, "tokenizer_fingerprint", None)
-    if expected is not None and expected != (found := tokenizer.fingerprint()):
+    if expected is not None and not agrees(expected, found := tokenizer.fingerprint()):
         raise MacaronError(
-            f"the tokenizer (fingerprint {found[:12]}) is not the one that this model was trained with "
-            f"({expected[:12]}). Use the tokenizer files that were saved with the weights."
+            f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with "
+            f"({expected[-12:]}). Use the tokenizer files that were saved with the weights."
         )

@@ -22,6 +22,7 @@ from macaron.json_files import Count, Real, Record, conforming, read_json
 from macaron.limits import Between
 from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
+from macaron.seal import check, seal
 from macaron.settings import OTHERS
 from macaron.train.failures import disk_full
 
@@ -32,7 +33,6 @@ LEGACY_FORMAT = 1
 READABLE = (LEGACY_FORMAT, 2, FORMAT)
 Weights = dict[str, Tensor]
 _MOMENTS, _STATE = "optimiser.safetensors", "state.json"
-_REMEDY = "Remove this folder to resume from the previous one."
 
 
 @dataclass
@@ -120,6 +120,7 @@ def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] 
                 save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, partial / name)
             (partial / _STATE).write_text(json.dumps(state, indent=1) + "\n")
             describe(partial)
+            seal(partial)
         except (OSError, SafetensorError) as error:
             raise disk_full(folder.parents[1], folder, error) from error
 
@@ -130,15 +131,18 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     :param weights: read the weights; otherwise they are left empty
     :param moments: likewise
     """
+    remedy = _remedy(folder)
+    wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
+    check(folder, [name for name, read in wanted.items() if read], remedy)
     try:
-        head: _Format = read_json(folder / _STATE, Annotated[_Format, OTHERS], _REMEDY)
+        head: _Format = read_json(folder / _STATE, Annotated[_Format, OTHERS], remedy)
         if head["format"] not in READABLE:
             raise MacaronError(
                 f"{folder}: a checkpoint of format {head['format']}, this version of Macaron reads "
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        state: _StateFile = conforming(_StateFile, head, folder / _STATE, _REMEDY)
+        state: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
         if state["progress"]["batch"] > state["progress"]["batches"]:
             raise ValueError("progress.batch is above progress.batches")
         if folder.name.partition("-")[2] != f"{state['progress']['update']:08d}":
@@ -154,7 +158,16 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
         )
     # safetensors raises nearly anything for a damaged file.
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise MacaronError(f"{folder}: not a complete checkpoint ({error}). {_REMEDY}") from error
+        raise MacaronError(f"{folder}: not a complete checkpoint ({error}). {remedy}") from error
+
+
+def _remedy(folder: Path) -> str:
+    """What can be done if a checkpoint is damaged."""
+    found = checkpoints(folder.parent)
+    others = [path.name for path in found if path != folder]
+    if folder not in found or not others:
+        return "Copy the folder again, or start a new run with another --out."
+    return f"Remove {folder}: the run is then resumed from {others[-1]}."
 
 
 def run_state(folder: Path) -> RunState:
@@ -226,7 +239,7 @@ def require_same(
     :param losses: number of losses that are logged
     """
     if len(found.state.log_losses) != losses:
-        raise MacaronError(f"{folder / _STATE}: progress.log_losses must have {losses} numbers. {_REMEDY}")
+        raise MacaronError(f"{folder / _STATE}: progress.log_losses must have {losses} numbers. {_remedy(folder)}")
     theirs = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
     if theirs != shapes:
         odd = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))[0]

@@ -54,10 +54,11 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
         ):
             raise MacaronError(f"{error} Then continue with: {resume_command(run)}") from error
         raise
-    except KeyboardInterrupt:  # at once: before the first update, or by a second Ctrl-C
+    except KeyboardInterrupt as stop:  # at once: before the first update, or by a second Ctrl-C
         if not (run / "recipe.toml").is_file():
             raise
-        raise Interrupted(f"stopped by Ctrl-C; continue from the last checkpoint with: {resume_command(run)}") from None
+        by = str(stop) or "stopped by Ctrl-C"
+        raise Interrupted(f"{by}; continue from the last checkpoint with: {resume_command(run)}") from None
     except RuntimeError as error:
         if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
             raise ProcessLost(

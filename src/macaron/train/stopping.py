@@ -5,6 +5,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from macaron.errors import Interrupted
 from macaron.train.checkpoint import RunState
 from macaron.train.settings import LIMITS, TrainSettings
 
@@ -30,6 +31,22 @@ def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
     """Whether a limit is reached or patience is exhausted."""
     impatient = settings.patience > 0 and state.validations_without_gain >= settings.patience
     return impatient or max(shares(settings, state, seconds)) >= 1.0
+
+
+def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: str) -> str | None:
+    """What has ended a run before the limit that its schedule was planned for; None if nothing has.
+
+    :param resume: the command that continues the run
+    """
+    planned, *caps = (name for name in LIMITS if getattr(settings, name) is not None)
+    share, *others = shares(settings, state, seconds)
+    if share >= 1.0:
+        return None
+    name = next((cap for cap, used in zip(caps, others, strict=True) if used >= 1.0), "patience")
+    return (
+        f"train.{name} = {getattr(settings, name):g} has ended the run at {100 * share:.0f} % of train.{planned} = "
+        f"{getattr(settings, planned):,}. To go on, raise it: {resume} --set train.{name}=N"
+    )
 
 
 def time_left(done: float, seconds: float, begun: float = 0.0, share: float = 0.0) -> str | None:
@@ -76,6 +93,7 @@ class StopSignals:
             raise KeyboardInterrupt
         if not self.received:
             self.received, self._first = True, now
+            Interrupted.exit_code = 128 + number
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, TranslationModel
 from macaron.models.load import save_model, write_config
+from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
 from macaron.train.step import tensors_of
@@ -57,7 +58,7 @@ class Task(ABC):
         :param legacy: as checkpoints of format 1 hold it
         """
         digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
-        return {"tokenizer": self.data.tokenizer_fingerprint, "training data": digest}
+        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest}
 
     @abstractmethod
     def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:

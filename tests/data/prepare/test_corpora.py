@@ -13,6 +13,7 @@ from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
 from macaron.recipe import data_recipe
+from sealing import unseal
 
 LAW = CorpusSettings("law", tag="<law>", weight=2)
 WORDS = ["Haus", "Baum", "Hund", "Katze", "Kind", "Tür", "Buch", "Vogel"]
@@ -102,6 +103,7 @@ def test_a_folder_of_an_earlier_version(recipe: PairsSettings) -> None:
             del corpus["weight"]
     manifest["settings"]["valid_every"] = 0
     path.write_text(json.dumps(manifest))
+    unseal(recipe.out)
     data = PreparedData.open(recipe.out)
     assert [(each.path, each.pairs, each.weight) for each in data.corpora("train")] == [("", 158, 1.0)]
     assert data.tags("test") == [None] * 10

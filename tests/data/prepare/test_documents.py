@@ -25,6 +25,7 @@ from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.recipe import data_recipe
+from sealing import unseal
 
 QUIET = Progress(quiet=True)
 Document = list[list[str]]
@@ -62,8 +63,9 @@ def read(data: PreparedText, split: str) -> list[list[str]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files but the manifest, which has times of files in it."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "prepared.json")
+    """All files but the manifest, which has times of files in it, and its digest."""
+    aside = (folder / "prepared.json", folder / "digests.json")
+    files = (path for path in sorted(folder.rglob("[!.]*")) if path.is_file() and path not in aside)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -89,8 +91,8 @@ def test_everything_fits_together(recipe: TextSettings) -> None:
     sizes = data.manifest["splits"]["train"]
     assert sizes == {"documents": 36, "sentences": len(train), "tokens": train.tokens}
     assert not (recipe.out / "work").exists()
-    assert sorted(path.name for path in recipe.out.iterdir()) == sorted(
-        ["prepared.json", "tokenizer"]
+    assert sorted(path.name for path in recipe.out.glob("[!.]*")) == sorted(
+        ["digests.json", "prepared.json", "tokenizer"]
         + [f"{split}.{ending}" for split in ("train", "valid") for ending in ("ids", "offsets", "json", "documents")]
     )
 
@@ -199,7 +201,9 @@ def test_nothing_changed_nothing_done(recipe: TextSettings) -> None:
 
     assert prepare(replace(recipe, valid_every=5), workers=1).reason == "changed: valid_every"
     (recipe.out / "train.documents").write_bytes(b"1234567")
-    assert "train.documents: truncated" in (prepare(replace(recipe, valid_every=5), workers=1).reason or "")
+    assert "train.documents: damaged (7 bytes instead of" in (
+        prepare(replace(recipe, valid_every=5), workers=1).reason or ""
+    )
     (recipe.root / "a.txt").write_text(as_text(corpus(30)))
     assert prepare(replace(recipe, valid_every=5), workers=1).reason == "the input files have changed"
     moses = replace(recipe, valid_every=5, pipeline="moses")
@@ -233,7 +237,7 @@ def test_the_two_kinds_of_folders(recipe: TextSettings, tmp_path: Path) -> None:
 
 def test_damaged_folders(recipe: TextSettings) -> None:
     prepare(recipe, workers=1)
-    data = PreparedText.open(recipe.out)
+    data = PreparedText.open(unseal(recipe.out))
     documents = (recipe.out / "train.documents").read_bytes()
     (recipe.out / "train.documents").write_bytes(documents[:-8] + documents[:8])
     with pytest.raises(MacaronError, match=r"train.documents: belongs to other sentences. Run 'macaron prepare' again"):

@@ -16,6 +16,7 @@ from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
+from sealing import unseal
 
 GERMAN = ["Haus", "Baum", "Hund", "Katze", "Straße", "Kind", "Wagen", "Tür", "Buch", "Vogel"]
 ENGLISH = ["house", "tree", "dog", "cat", "street", "child", "car", "door", "book", "bird"]
@@ -61,8 +62,9 @@ def recipe(tmp_path: Path) -> PairsSettings:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files but the manifest, which has times of files in it."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "prepared.json")
+    """All files but the manifest, which has times of files in it, and its digest."""
+    aside = (folder / "prepared.json", folder / "digests.json")
+    files = (path for path in sorted(folder.rglob("[!.]*")) if path.is_file() and path not in aside)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -163,7 +165,7 @@ def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> Non
 
 def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     assert prepare(recipe, workers=1).reason == "new"
-    before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("[!.]*")}
     with monkeypatch.context() as patch:
         patch.setattr(PrepareJob, "run", lambda *_: pytest.fail("prepared again"))
         assert prepare(recipe, workers=2).reason is None
@@ -174,7 +176,7 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
         for path in recipe.root.glob("*.??"):
             (elsewhere / path.name).write_bytes(path.read_bytes())
         assert prepare(replace(recipe, root=elsewhere), workers=1).reason is None
-    assert before == {path: path.stat().st_mtime_ns for path in recipe.out.rglob("*")}
+    assert before == {path: path.stat().st_mtime_ns for path in recipe.out.rglob("[!.]*")}
 
     assert prepare(replace(recipe, test=recipe.valid, valid=recipe.test), workers=1).reason is not None
     assert prepare(replace(recipe, max_words=9), workers=1).reason == "changed: max_words"
@@ -182,11 +184,11 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     write(recipe.root / "valid", ["Neu"], ["New"])
     assert prepare(recipe, workers=1).reason == "the input files have changed"
     (recipe.out / "train.de.ids").write_bytes(b"")
-    assert "truncated" in (prepare(recipe, workers=1).reason or "")
+    assert "train.de.ids: damaged (0 bytes instead of" in (prepare(recipe, workers=1).reason or "")
     (recipe.out / "valid.en").unlink()
     assert "valid.en" in (prepare(recipe, workers=1).reason or "")
     (recipe.out / "tokenizer" / "tokenizer.json").unlink()
-    assert "tokenizer cannot be read (No such file" in (prepare(recipe, workers=1).reason or "")
+    assert "tokenizer.json: damaged (missing" in (prepare(recipe, workers=1).reason or "")
     assert prepare(recipe, workers=1).reason is None
 
 
@@ -312,7 +314,7 @@ def test_two_at_once_are_refused(recipe: PairsSettings) -> None:
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        with pytest.raises(MacaronError, match="being written by another process"):
+        with pytest.raises(MacaronError, match=r"being written by process \d+"):
             prepare(recipe, workers=1)
         other.communicate()
     prepare(recipe, workers=1)
@@ -334,6 +336,7 @@ def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: PairsSettings) 
 
 def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
     data = prepare(recipe, workers=1).data
+    unseal(recipe.out)
     for suffix in ("ids", "offsets", "json"):
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
     with pytest.raises(MacaronError, match=r"valid\.de: does not match prepared\.json: 4 pairs"):

@@ -18,6 +18,7 @@ from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison as module
 from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, open_runs
+from macaron.seal import seal
 
 Train = Callable[..., Path]
 # Enough for what is tested here, which is not how precise a p-value is.
@@ -49,6 +50,7 @@ def recorded_as_before(source: Path, place: Path) -> Path:
         assert state["identity"]["training data"] == PreparedData.open(folder).digest
         state["identity"]["training data"] = legacy
         path.write_text(json.dumps(state))
+        seal(path.parent)
     return run_
 
 
@@ -137,6 +139,7 @@ def test_the_same_lengths_are_not_the_same_data(train: Train, data: Path, tmp_pa
     sentences = [store[i] for i in range(len(store))]
     ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
     np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
+    seal(mixed)
     moved = copy(data, tmp_path / "moved")
     other, same = (train(each.name, f"data.out={each}", "model.scheme=strang-gfg") for each in (mixed, moved))
     # Old checkpoints know lengths alone; the words are in the data folders.

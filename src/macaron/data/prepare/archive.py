@@ -1,22 +1,57 @@
 """Text from the official archives: plain lines, ``<seg>`` elements, and TED's training files."""
 
+import bz2
+import gzip
+import io
+import lzma
 import re
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
-from macaron.files import atomic_file
+from macaron.files import DAMAGED, LONGEST_LINE, atomic_file
 
+#: What may be unpacked from an archive: bytes, or times its own size. Text is seldom a tenth of its size when packed.
+LEAST, RATIO = 1 << 26, 100
+#: Bytes of a file of ``<seg>`` elements, which is read as a whole.
+LARGEST_SGM = 1 << 26
+_BY_HAND = "If it is a good one, unpack it by hand."
+#: Files in a tar.
+MOST_FILES = 100_000
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+    b"\x5d\x00\x00": lzma.open,
+}
 #: Lines of train.tags files that are not sentences; titles and descriptions are, without their tags.
 _TED_DROP = re.compile(rb"<(url|talkid|keywords|speaker|reviewer|translator|doc)\b|</doc>")
 _TED_TAGS = re.compile(rb"</?(title|description)>")
-_SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>", re.DOTALL | re.IGNORECASE)
+# In time that grows with the text alone: a search for a whole element would begin again at every tag.
+_SEGMENT, _SEGMENT_END = re.compile(rb"<seg[^<>]*>", re.IGNORECASE), re.compile(rb"</seg>", re.IGNORECASE)
+
+
+class Bounded(io.RawIOBase):
+    """A stream of which only so many bytes are read; then it raises a MacaronError.
+
+    :param block: the least that is read at once: expat begins anew with every block of a long token
+    """
+
+    def __init__(self, file: IO[bytes], most: int, message: str, block: int = 1) -> None:
+        self.file, self.left, self.message, self.block = file, most, message, block
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        content = self.file.read(size if size < 0 else max(size, self.block))
+        self.left -= len(content)
+        if self.left < 0:
+            raise MacaronError(self.message)
+        return content
 
 
 def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) -> None:
@@ -27,13 +62,13 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
     left = dict(wanted)
     names: list[str] = []
     try:
-        for name, file in members(archive):
+        for name, file in members(archive, wanted):
             names.append(name)
             if name in left:
-                _write(file, *left.pop(name))
+                _write(f"{archive}, {name}", file, *left.pop(name))
             if not left:
                 return
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
         raise MacaronError(
             f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again, or put a good one there."
         ) from None
@@ -42,37 +77,62 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
     raise MacaronError(f"{archive}: no {', '.join(sorted(left))} in it. It holds {shown}")
 
 
-def members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The names and contents of an archive's files, in its order; nothing is written to the paths that it names."""
+def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    """The names and contents of an archive's files, in its order; nothing is written to the paths that it names.
+
+    Links and devices are passed over. More than `LEAST` bytes, and `RATIO` times the archive's size, are refused, and
+    so are more than `MOST_FILES` of a tar.
+
+    :param wanted: the names whose contents are needed, by default all
+    """
+    most = max(LEAST, RATIO * archive.stat().st_size)
+    message = f"{archive}: unpacks to more than the limit of {most:,} bytes. {_BY_HAND}"
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
+                name = info.filename.removeprefix("./")
+                needed = wanted is None or name in wanted
+                most -= info.file_size if needed else 0  # it gives no more than this
+                if most < 0:
+                    raise MacaronError(message)
                 if not info.is_dir():
-                    with zipped.open(info) as file:
-                        yield info.filename.removeprefix("./"), file
+                    with zipped.open(info) if needed else io.BytesIO() as file:
+                        yield name, file
         return
+    with archive.open("rb") as file:
+        head = file.read(6)
+    opener = next((opener for magic, opener in _PACKED.items() if head.startswith(magic)), open)
     # Streaming: an archive of gigabytes is decompressed once, not once for every member.
-    with tarfile.open(archive, "r|*") as tar:
-        for member in tar:
-            content = tar.extractfile(member) if member.isfile() else None
+    with opener(archive, "rb") as file, tarfile.open(fileobj=Bounded(file, most, message), mode="r|") as tar:
+        for count, member in enumerate(tar):
+            if count >= MOST_FILES:
+                raise MacaronError(f"{archive}: holds more than {MOST_FILES:,} files. {_BY_HAND}")
+            content = tar.extractfile(member) if member.isfile() and not member.issparse() else None
             if content is not None:
                 yield member.name.removeprefix("./"), content
 
 
-def _write(file: IO[bytes], path: Path, corpus: CorpusSettings) -> None:
+def _write(name: str, file: IO[bytes], path: Path, corpus: CorpusSettings) -> None:
     replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
     with atomic_file(path) as out:
-        for sentence in _sentences(file, corpus.format):
+        for sentence in _sentences(name, file, corpus.format):
             out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
 
 
-def _sentences(file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:
+def _sentences(name: str, file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:
     if form == "sgm":
-        for segment in _SEGMENT.findall(file.read()):
-            # Entities stay: the usual scripts, and sacreBLEU, leave them too.
-            yield b" ".join(segment.split())
+        text = file.read(LARGEST_SGM + 1)
+        if len(text) > LARGEST_SGM:
+            raise MacaronError(f"{name}: larger than {LARGEST_SGM:,} bytes, too large for a file of <seg> elements")
+        for element in _SEGMENT_END.split(text)[:-1]:
+            if begin := _SEGMENT.search(element):
+                # Entities stay: the usual scripts, and sacreBLEU, leave them too.
+                yield b" ".join(element[begin.end() :].split())
         return
-    for raw in file:
+    lines = io.BufferedReader(cast(io.RawIOBase, file), 1 << 20)
+    while raw := lines.readline(LONGEST_LINE + 1):
+        if len(raw) > LONGEST_LINE:
+            raise MacaronError(f"{name}: a line is longer than {LONGEST_LINE:,} bytes. Is it text?")
         line = raw.removesuffix(b"\n").removesuffix(b"\r")
         if form == "lines":
             yield line

@@ -15,7 +15,9 @@ from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import atomic_folder, write_json
 from macaron.processes import Progress, Workers
+from macaron.seal import seal
 from macaron.settings import to_data
+from macaron.text.fingerprint import of_ids
 from macaron.text.load_tokenizer import find_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
@@ -42,11 +44,13 @@ def prepare(
     workers: int | None = None,
     progress: Progress | None = None,
     chunk_lines: int | None = None,
+    verify: bool = False,
 ) -> Outcome:
     """Prepare a corpus for training; the result does not depend on the number of worker processes.
 
     :param workers: number of processes, by default one for every core
     :param chunk_lines: lines that a worker cleans at a time
+    :param verify: read an existing folder, even if it has not changed since it was last verified
     """
     from macaron.data.prepare.fetch import gather  # late: worker processes do without it
 
@@ -54,7 +58,7 @@ def prepare(
     older = _older(settings.out, settings.kind)
     kind = {"kind": "text"} if settings.kind == "text" else {}
     settings, given = _with_tokenizer(settings)
-    origin = {} if given is None else {"tokenizer_fingerprint": given.fingerprint()}
+    origin = {} if given is None else {"tokenizer_fingerprint": of_ids(given.fingerprint())}
     stored = {"version": VERSION, **kind, **to_data(settings), **origin}
     _keep_splits(settings.out, older, stored)
     files, fingerprints, downloads = gather(settings, older, progress, workers)
@@ -62,11 +66,13 @@ def prepare(
     if reason is None:
         try:
             data = open_prepared(settings.out)
+            data.verify(data.splits, verify)
             data.check()
             if _weights(older["settings"]) != _weights(stored):
                 progress.say(f"{settings.out}: only weights have changed, which are noted")
                 data.manifest["settings"]["train"] = stored["train"]
                 write_json(settings.out / MANIFEST, data.manifest)
+                seal(settings.out, [MANIFEST])
             return Outcome(data, None)
         except MacaronError as error:
             reason = str(error)
@@ -76,6 +82,7 @@ def prepare(
         manifest = PrepareJob(settings, folder, pool, progress, chunk_lines, given).run(files)
         manifest |= {"settings": stored, "inputs": fingerprints, "downloads": downloads}
         write_json(folder / MANIFEST, manifest)
+        seal(folder)
     return Outcome(open_prepared(settings.out), reason)
 
 

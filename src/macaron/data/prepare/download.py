@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from macaron.errors import MacaronError
+from macaron.files import alone, refusing
+from macaron.locks import LOCK
 from macaron.processes import Advance, Progress
 
 BLOCK = 1 << 18
@@ -31,10 +33,9 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
     """
     if urlsplit(url).scheme not in ("http", "https"):
         raise MacaronError(f"{url}: only http and https addresses are fetched")
-    path.parent.mkdir(parents=True, exist_ok=True)
     part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
     failures = 0
-    with progress.step(f"fetching {path.name}", "bytes") as step:
+    with alone(path, path.with_name(f".{path.name}{LOCK}")), progress.step(f"fetching {path.name}", "bytes") as step:
         while True:
             before = part.stat().st_size if part.exists() else 0
             try:
@@ -45,32 +46,34 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
                 reason = f"{error.code} {error.reason}"
                 if error.code not in _TEMPORARY:
                     raise MacaronError(f"cannot fetch {url}: {reason}") from None
+            except (ValueError, http.client.InvalidURL) as error:
+                raise MacaronError(f"cannot fetch {url}: not an address ({error})") from None
             except (OSError, http.client.HTTPException) as error:  # URLError has its cause in `reason`
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
             failures = 0 if part.exists() and part.stat().st_size > before else failures + 1
             if failures >= ATTEMPTS:
                 raise MacaronError(f"cannot fetch {url}: {reason}")
             time.sleep(PAUSE * 2**failures / 2)
-    if checksum is not None and (found := checksum_of(part, checksum)) != checksum:
-        part.unlink()
+        if checksum is not None and (found := checksum_of(part, checksum)) != checksum:
+            part.unlink()
+            note.unlink(missing_ok=True)
+            raise MacaronError(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
+        part.replace(path)
         note.unlink(missing_ok=True)
-        raise MacaronError(f"{url}: wrong checksum {found}, expected {checksum}. The download was deleted")
-    part.replace(path)
-    note.unlink(missing_ok=True)
 
 
 def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
     """Request the missing bytes; return whether the file is complete."""
     known: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
-        known = json.loads(note.read_text("utf-8"))
+    with suppress(OSError, ValueError, RecursionError, TypeError):
+        known = {**json.loads(note.read_text("utf-8"))}
     offset = part.stat().st_size if part.exists() and known.get("url") == url else 0
     if offset and known.get("total") == offset:
         return True
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "macaron"})
     if offset:
         request.add_header("Range", f"bytes={offset}-")
-        if known.get("validator"):  # a file that has changed meanwhile is sent from its beginning
+        if isinstance(known.get("validator"), str):  # a file that has changed meanwhile is sent from its beginning
             request.add_header("If-Range", known["validator"])
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
@@ -91,7 +94,9 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
         step(offset, total=total)
         with part.open("ab" if offset else "wb") as file:
             while block := response.read(BLOCK):
-                file.write(block)
+                with refusing(part.with_name(part.name.removesuffix(".part"))):
+                    file.write(block)
+                    file.flush()
                 step(len(block))
                 offset += len(block)
     return total is None or offset == total

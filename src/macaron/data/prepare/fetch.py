@@ -1,5 +1,6 @@
 """The files of a recipe: found, or fetched if they are missing: single files, archives, and dumps of Wikipedia."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from glob import glob
@@ -80,7 +81,7 @@ def _find_corpora(settings: PairsSettings) -> Found:
             elif corpus.archive is not None:
                 absent.append(corpus)
             elif corpus.url is not None:
-                absent += [_side(corpus, corpus.url.format(lang=language), language) for language in lacking]
+                absent += [_side(corpus, corpus.url.replace("{lang}", language), language) for language in lacking]
             else:
                 # One of the two files was given, or their folder.
                 hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
@@ -146,6 +147,10 @@ class Fetcher:
     def fetch(self, absent: Sequence[CorpusSettings | FetchSettings]) -> list[Record]:
         """Fetch what is missing, and return a record of each download."""
         settings = self.settings
+        for item in absent:  # files that are there are read from anywhere
+            path, root = (Path(os.path.abspath(each)) for each in (self.root / item.path, self.root))
+            if not path.is_relative_to(root):
+                raise MacaronError(f"{item.path!r} would be written outside data.root ({root}): give a path below it")
         records: list[Record] = []
         for item in absent:
             path = self.root / item.path

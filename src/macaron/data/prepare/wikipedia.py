@@ -11,15 +11,19 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
+from macaron.data.prepare.archive import Bounded
 from macaron.data.prepare.wikitext import DROPPED_NAMESPACES, paragraphs
 from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
 from macaron.processes import Progress, Workers
 
+IS_IT = "Is it a ...-pages-articles.xml.bz2 of a wiki?"
 #: Numbers of namespaces, the same in every language.
 _ARTICLES, _MEDIA, _FILES, _CATEGORIES = "0", "-2", "6", "14"
 #: Characters of a batch, about: what one worker does at a time.
 BATCH = 1 << 20
+#: Bytes and elements of a page in the XML. Wikipedia's limit of an article is 2 MiB.
+LARGEST_PAGE, MOST_ELEMENTS = 1 << 24, 100_000
 #: The markup of some articles, and the namespaces whose links are dropped with their text.
 PageBatch = tuple[list[str], frozenset[str]]
 
@@ -44,7 +48,7 @@ def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *
             articles += count
             step(count)
         if not articles:
-            raise MacaronError(f"{dump}: there is no article in it. Is it a ...-pages-articles.xml.bz2 of a wiki?")
+            raise MacaronError(f"{dump}: there is no article in it. {IS_IT}")
     return articles
 
 
@@ -86,21 +90,29 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
     remedy = "Delete it to fetch it again."
     try:
         # bz2 reads concatenated streams, as in the multistream dumps.
+        message = f"{dump}: a page has more than {LARGEST_PAGE:,} bytes. {IS_IT}"
         with open_binary(dump, remedy) as file:
-            events = ElementTree.iterparse(file, ("start", "end"))
+            stream, depth, elements = Bounded(file, LARGEST_PAGE, message, block=BATCH), 1, 0
+            events = ElementTree.iterparse(stream, ("start", "end"))
             _, root = next(events)
             for event, element in events:
+                depth += 1 if event == "start" else -1
+                elements += 1
                 if event == "end" and _name(element) in ("page", "namespace"):
                     yield element
-                    if _name(element) == "page":
-                        root.clear()
+                    elements = 0
+                if depth == 1:
+                    root.clear()
+                    stream.left = LARGEST_PAGE
+                if elements > 2 * MOST_ELEMENTS:
+                    raise MacaronError(f"{dump}: a page has more than {MOST_ELEMENTS:,} elements. {IS_IT}")
     except ElementTree.ParseError as error:
         line, column = error.position
         raise MacaronError(
             f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
             f"The dump is damaged. {remedy}"
         ) from None
-    except ValueError as error:
+    except (ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
 
 

@@ -19,6 +19,7 @@ from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
 from macaron.nn.budget import TOLERANCE
+from macaron.text.fingerprint import of_ids
 
 Say = Callable[[str], None]
 LOSS = "validation loss"
@@ -186,9 +187,9 @@ def translate_run(
 
 def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None) -> Result:
     if folder is not None:
-        held = PreparedText.open(folder).tokenizer_fingerprint
+        held = of_ids(PreparedText.open(folder).tokenizer_fingerprint)
         for run in (run for kind in kinds for run in kind.runs):
-            if run.model_config.tokenizer_fingerprint not in (None, held):
+            if of_ids(run.model_config.tokenizer_fingerprint or held) != held:
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
     scores = {LOSS: tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds)}
     pairs = _pairs(kinds, fair, LOSS, scores, trials=0, lower_is_better=True, digits=4)
@@ -240,8 +241,9 @@ def _pairs(
 def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:
     cautions = []
     own = folder_digests(data.folder.resolve())
+    tokenizer = of_ids(data.tokenizer_fingerprint)
     known = [run.identity for run in runs if run.identity is not None]
-    if any(each["training data"] not in own or each["tokenizer"] != data.tokenizer_fingerprint for each in known):
+    if any(each["training data"] not in own or each["tokenizer"] != tokenizer for each in known):
         cautions.append(
             f"not all runs were trained on the training data of {data.folder}: its {split} sentences may be among "
             "what they were trained on, and word frequencies are those of this folder"

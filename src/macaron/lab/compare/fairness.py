@@ -8,6 +8,7 @@ from typing import Any, Literal
 from macaron.errors import MacaronError, UsageError, nearest
 from macaron.lab.compare.finished_run import LENGTH_DIGITS, TOKEN_DIGITS, FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
+from macaron.text.fingerprint import of_ids
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
@@ -90,7 +91,7 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
         found["model.from"] = run.recipe.model.weights  # two paths may be the same model
     if "weights" in identity:
         found["data.weights"] = identity["weights"]
-    found["data.tokenizer"] = config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN)
+    found["data.tokenizer"] = of_ids(config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN))
     return found
 
 

@@ -16,9 +16,10 @@ from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import fingerprint, load_config
+from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
+from macaron.seal import fingerprint
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS

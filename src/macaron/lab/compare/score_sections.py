@@ -10,6 +10,7 @@ from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, html_table, section
+from macaron.lab.run_folder import is_number
 
 #: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
 _LOSSES: dict[DataKind, tuple[str, str, str]] = {
@@ -167,9 +168,8 @@ def curves_section(result: Result) -> str:
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
     """The mean over seeds at the updates that all have; for validation, with a band from the lowest to the highest."""
     key = "update" if against == "updates" else against
-    records = [
-        [each for each in run.curves if each.get(metric) is not None and each.get(key) is not None] for run in kind.runs
-    ]
+    wanted = ("update", key, metric)
+    records = [[each for each in run.curves if all(is_number(each.get(name)) for name in wanted)] for run in kind.runs]
     runs = [{each["update"]: (each[key], float(each[metric])) for each in own} for own in records]
     means, band = [], []
     for update in sorted(set.intersection(*map(set, runs))):

@@ -9,7 +9,7 @@ from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.page import Raw, escape, html_table
-from macaron.lab.run_folder import Record, RunFolder, is_number
+from macaron.lab.run_folder import Record, RunFolder, is_number, numbers_in
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
@@ -54,7 +54,8 @@ def training_curves(run: RunFolder) -> list[str]:
     if run.kind == "fine-tuning":
         return _epochs({"training": run.metrics})
     if run.kind == "GLUE":
-        return _epochs({title: record.get("epoch_log", []) for title, record in _best_runs(run).items()})
+        logs = {title: record.get("epoch_log") for title, record in _best_runs(run).items()}
+        return _epochs({title: log for title, log in logs.items() if isinstance(log, list)})
     named = {name for _, _, lines, _ in _CHARTS for name in lines}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
     bases = dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN)
@@ -101,7 +102,8 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
     """The run with the best score of each GLUE task."""
-    done = [record for record in run.results if record.get("task") in TASKS and not record.get("diverged")]
+    known = (record for record in run.results if str(record.get("task")) in TASKS and is_number(record.get("score")))
+    done = [record for record in known if not record.get("diverged")]
     return {
         TASKS[task].title: max(
             (record for record in done if record["task"] == task), key=lambda record: record["score"]
@@ -114,15 +116,15 @@ def _epochs(logs: dict[str, list[Record]]) -> list[str]:
     """Charts of fine-tuning, which records a loss and scores by development set and metric for each epoch."""
     losses, scores = [], []
     for name, log in logs.items():
-        points = [(float(each["epoch"]), float(each["loss"])) for each in log if each.get("loss") is not None]
+        whole = [each for each in log if isinstance(each, dict) and is_number(each.get("epoch"))]
+        points = [(float(each["epoch"]), float(each["loss"])) for each in whole if is_number(each.get("loss"))]
         losses += [Series(name, points)] if points else []
         found: dict[str, list[tuple[float, float]]] = {}
-        for each in log:
-            for part, metrics in (each.get("scores") or {}).items():
-                for metric, value in metrics.items():
-                    called = metric_name(metric) + ("" if part == "dev" else f", {part}")
-                    label = called if name == "training" else f"{name} {called}"
-                    found.setdefault(label, []).append((float(each["epoch"]), float(value)))
+        for each in whole:
+            for part, metric, value in numbers_in(each.get("scores")):
+                called = metric_name(metric) + ("" if part == "dev" else f", {part}")
+                label = called if name == "training" else f"{name} {called}"
+                found.setdefault(label, []).append((float(each["epoch"]), float(value)))
         scores += [Series(label, points) for label, points in found.items()]
     if not losses and not scores:
         return []
@@ -141,8 +143,7 @@ def score_tables(run: RunFolder) -> list[str]:
     elif run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
         rows = [
             (f"{metric_name(metric)}, {part}", f"{value:.2f}")
-            for part, m in run.summary["scores"].items()
-            for metric, value in m.items()
+            for part, metric, value in numbers_in(run.summary["scores"])
         ]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
     candidates = run.summary.get("candidates")
@@ -169,8 +170,9 @@ def score_tables(run: RunFolder) -> list[str]:
 def _evaluation(found: Record) -> str:
     rows, definitions = [], []
     for score in found["scores"]:
-        interval = score.get("interval") or {}
-        ends = f"{interval['low']:.2f} to {interval['high']:.2f}" if {"low", "high"} <= interval.keys() else "–"
+        given = score.get("interval")
+        interval = [given.get("low"), given.get("high")] if isinstance(given, dict) else []
+        ends = " to ".join(f"{end:.2f}" for end in interval if is_number(end)) or "–"
         rows.append((score["metric"], f"{score['score']:.2f}", ends))
         definitions += [str(score["definition"])] if score.get("definition") else []
     # Below the table: a definition is too long for a column on a phone.

@@ -7,7 +7,7 @@ from statistics import median
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
-from macaron.lab.run_folder import RunFolder
+from macaron.lab.run_folder import RunFolder, numbers_in
 from macaron.lab.scales import duration, number
 
 #: The first of these losses that a run has is shown at the top.
@@ -29,7 +29,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     found = RunFolder(run)
     charts = training_curves(found)
     shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts = [_status(found), _cards(found), section("Curves", *shown)]
+    parts = [_cards(found), section("Curves", *shown)]
     speed = throughput(found)
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
@@ -45,6 +45,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
         recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
     parts += [section("Recipe", recipe), section("Environment", _environment(found))]
+    parts.insert(0, _status(found))  # at the top, but made last: it says what could not be read
     body = "\n".join(part for part in parts if part)
     write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
     return path
@@ -102,9 +103,9 @@ def _cards(run: RunFolder) -> str:
             update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
-    if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
-        for part, metrics in run.summary["scores"].items():
-            entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for metric, value in metrics.items()]
+    if run.kind == "fine-tuning":
+        scores = numbers_in(run.summary.get("scores"))
+        entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))
@@ -118,7 +119,7 @@ def _cards(run: RunFolder) -> str:
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
         entries.append(("time", duration(seconds), device))
     if run.results:
-        entries.append(("runs", f"{len(run.results):,}", f"{len({r.get('task') for r in run.results})} task(s)"))
+        entries.append(("runs", f"{len(run.results):,}", f"{len({str(r.get('task')) for r in run.results})} task(s)"))
     cards = ""
     for label, value, hint in entries:
         cards += (
@@ -144,7 +145,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
         why = "No model is in this folder." if run.finished else "No model and no checkpoint yet."
         return [f'<p class="empty">{why}</p>']
     told = run.settings.get("data", {}).get("out")
-    folder = data or (None if told is None else Path(told))
+    folder = data or (None if told is None else Path(str(told)))
     if folder is None or not (folder / "prepared.json").is_file():
         if data is not None:
             raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")

@@ -17,8 +17,9 @@ from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import check_unused, read_lines, remove, write_json, write_text
 from macaron.json_files import read_json
 from macaron.models.configuration import EncoderConfig
-from macaron.models.load import find_folder, weights_fingerprint
+from macaron.models.load import find_folder
 from macaron.processes import Progress
+from macaron.seal import weights_fingerprint
 from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings

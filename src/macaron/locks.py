@@ -1,0 +1,103 @@
+"""Locks: what only one process at a time may write.
+
+The system ends a lock with its process, however that ends. What a killed process leaves is a file with its number and
+its host: it locks nothing on that host, and the next process takes it over. On another host that cannot be known.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from macaron.errors import MacaronError
+
+#: The end of the name of a lock file; the whole name of that in the folder of a run.
+LOCK = ".lock"
+
+
+def hold(path: Path, create: bool = True, certain: bool = False) -> int | None:
+    """Open a file and lock it until it is closed; None if another process holds it.
+
+    :param certain: on a file system without locks the file counts as held, otherwise as free
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if certain or isinstance(error, BlockingIOError):
+                os.close(descriptor)
+                return None
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+        os.close(descriptor)  # its owner has removed it meanwhile
+
+
+@contextmanager
+def locked(lock: Path, what: Path) -> Iterator[None]:
+    """A context in which only this process writes ``what``.
+
+    :param lock: the lock file, whose folder exists; it is removed at the end
+    """
+    here = os.uname().nodename
+    descriptor = hold(lock, certain=True)
+    process, host = _owner(lock)
+    if descriptor is None and host == here and not _runs(process):  # a file system without locks
+        descriptor = hold(lock)
+    if descriptor is None or host not in (here, ""):
+        if descriptor is not None:
+            os.close(descriptor)
+        by = f"process {process}" if process else "another process"
+        if host == here:
+            raise MacaronError(f"{what} is being written by {by}. Wait for it to end.")
+        where = f" on {host}" if host else ""
+        raise MacaronError(
+            f"{what} is being written by {by}{where}. Wait for it to end. If there is no such process any more, "
+            f"remove {lock}"
+        )
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()} {here}\n".encode(), 0)
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def new_file(path: Path, alike: str) -> BinaryIO:
+    """Open a file that only this process writes, after removing those beside it that nobody writes any more.
+
+    :param alike: the pattern of their names
+    """
+    for left in path.parent.glob(alike):
+        with suppress(OSError):  # removed by another process, or a folder
+            if (abandoned := hold(left, create=False, certain=True)) is not None:
+                left.unlink()
+                os.close(abandoned)
+    descriptor = hold(path)
+    if descriptor is None:
+        raise MacaronError(f"{path} is being written by another process. Wait for it to end.")
+    os.ftruncate(descriptor, 0)
+    return os.fdopen(descriptor, "wb")
+
+
+def _owner(lock: Path) -> tuple[int, str]:
+    """The process and the host in a lock file; 0 and nothing if they are not noted yet."""
+    try:
+        process, host = lock.read_text(encoding="utf-8").split()
+        return int(process), host
+    except (OSError, ValueError):
+        return 0, ""
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number on this host."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
