@@ -40,8 +40,9 @@ def test_the_ten_lines_of_the_readme():
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in PAGES)])
 def test_python_on_other_pages_runs(page: str):
-    for block in python_blocks(page):
-        done = run("-c", re.sub("|".join(FIXTURES), lambda found: FIXTURES[found[0]], block))
+    blocks = [re.sub("|".join(FIXTURES), lambda found: FIXTURES[found[0]], block) for block in python_blocks(page)]
+    if blocks:  # each with names of its own
+        done = run("-c", f"for block in {blocks!r}: exec(block, {{}})")
         assert done.returncode == 0, done.stderr
 
 

@@ -21,11 +21,12 @@ Real = Annotated[float, Between(-1e300, 1e300)]
 Record = dict[str, Any]
 
 
-def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JSON) -> Any:
+def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JSON, finite: bool = True) -> Any:
     """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file.
 
     :param remedy: a sentence for the message
     :param largest: bytes of the file
+    :param finite: refuse NaN and infinity, which are not JSON
     """
     try:
         text = read_limited(path, largest)
@@ -35,14 +36,13 @@ def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JS
         raise MacaronError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise _damaged(path, error, remedy) from None
-    return parse_json(text, path, kind, remedy)
+    return parse_json(text, path, kind, remedy, finite)
 
 
 def parse_json(text: str, name: str | Path, kind: Any, remedy: str = "", finite: bool = True) -> Any:
     """The same for a text.
 
     :param name: of its file, for messages
-    :param finite: refuse NaN and infinity, which are not JSON
     """
     try:
         content = json.loads(text, object_pairs_hook=_without_duplicates)

@@ -102,12 +102,21 @@ _SECTIONS: dict[str, type[Any]] = {"train": TrainSettings, "decode": DecodeSetti
 _OWN: dict[DataKind, str] = {"pairs": "decode", "text": "pretrain"}
 
 
-def load_recipe(path: Path, assignments: Sequence[str] = (), source: Path | None = None) -> Recipe:
+def load_recipe(
+    path: Path, assignments: Sequence[str] = (), source: Path | None = None, options: Mapping[str, str] | None = None
+) -> Recipe:
     """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
 
     :param source: a model to start from
+    :param options: options that stand for an assignment: ``{"--minutes 5": "train.max_minutes=5"}``
     """
-    content, origin = load_content(path, assignments)
+    options = options or {}
+    content, origin = load_content(path, [*assignments, *options.values()])
+    named = {text.partition("=")[0]: option for option, text in options.items()}
+    others = tuple(text for text in assignments if text.partition("=")[0].strip() not in named)
+    if source is not None:
+        named["model.from"] = f"--from {source}"
+    origin = replace(origin, assignments=others, options=named)
     if source is not None and isinstance(content.setdefault("model", {}), dict):
         content["model"] |= {"from": str(source), "from_weights": None}
     return recipe_from(content, origin)
@@ -222,9 +231,17 @@ def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
 
 @located
 def manifest(recipe: Recipe) -> dict[str, Any]:
-    """The prepared.json of a recipe's data."""
+    """The prepared.json of a recipe's data, which must be of its kind."""
     with naming("data.out"):
-        return read_manifest(recipe.data)
+        found = read_manifest(recipe.data)
+    held: DataKind = found.get("kind", "pairs")
+    if held != recipe.kind:
+        raise MacaronError(
+            f"data.out: {recipe.data} holds data for {PURPOSES[held]}, but the recipe (model.preset = "
+            f"{recipe.model.preset!r}) is for {PURPOSES[recipe.kind]}. Give other data, or take model.preset = "
+            f"{DEFAULT_PRESETS[held]!r}."
+        )
+    return found
 
 
 @located

@@ -170,7 +170,8 @@ def checked(folder: Path, names: Sequence[str]) -> Iterator[None]:
 def digest(path: Path) -> str:
     """The SHA-256 of a file, computed once for all threads while the file does not change."""
     identity = _identity(path)
-    key, mine = (os.path.abspath(path), *identity), Future[str]()
+    key: tuple[str | int, ...] = (os.path.abspath(path), *identity)
+    mine = Future[str]()
     found = _known.setdefault(key, mine) if _is_settled(identity) else mine
     if found is mine:
         try:

@@ -89,10 +89,15 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def assert_readable() -> Callable[[Any], None]:
-    """Check what every page owes its readers: contrast, headings in order, names, no scrolling sideways."""
+    """Check what every page owes its readers, light and dark: contrast, headings, names, no scrolling sideways."""
 
     def check(page: Any) -> None:
-        found = page.evaluate(AUDIT)
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == scheme
+            audit(page.evaluate(AUDIT))
+
+    def audit(found: dict[str, Any]) -> None:
         assert found["texts"] > 10, "hardly any text: is this the page?"
         assert found["faint"] == [], "text with a contrast below 4.5"
         assert found["wide"] <= found["window"], "the page scrolls sideways"

@@ -81,11 +81,10 @@ def unfair_file(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     return out
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)], ids=["laptop", "phone"])
-def test_readable(open_page, assert_readable, page_file, unfair_file, width, height, dark):
+def test_readable(open_page, assert_readable, page_file, unfair_file, width, height):
     for file in (page_file, unfair_file):
-        page = open_page(file, width=width, height=height, dark=dark)
+        page = open_page(file, width=width, height=height)
         for details in page.query_selector_all("summary"):
             details.click()
         assert_readable(page)

@@ -34,10 +34,9 @@ def page_file(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), SCREENS, ids=["laptop", "phone"])
-def test_readable(open_page, assert_readable, page_file, width, height, dark):
-    page = open_page(page_file, width=width, height=height, dark=dark)
+def test_readable(open_page, assert_readable, page_file, width, height):
+    page = open_page(page_file, width=width, height=height)
     for details in page.query_selector_all("summary"):
         details.click()
     assert_readable(page)

@@ -40,15 +40,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(folder / "run")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), SCREENS, ids=["laptop", "phone"])
-def test_readable_offline(open_page, assert_readable, report, width, height, dark):
-    page = open_page(report, width=width, height=height, dark=dark)
+def test_readable_offline(open_page, assert_readable, report, width, height):
+    page = open_page(report, width=width, height=height)
     for details in page.query_selector_all("summary"):
         details.click()
     assert_readable(page)
-    dark_paper = page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
-    assert dark_paper == dark
 
 
 def test_charts_have_content(open_page, report):

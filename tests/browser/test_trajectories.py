@@ -19,10 +19,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), SCREENS, ids=["laptop", "phone"])
-def test_readable(open_page, assert_readable, file, width, height, dark):
-    page = open_page(file, width=width, height=height, dark=dark)
+def test_readable(open_page, assert_readable, file, width, height):
+    page = open_page(file, width=width, height=height)
     page.select_option("#moves", "1")
     assert_readable(page)
 

@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +17,13 @@ REPOSITORY = Path(__file__).parents[2]
 FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
 #: One process that has imported the command, and forks each call from it.
 PROGRAM = """
-import json, os, sys, tempfile
+import contextlib, io, json, os, sys, tempfile
 import macaron.data.glue_tasks, macaron.data.prepare, macaron.lab.page, macaron.models.load, macaron.recipe
 import typer.rich_utils
 from macaron import cli
+sys.argv = ["macaron", "recipe", "show", "GONE"]  # typer imports the rest when it is first called
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+    cli.main()
 assert "torch" not in sys.modules
 for line in sys.stdin:
     asked = json.loads(line)
@@ -58,6 +64,13 @@ MISTAKES = {
         ("pairs.toml --out NEW --set model.encoder_layers=100000", "encoder_layers must be at most 1,000"),
         ("pairs.toml --out NEW --set decode.beam=100000", "decode.beam must be at most 1,024"),
         ("pairs.toml --out NEW --set train.row_tokens=1000000000", "train.row_tokens must be at most 100,000"),
+        (
+            "pairs.toml --out NEW --set train.max_minutes=5 --minutes 0",
+            "--minutes 0: train.max_minutes must be above 0",
+        ),
+        ("pairs.toml --out NEW --set data.out=text", "text holds data for pre-training, but the recipe"),
+        ("pairs.toml --out NEW --from GONE", "--from GONE: GONE: no such folder"),
+        ("pairs.toml --out NEW --from classifier", "--from classifier: classifier: a model of type"),
     ],
     "twins": [
         ("pairs.toml --set data.out=GONE --out NEW", "prepared.json: no such file"),
@@ -71,6 +84,7 @@ MISTAKES = {
         ("translation --input GONE", "GONE: No such file"),
         ("translation --input corpus", "corpus: Is a directory"),
         ("translation --output corpus", "corpus is a folder"),
+        ("translation --output GONE/text.en", "GONE/text.en: there is no folder GONE"),
         ("translation --device gpu", "no device 'gpu'"),
         ("translation --dtype float8", "float8"),
         ("translation --length-penalty nan", "length_penalty must be a finite number"),
@@ -102,6 +116,7 @@ MISTAKES = {
         ("classifier --train GONE --dev train.csv --out NEW", "GONE: No such file"),
         ("classifier --train train.csv --dev train.csv --out FULL", "FULL is not empty: give another --out"),
         ("classifier --train train.csv --dev GONE --out NEW", "GONE: No such file"),
+        ("classifier --train train.csv --dev train.csv --out NEW --text review", "no column 'review' in the header"),
         (
             "classifier --train train.csv --dev train.csv --out NEW --learning-rate -1",
             "--learning-rate must be above 0",
@@ -147,6 +162,22 @@ MISTAKES = {
     "doctor": [("--fast", "No such option")],
 }
 CASES = [(verb, *case) for verb, cases in MISTAKES.items() for case in cases]
+#: Verbs that need nothing that a folder lacks, and would do their work here.
+_ALONE = {"ode", "models", "recipe", "doctor", "demo"}
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The commands in the blocks of a page that need files, as lists of arguments; without redirections and pipes."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE):
+        for line in re.findall(r"^macaron +(.*)$", block, flags=re.MULTILINE):
+            arguments = shlex.split(line, comments=True)
+            end = next((index for index, each in enumerate(arguments) if each in ("<", ">", "|")), None)
+            if arguments[0] not in _ALONE:
+                yield arguments[:end]
+
+
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+DOCUMENTED = [command for page in PAGES for command in commands_of(page)]
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +189,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
     (folder / "FULL").mkdir()
     (folder / "FULL" / "results.json").write_text("{}")
     (folder / "train.csv").write_text("text,label\ngood,1\nbad,0\n")
-    asked = "".join(json.dumps([verb, *arguments.split()]) + "\n" for verb, arguments, _ in CASES)
+    asked = [*([verb, *arguments.split()] for verb, arguments, _ in CASES), *DOCUMENTED]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "TERM": "dumb", "COLUMNS": "200"}
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    lines = "".join(f"{json.dumps(arguments)}\n" for arguments in asked)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, cwd=folder, env=environment, check=True)
     made = {path.name for path in folder.iterdir()} - {path.name for path in FIXTURES.iterdir()}
     assert made == {"FULL", "train.csv"}, "something was written"
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
@@ -173,6 +205,12 @@ def test_a_mistake_is_reported_without_torch(number: int, answers: list[tuple[in
     assert CASES[number][2] in message
     assert "Traceback" not in message
     assert code in (1, 2), "torch was imported" if code > 99 else message
+
+
+def test_documented_commands_lack_nothing_but_their_files(answers: list[tuple[int, str]]):
+    assert len(DOCUMENTED) > 25
+    for command, (code, message) in zip(DOCUMENTED, answers[len(CASES) :], strict=True):
+        assert code == 1, f"macaron {shlex.join(command)}: {message}"
 
 
 def test_every_verb_is_here():

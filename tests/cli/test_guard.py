@@ -12,7 +12,7 @@ from macaron import __version__ as version
 from macaron import cli
 
 
-@pytest.mark.parametrize("arguments", [["models"], ["ode", "list"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["recipe", "list"], ["ode", "list"], ["--version"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("place", "reason"),
     [("&-", "Bad file descriptor"), ("/dev/full", "No space left on device")],

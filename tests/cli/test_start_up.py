@@ -27,21 +27,23 @@ HEAVY = (
 PROGRAM = """
 import json, sys
 from macaron.cli import main
-sys.argv[0] = "macaron"
-try:
-    main()
-except SystemExit as end:
-    code = end.code
-print(json.dumps({"code": code, "modules": sorted(sys.modules)}))
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["macaron", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    print(json.dumps({"code": code or 0, "modules": sorted(sys.modules)}))
 """
 
 
-def imported(*arguments: object) -> tuple[int, set[str], str]:
-    """The exit code of a command, the modules that it has imported, and its messages."""
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    last = json.loads(done.stdout.splitlines()[-1])
-    return last["code"] or 0, set(last["modules"]), done.stderr
+def imported(*commands: list[object], code: int = 0) -> tuple[list[set[str]], str]:
+    """The modules that there are after each of some commands, given to one process in turn, and their messages."""
+    asked = json.dumps([[str(word) for word in command] for command in commands])
+    done = subprocess.run([sys.executable, "-c", PROGRAM, asked], capture_output=True, text=True, check=True)
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"code":')]
+    assert [each["code"] for each in found] == [code] * len(commands), done.stderr
+    return [set(each["modules"]) for each in found], done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -61,45 +63,30 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_translating_imports_no_transformers(folders: Path):
-    code, modules, text = imported("translate", folders / "translation", "--input", folders / "text")
-    assert code == 0, text
-    assert "torch" in modules
-    assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
-
-
-@pytest.mark.parametrize("verb", ["predict", "embed"])
-def test_predicting_imports_no_transformers(verb: str, folders: Path):
-    code, modules, text = imported(verb, folders / "encoder", "--input", folders / "text")
-    assert code == 0, text
-    assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
-
-
-def test_scoring_imports_no_transformers(folders: Path):
-    line = folders / "text"
-    code, modules, text = imported("score", folders / "translation", "--source", line, "--target", line)
-    assert code == 0, text
-    assert not modules & {*HEAVY, "sacrebleu", "sacremoses"}
-
-
-def test_evaluating_imports_no_transformers(folders: Path):
-    line = folders / "text"
-    code, modules, text = imported("evaluate", folders / "translation", "--source", line, "--reference", line)
-    assert code == 0, text
-    assert not modules & set(HEAVY)
+def test_commands_import_no_transformers(folders: Path):
+    line, translation, encoder = folders / "text", folders / "translation", folders / "encoder"
+    commands: list[list[object]] = [
+        ["translate", translation, "--input", line],
+        ["score", translation, "--source", line, "--target", line],
+        ["predict", encoder, "--input", line],
+        ["embed", encoder, "--input", line],
+        ["evaluate", translation, "--source", line, "--reference", line],
+    ]
+    for command, modules in zip(commands, imported(*commands)[0], strict=True):
+        assert "torch" in modules
+        scores = set() if command[0] == "evaluate" else {"sacrebleu", "sacremoses"}
+        assert not modules & {*HEAVY, *scores}, command
 
 
 def test_a_recipe_with_an_unknown_key_is_refused_without_torch(tmp_path: Path):
     for section, key in (("model", "dropot"), ("train", "learning_rat")):
         (tmp_path / "recipe.toml").write_text(f'[data]\nout = "data"\n[{section}]\n{key} = 0.1\n', encoding="utf-8")
-        code, modules, text = imported("train", tmp_path / "recipe.toml", "--out", tmp_path / "run")
-        assert code == 1
+        [modules], text = imported(["train", tmp_path / "recipe.toml", "--out", tmp_path / "run"], code=1)
         assert f"unknown key '{section}.{key}'" in text
         assert "torch" not in modules
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("train", "--help"), ("recipe", "list"), ("-V",)], ids=" ".join)
-def test_help_is_light(arguments: tuple[str, ...]):
-    code, modules, text = imported(*arguments)
-    assert code == 0, text
-    assert not modules & {*HEAVY, "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses"}
+def test_help_is_light():
+    commands: list[list[object]] = [["-V"], ["recipe", "list"], ["--help"], ["train", "--help"]]
+    for command, modules in zip(commands, imported(*commands)[0], strict=True):
+        assert not modules & {*HEAVY, "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses"}, command

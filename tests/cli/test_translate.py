@@ -150,6 +150,10 @@ def test_numbers_are_kept_and_that_is_said(folder: Path):
     assert (done.returncode, done.stdout) == (0, b"3 4 5\n\n7,5 -- 6\n")
     assert done.stderr.startswith(b"macaron: nothing was translated: no line has words")
     assert run(folder, text=b"\n \n").stderr == b""
+    # A line that was kept for another reason gets that one alone.
+    for options in ((), ("--one-per-line",)):
+        said = run(folder, "--max-length", 8, *options, text=b"x" * 3000).stderr
+        assert said == b"macaron: 1 line (1): a word was too long for the model and was kept as it is\n"
 
 
 def test_a_reader_that_has_enough_is_no_error(folder: Path, tmp_path: Path):

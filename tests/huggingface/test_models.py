@@ -279,24 +279,34 @@ def test_segments_matter_and_default_to_the_first():
 
 IMPORT_ORDERS = {
     "macaron first": "import macaron, sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules",
+    "torch first": "import torch, macaron, sys; assert 'transformers' not in sys.modules",
     "transformers first": "from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer; import macaron",
     "a model of theirs": "import macaron, sys; from transformers import BertModel",
     "our module": "import sys, macaron.huggingface.encoder",
-    "torch only": "import torch, macaron, sys; assert 'transformers' not in sys.modules",
 }
-OPEN_FOLDERS = """
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
-for folder in sys.argv[1:]:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    print(type(tokenizer).__name__, tokenizer.kind, tokenizer.fingerprint(), tokenizer("tok0 tok3")["input_ids"])
-    print(type(AutoConfig.from_pretrained(folder)).__name__)
-print(type(AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])).__name__)
-AutoModelForMaskedLM.from_config(AutoConfig.for_model("macaron-encoder", hidden_size=24, vocab_size=20))
+#: Each order in a process of its own; all but the first are forked from one that has imported torch.
+PROGRAM = """
+import json, os, sys
+orders, *folders = json.loads(sys.argv[1])
+for start in orders:
+    if not os.fork():
+        exec(start)
+        from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
+        for folder in folders:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+            ids = tokenizer("tok0 tok3")["input_ids"]
+            print(type(tokenizer).__name__, tokenizer.kind, tokenizer.fingerprint(), ids)
+            print(type(AutoConfig.from_pretrained(folder)).__name__)
+        print(type(AutoModelForSeq2SeqLM.from_pretrained(folders[0])).__name__)
+        AutoModelForMaskedLM.from_config(AutoConfig.for_model("macaron-encoder", hidden_size=24, vocab_size=20))
+        break
+    if os.wait()[1]:
+        sys.exit(start)
+    import scipy.stats, torch._dynamo  # which transformers imports
 """
 
 
-@pytest.mark.parametrize("start", IMPORT_ORDERS.values(), ids=IMPORT_ORDERS.keys())
-def test_auto_classes_know_us_whatever_is_imported_first(tmp_path: Path, start: str):
+def test_auto_classes_know_us_whatever_is_imported_first(tmp_path: Path):
     """A model folder and its tokenizer open in a fresh process."""
     expected = []
     for kind, dictionary, config in (
@@ -309,11 +319,11 @@ def test_auto_classes_know_us_whatever_is_imported_first(tmp_path: Path, start: 
         ids = HFTokenizer.wrap(tokenizer)("tok0 tok3")["input_ids"]
         expected += [f"MacaronTokenizer {kind} {tokenizer.fingerprint()} {ids}", config.__name__]
     translation(vocab_size=50).save_pretrained(tmp_path / "translation")
-    command = [sys.executable, "-c", f"import sys\n{start}\n{OPEN_FOLDERS}"]
-    command += [str(tmp_path / kind) for kind in ("translation", "encoder")]
+    asked = [[*IMPORT_ORDERS.values()], str(tmp_path / "translation"), str(tmp_path / "encoder")]
+    command = [sys.executable, "-c", PROGRAM, json.dumps(asked)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [*expected, "HFTranslationModel"]
+    assert done.stdout.splitlines() == [*expected, "HFTranslationModel"] * len(IMPORT_ORDERS)
 
 
 def test_a_config_is_checked_by_the_dataclass_that_it_wraps():

@@ -34,7 +34,7 @@ from macaron.train.stopping import StopSignals
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
-def demo(runs: Path, recipe: Path, minutes: float = BUDGET) -> str:
+def demo(runs: Path, recipe: Path, minutes: float = 1.0) -> str:
     """What the real command prints on standard output and standard error."""
     done = macaron_text("demo", "--runs", runs, "--recipe", recipe, "--minutes", minutes, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr

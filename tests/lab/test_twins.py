@@ -281,7 +281,7 @@ def test_refusals(recipe: Path, tmp_path: Path):
     refused("is a file: give a folder", "lie-fg,sws", out=tmp_path / "file")
 
 
-def test_the_budget_is_updates(recipe: Path):
+def test_the_budget_is_updates(recipe: Path, tmp_path: Path):
     timed = Recipe(**{**vars(load_recipe(recipe, [])), "train": load_recipe(recipe, ["train.max_minutes=1"]).train})
     given = with_budget(timed, 50).train
     assert (given.max_updates, given.max_epochs, given.max_minutes) == (50, None, None)
@@ -290,6 +290,12 @@ def test_the_budget_is_updates(recipe: Path):
     other = recipe.with_name("timed.toml")
     other.write_text(text)
     assert with_budget(load_recipe(other, []), 7).train.max_updates == 7
+    # What is chosen is chosen for the budget, not for the minutes that it replaces.
+    said: list[str] = []
+    chosen = load_recipe(other, ["model.preset=auto"])
+    make_twins(chosen, ["lie-fg", "sws"], 1, tmp_path, budget=7, allow_unequal=True, say=said.append)
+    assert "7 updates on" in "\n".join(said)
+    assert "minutes" not in "\n".join(said)
     by_epochs = recipe.with_name("epochs.toml")
     by_epochs.write_text(text.replace("max_minutes", "max_epochs"))
     assert with_budget(load_recipe(by_epochs, []), None).train.max_epochs == 1

@@ -8,6 +8,7 @@ for its errors, a working directory (cwd), variables (environment), a limit of t
 
 import contextlib
 import importlib
+import io
 import json
 import os
 import pathlib
@@ -18,10 +19,15 @@ import time
 import traceback
 from typing import Any
 
+import sacremoses  # noqa: F401
 import torch
 
 import macaron.cli
-import macaron.tasks.run  # what train imports when it runs
+
+# What commands import when they run.
+import macaron.data.prepare
+import macaron.lab.report
+import macaron.tasks.run
 from macaron.decode import Translator  # noqa: F401
 from macaron.evaluate import sacre_bleu  # noqa: F401
 from small_device import small_device
@@ -29,6 +35,10 @@ from small_device import small_device
 # torch imports a few things at the first backward only.
 torch.ones(2, requires_grad=True).sum().backward()
 torch.optim.AdamW([torch.ones(1, requires_grad=True)])
+# As does typer when it is first called.
+sys.argv = ["macaron", "recipe", "list"]
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    macaron.cli.main()
 
 
 def _kill_at(path: str, call: int) -> None:

@@ -24,7 +24,7 @@ CORPUS = REPOSITORY / "tests" / "compatibility" / "fixtures" / "corpus"
 ELSEWHERE = ("pip ", "make ", "macaron demo")
 #: What is shortened: times, seeds, sizes.
 SHORTER = {
-    r"--minutes \d+": "--minutes 0.2",
+    r"--minutes \d+": "--minutes 0.5",
     r"--seeds \d+": "--seeds 1",
     r"--budget \d+": "--budget 4",
     r"--grid fixed": "--grid fixed --epochs 1",

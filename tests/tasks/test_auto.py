@@ -1,5 +1,6 @@
 """``model.preset = "auto"``: choices by data, device and time; what is given stays; what was chosen is stored."""
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ def test_the_choice_follows_device_and_time(data: Path):
     tiny, longer, gpu = (
         resolve(auto(data, max_minutes=minutes), on_gpu) for minutes, on_gpu in ((0.5, False), (1e6, False), (5, True))
     )
-    sizes = [configuration(each, 4000).hidden_size for each in (tiny, longer, gpu)]
+    sizes = [configuration(each, 1).hidden_size for each in (tiny, longer, gpu)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[2]
     assert gpu.model.preset == "macaron-small"
@@ -44,6 +45,25 @@ def test_the_choice_follows_device_and_time(data: Path):
     for recipe in (tiny, longer, gpu):
         assert recipe.model.preset != AUTO
         assert recipe.train.schedule == "cosine"
+
+
+def test_updates_are_the_time_where_they_are_the_limit(data: Path):
+    said: list[str] = []
+    few, many = (
+        resolve(auto(data, max_minutes=None, max_updates=updates), False, said.append) for updates in (10, 10**8)
+    )
+    assert configuration(few, 1).hidden_size < configuration(many, 1).hidden_size
+    assert few.model.changes["dropout"] == 0.0  # a few epochs at most
+    assert many.model.changes["dropout"] == 0.3
+    assert "10 updates on " in said[0]
+    # Minutes beside them are the time.
+    assert "15 minutes on" in _first_reason(auto(data, max_updates=10))
+
+
+def _first_reason(recipe: Any) -> str:
+    said: list[str] = []
+    resolve(recipe, False, said.append)
+    return said[0]
 
 
 @pytest.mark.parametrize("key", list(TABLE), ids="-".join)
@@ -76,7 +96,7 @@ def test_each_choice_is_said_with_its_reason_and_what_is_given_stays(data: Path)
     assert "model.dropout" not in text
     for part in ("model.preset = macaron-tiny", "train.batch_tokens = ", "15 minutes on", "epochs of"):
         assert part in text
-    config = configuration(found, 4000)
+    config = configuration(found, 1)
     assert isinstance(config, TranslationConfig)
     assert config.encoder_layers == found.model.changes["encoder_layers"]
 
@@ -101,13 +121,18 @@ def test_a_resumed_run_keeps_what_was_chosen(data: Path):
 
 def test_the_run_stores_the_choices(data: Path, server: Any, tmp_path: Path):
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(f'[data]\nout = "{data}"\n[model]\npreset = "auto"\n[train]\nmax_minutes = 1\ndevice = "cpu"\n')
+    data_section = f'[data]\nout = "{data}"\ntrain = [{{path = "elsewhere"}}]\n'
+    recipe.write_text(f'{data_section}[model]\npreset = "auto"\n[train]\nmax_minutes = 1\ndevice = "cpu"\n')
     small = ("--set", "train.max_updates=2", "--set", "model.hidden_size=32", "--set", "train.batch_tokens=200")
     said = server.run("train", recipe, "--out", tmp_path / "run", *small)
     stored = tomllib.loads((tmp_path / "run/recipe.toml").read_text())
     assert stored["model"]["preset"] in said
     assert stored["model"]["preset"] != AUTO
     assert (stored["model"]["hidden_size"], stored["train"]["batch_tokens"]) == (32, 200)
+    vocabulary = json.loads((data / "prepared.json").read_text())["vocab_size"]
+    assert stored["model"]["vocab_size"] == vocabulary
+    assert f"model.vocab_size = {vocabulary}: the subwords of {data}" in said
+    assert stored["data"]["train"] == [{"path": "train", "weight": 1.0}]  # those of the data, not of the recipe
     assert load_recipe(tmp_path / "run/recipe.toml").train.schedule == "cosine"
     assert "is finished" in server.run("train", recipe, "--out", tmp_path / "run", *small, "--resume")
 

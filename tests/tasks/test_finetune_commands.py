@@ -89,6 +89,15 @@ def test_an_empty_line_stays_empty(classifier: Path):
     found = [json.loads(line) for line in with_input("\ngood\n", *command, "--json").stdout.splitlines()]
     assert found[0] == {"example": 1, "texts": [""], "label": None, "probability": None, "probabilities": None}
     assert (found[1]["example"], found[1]["label"]) == (2, "happy")
+    # Rows of a table likewise; a blank line is no row of several columns.
+    for table, text, expected in (
+        ("csv", 'review\nthe good cat\n""\na bad mat\n', [full[0], "", full[1]]),
+        ("csv", "review,n\n,\nthe good cat,1\n\n,3\na bad mat,4\n", ["", full[0], "", full[1]]),
+        ("tsv", "review\nthe good cat\n\na bad mat\n", [full[0], "", full[1]]),
+        ("tsv", "review\tn\nthe good cat\t1\n\t\n\na bad mat\t\n", [full[0], "", full[1]]),
+    ):
+        done = with_input(text, *command, "--format", table, "--text", "review")
+        assert done.stdout.split("\n")[:-1] == expected, done.stderr
 
 
 def test_a_csv_gives_what_the_training_said(macaron, classifier: Path, tmp_path: Path):

@@ -310,6 +310,8 @@ def test_the_table_of_all_tasks(tmp_path: Path):
 
 
 def test_a_damaged_list_of_results_is_named(tmp_path: Path):
-    (tmp_path / "results.jsonl").write_text('{"run": "a"}\n{"ru\n')
+    record = {"run": "a", "task": "rte", "setting": "b", "seed": 1, "score": 50.0, "diverged": False}
+    whole = json.dumps({**record, "scores": {"dev": {"accuracy": 50.0}}})
+    (tmp_path / "results.jsonl").write_text(whole + '\n{"ru\n')
     with pytest.raises(MacaronError, match=r"results\.jsonl, line 2"):
         GlueResults(tmp_path)

@@ -344,9 +344,15 @@ def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_pa
 def test_data_of_another_kind(server: Any, pretraining: Path, recipe: Path, toy: Path, documents: Path, tmp_path: Path):
     run = tmp_path / "run"
     text = server.run("train", pretraining, "--out", run, "--set", f"data.out={toy}", code=1)
-    assert f"{toy} holds data for translation, but model.preset 'macaron-bert-tiny' is a text encoder" in text
+    assert (
+        f"{toy} holds data for translation, but the recipe (model.preset = 'macaron-bert-tiny') is for pre-training"
+        in text
+    )
     text = server.run("train", recipe, "--out", run, "--set", f"data.out={documents}", code=1)
-    assert f"{documents} holds data for pre-training, but model.preset 'macaron-tiny' is for translation" in text
+    assert (
+        f"{documents} holds data for pre-training, but the recipe (model.preset = 'macaron-tiny') is for translation"
+        in text
+    )
     assert "take model.preset = 'macaron-bert-base'" in text
     encoder = tmp_path / "encoder.toml"
     encoder.write_text(re.sub(r"(en|de)coder_layers = 1\n", "", recipe.read_text()))

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,30 @@ def test_the_first_limit_is_the_length_and_any_ends_the_run(given: dict[str, Any
 
 
 @pytest.mark.parametrize(
+    ("given", "ended"),
+    [
+        ({"max_updates": 30}, None),
+        ({"max_minutes": 8, "max_updates": 30}, None),
+        ({"max_minutes": 8}, None),
+        (
+            {"max_minutes": 8, "max_updates": 1200},
+            "train.max_minutes = 8 has ended the run at 2 % of train.max_updates = 1,200",
+        ),
+        (
+            {"max_epochs": 1, "max_updates": 60},
+            "train.max_epochs = 1 has ended the run at 50 % of train.max_updates = 60",
+        ),
+        ({"max_epochs": 2, "patience": 4}, "train.patience = 4 has ended the run at 75 % of train.max_epochs = 2"),
+    ],
+)
+def test_a_run_that_ends_early_says_why(given: dict[str, Any], ended: str | None):
+    state = replace(HALF_AN_EPOCH, validations_without_gain=4)
+    found = stopping.early_end(TrainSettings(**given), state, 480.0, "macaron train --resume --out run")
+    key = ended and ended.split()[0]
+    assert found == (ended and f"{ended}. To go on, raise it: macaron train --resume --out run --set {key}=N")
+
+
+@pytest.mark.parametrize(
     ("given", "fixed"),
     [
         ({"max_updates": 9, "max_minutes": 1.0}, ("max_updates",)),
@@ -65,16 +90,23 @@ def test_a_cap_that_does_not_stop_the_run_changes_nothing(schedule: str, recipe:
 
 
 def test_a_run_that_the_cap_has_stopped_goes_on_as_if_it_had_not(
-    recipe: Path, server: Any, same_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Path,
+    server: Any,
+    same_run: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ):
     settings = (*COSINE, "--set", "train.max_updates=60", "--set", "train.ema=0.9")
-    server.run("train", recipe, "--out", tmp_path / "whole", *settings)
+    assert "has ended" not in server.run("train", recipe, "--out", tmp_path / "whole", *settings)
     out = tmp_path / "run"
     calls = count()
     with monkeypatch.context() as patch:  # a clock of which a second is over whenever it is looked at
         patch.setattr(Trainer, "elapsed", lambda _: float(next(calls)))
         run(load_recipe(recipe, [*settings[1::2], "train.max_minutes=0.5"]), out, False)
     assert 0 < json.loads((out / "summary.json").read_text())["update"] < 60
+    assert "train.max_minutes = 0.5 has ended the run at" in (said := capfd.readouterr().err)
+    assert said.index("has ended") < said.index("final model")
     server.run("train", recipe, "--out", out, *settings, "--set", "train.max_minutes=60", "--resume")
     same_run(tmp_path / "whole", out)
 

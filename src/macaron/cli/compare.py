@@ -32,9 +32,7 @@ def compare(
     """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
     from macaron.lab.page import check_page_path
 
-    check_early(
-        runs=runs, data=data, split=split, writes=[out, json_file], device=device, length_penalty=length_penalty
-    )
+    check_early(runs=runs, data=data, split=split, pages=[out, json_file], device=device, length_penalty=length_penalty)
     check_page_path(out)
     from macaron.evaluate.stored import Search
     from macaron.lab.compare.comparison import write_comparison

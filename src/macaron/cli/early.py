@@ -29,6 +29,7 @@ def check_early(
     verify: bool = False,
     reads: Sequence[Path | None] = (),
     writes: Sequence[Path | None] = (),
+    pages: Sequence[Path | None] = (),
     device: str = "auto",
     length_penalty: float | None = None,
     rate: float | None = None,
@@ -40,7 +41,7 @@ def check_early(
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
     :param reads: files to read
-    :param writes: files to write
+    :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
@@ -65,9 +66,11 @@ def check_early(
         _check_data(data, split, verify)
     for file in filter(None, reads):
         file.open("rb").close()
-    for file in filter(None, writes):
+    for file in filter(None, (*writes, *pages)):
         if file.is_dir():
             raise UsageError(f"{file} is a folder: name a file in it")
+        if file in writes and not file.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
@@ -78,6 +81,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
+    from macaron.models.configuration import EncoderConfig, TranslationConfig
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -88,6 +92,12 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
         elif out.is_dir():
             with writing(out):  # now is early enough to say that another process does
                 pass
+        if new and recipe.model.source is not None:  # a run is resumed without it
+            config = EncoderConfig if recipe.kind == "text" else TranslationConfig
+            try:
+                _check_model(Path(recipe.model.source), config.model_type)
+            except MacaronError as error:
+                raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
             manifest(recipe)
         if new or verify:

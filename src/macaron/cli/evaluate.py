@@ -49,13 +49,8 @@ def evaluate(
     """
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    if output is not None and not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}")
     check_early(translators=[model], data=data, split=split, verify=verify, writes=[output])
     check_early(reads=[source, reference], device=device, length_penalty=length_penalty)
-    from macaron.text.pipeline import import_moses_in_background
-
-    import_moses_in_background()
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
@@ -63,7 +58,9 @@ def evaluate(
     from macaron.evaluate.stored import Keeper, Search
     from macaron.models.configuration import TranslationConfig
     from macaron.models.load import find_folder
+    from macaron.text.pipeline import import_moses_in_background
 
+    import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
     ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
     keeper = Keeper(folder)

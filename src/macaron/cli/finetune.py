@@ -52,9 +52,14 @@ def finetune(
     if symmetric and text2 is None:
         raise UsageError("--symmetric swaps two texts: give --text2 as well")
 
+    from macaron.data.tabular import read_table
+
     check_early(encoders=[model], reads=[train, dev], device=device, rate=rate)
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
+    texts = [text] if text2 is None else [text, text2]
+    for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
+        read_table(file, texts, label)
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner, TunerSettings
     from macaron.tasks.finetune_csv import finetune_csv
@@ -70,7 +75,6 @@ def finetune(
     )
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
-    texts = [text] if text2 is None else [text, text2]
 
     def load() -> FineTuner:
         return FineTuner(model, device, tuner)

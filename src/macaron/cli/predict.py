@@ -104,6 +104,6 @@ def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: l
     from macaron.decode.stream import windows
 
     lines = (line for window in windows(path, _CHARACTERS) for line in window)
-    rows = (values for _, values in select(rows_of(lines, kind, name), name, columns))
+    rows = (values for _, values in select(rows_of(lines, kind, name), name, columns, keep_empty=True))
     while some := list(islice(rows, _ROWS)):
         yield some

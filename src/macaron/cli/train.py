@@ -59,10 +59,9 @@ def train(
         )
     if resume and not stored.is_file() and os.environ.get("RANK", "0") == "0":
         typer.echo(f"{out}: no run to continue, so a new one starts", err=True)
-    if source is not None and not source.is_dir() and not resume:  # a run is resumed without it
-        raise MacaronError(f"--from {source}: no such folder. Give a run or a model folder.")
-    changes = [*(settings or []), *([] if minutes is None else [f"train.max_minutes={minutes}"])]
-    chosen = load_recipe(recipe or stored, changes, source)  # before torch is imported: a mistake is reported at once
+    limit = {} if minutes is None else {f"--minutes {minutes:g}": f"train.max_minutes={minutes}"}
+    # Before torch is imported: a mistake is reported at once.
+    chosen = load_recipe(recipe or stored, settings or [], source, limit)
     check_recipe(chosen, out, new=not resume, verify=verify)
 
     from macaron.tasks.run import run

@@ -169,7 +169,7 @@ def translate(
             file.flush()
             if refused is not None:
                 raise refused
-    if filled and not translated:
+    if filled and not translated and not one_per_line and not noted.counts:
         typer.echo(
             "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
         )

@@ -39,8 +39,9 @@ def twins(
     from macaron.ode import scheme
     from macaron.recipe import load_recipe
 
-    limit = [] if budget is None else [f"train.max_updates={budget}"]  # the recipe may have none
-    chosen = load_recipe(recipe, [*(settings or []), *limit])  # before torch is imported: a mistake is reported at once
+    # The recipe may have no limit. Before torch is imported: a mistake is reported at once.
+    limit = {} if budget is None else {f"--budget {budget}": f"train.max_updates={budget}"}
+    chosen = load_recipe(recipe, settings or [], options=limit)
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
     check_recipe(chosen, out, new=False)

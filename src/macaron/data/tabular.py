@@ -51,8 +51,13 @@ def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int
         raise MacaronError(f"{name}, line {reader.line_num}: not valid CSV ({error})") from None
 
 
-def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """The values of some columns, named as in the first row; empty rows are left out."""
+def select(
+    rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str], keep_empty: bool = False
+) -> Iterator[tuple[int, list[str]]]:
+    """The values of some columns, named as in the first row; blank lines are left out, and so are empty rows.
+
+    :param keep_empty: keep empty rows that have all columns
+    """
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
     if not any(header):
@@ -71,7 +76,7 @@ def select(rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[s
             raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
     indices = [header.index(wanted) for wanted in columns]
     for number, row in rows:
-        if not any(row):
+        if not any(row) and not (keep_empty and len(row) == len(header)):
             continue
         if len(row) != len(header):
             raise MacaronError(

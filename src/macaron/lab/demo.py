@@ -24,7 +24,7 @@ from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe
 from macaron.tasks.run import pace_of
-from macaron.train.pace import Pace
+from macaron.train.pace import Pace, trial_seconds
 
 Say = Callable[[str], None]
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
@@ -34,7 +34,7 @@ EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
 BUDGET, PLANNED = 6.0, 0.85
 #: Translating, scoring and the pages take as long as this many updates of one twin.
 SCORING = 400
-#: Seconds of a trial; validations of a run; and seconds of a run for all else: starting, saving.
+#: Seconds of a trial, at most; validations of a run; and seconds of a run for all else: starting, saving.
 TRIAL, VALIDATIONS, OTHER = 4.0, 10, 3.0
 #: The minimum number of updates of a twin, however slow the machine is.
 LEAST = 20
@@ -90,7 +90,8 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
     else:
         started = time.monotonic()
         try:
-            paces = [pace_of(own, TRIAL) for _, own, _ in twins.plan]
+            trial = min(TRIAL, trial_seconds(seconds / 60))
+            paces = [pace_of(own, trial) for _, own, _ in twins.plan]
         except KeyboardInterrupt:
             raise Interrupted("stopped while the pace was measured; the same command starts again") from None
         updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)

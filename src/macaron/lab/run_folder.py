@@ -173,7 +173,7 @@ class RunFolder:
 
     def _json(self, file: str) -> Any:
         try:
-            return read_json(self.path / file, Any, largest=_LARGEST)
+            return read_json(self.path / file, Any, largest=_LARGEST, finite=False)
         except FileNotFoundError:
             return None
         except MacaronError as error:
@@ -195,7 +195,7 @@ class RunFolder:
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
         for number, line in enumerate(text.splitlines(True), start=1):
             try:
-                record = parse_json(line, file, Any, finite=False)  # a loss that has diverged
+                record = parse_json(line, file, Any, finite=False)
             except MacaronError:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):

@@ -124,6 +124,8 @@ def make_twins(
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
+    if budget is not None:
+        recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
     recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
     asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
     if recipe.train.warmup != asked:

@@ -13,7 +13,7 @@ from macaron.processes import available_cores
 from macaron.recipe import AUTO, ModelSettings, Recipe
 from macaron.train.settings import PretrainSettings, TrainSettings
 
-#: Minutes that are assumed where updates or epochs are the limit.
+#: Minutes that are assumed where epochs are the limit.
 UNKNOWN_MINUTES = 60.0
 #: Cores that training a small model can use.
 MOST_CORES = 8
@@ -94,17 +94,26 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     """
     if recipe.model.preset != AUTO:
         return recipe
-    minutes = recipe.train.max_minutes or UNKNOWN_MINUTES
+    minutes, updates = recipe.train.max_minutes, recipe.train.max_updates
     cores = min(available_cores(), MOST_CORES)
-    amount = minutes if on_gpu else minutes * cores
-    size = next(row for row in TABLE[recipe.kind, "gpu" if on_gpu else "cpu"] if amount <= row.minutes)
+
+    def amount(row: Size) -> float:
+        """The time that is given, or that the updates take, in the unit of the table."""
+        if minutes is None and updates is not None:
+            return updates * float(row.train["batch_tokens"]) / row.speed
+        return (minutes or UNKNOWN_MINUTES) * (1 if on_gpu else cores)
+
+    size = next(row for row in TABLE[recipe.kind, "gpu" if on_gpu else "cpu"] if amount(row) <= row.minutes)
     where = "a GPU" if on_gpu else f"{cores} core{'s' if cores > 1 else ''}"
-    time = f"{minutes:g} minutes on {where}"
-    split = read_manifest(recipe.data, recipe.kind)["splits"]["train"]
+    given = f"{minutes or UNKNOWN_MINUTES:g} minutes" if minutes or updates is None else f"{updates:,} updates"
+    time = f"{given} on {where}"
+    manifest = read_manifest(recipe.data, recipe.kind)
+    split = manifest["splits"]["train"]
     tokens = int(split["target_tokens" if recipe.kind == "pairs" else "tokens"])
-    epochs = amount * size.speed / max(tokens, 1)
-    model = {**size.model, **_dropout(recipe, epochs)}
+    epochs = amount(size) * size.speed / max(tokens, 1)
+    model = {**size.model, **_dropout(recipe, epochs), "vocab_size": manifest["vocab_size"]}
     reasons = dict.fromkeys(("preset", *size.model), f"{time}: a model of this size learns most")
+    reasons["vocab_size"] = f"the subwords of {recipe.data}"
     reasons |= {key: f"about {epochs:.1f} epochs of {tokens:,} tokens" for key in model if "dropout" in key}
     train = dict(size.train)
     if on_gpu and recipe.kind == "pairs":

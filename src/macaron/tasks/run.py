@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 
-from macaron.data.manifest import DataKind
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
 from macaron.models.load import run_model
 from macaron.origin import located
-from macaron.recipe import DEFAULT_PRESETS, PURPOSES, Recipe, manifest, recipe_from
+from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
 from macaron.tasks.pretraining import PretrainingTask
@@ -85,6 +84,8 @@ def _say(processes: Processes) -> Callable[[str], None]:
 def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Processes, started: float | None) -> None:
     """Train and write the run's files. The trainer is freed at the end of this function, before the process group."""
     task = _task(recipe, processes)
+    if isinstance(task, TranslationTask):  # the corpora that the data hold, whatever the recipe names
+        recipe = replace(recipe, weights={each.path: each.weight for each in task.corpora if each.path})
     if not (resume and checkpoints(out / "checkpoints")):
         if recipe.model.source is not None:
             _say(processes)(fill(task, recipe))
@@ -108,14 +109,8 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
     """The task of the data: pairs of sentences are for translation, plain text for pre-training."""
-    held: DataKind = manifest(recipe).get("kind", "pairs")
-    if held != recipe.kind:
-        what = "a text encoder" if recipe.kind == "text" else "for translation"
-        raise MacaronError(
-            f"{recipe.data} holds data for {PURPOSES[held]}, but model.preset {recipe.model.preset!r} is {what}. Give "
-            f"other data, or take model.preset = {DEFAULT_PRESETS[held]!r}."
-        )
-    if held == "text":
+    manifest(recipe)
+    if recipe.kind == "text":
         return PretrainingTask(recipe)
     task = TranslationTask(recipe)
     if processes.first and task.left_out():

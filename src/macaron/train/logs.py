@@ -126,7 +126,7 @@ class _Line(TypedDict):
 
 def _stays(line: str, keep_until: int, continues: bool) -> bool:
     try:
-        record: Record = parse_json(line, "metrics.jsonl", Annotated[_Line, OTHERS])
+        record: Record = parse_json(line, "metrics.jsonl", Annotated[_Line, OTHERS], finite=False)
     except MacaronError:
         return False  # an incomplete line that a crash left
     of_the_end = "final" in record or (continues and "end" in record)

@@ -253,6 +253,8 @@ class Trainer:
         """Choose the final model among last, best, average and running mean, and write it."""
         if not self.state.update:
             raise MacaronError("time ran out before the first update: nothing is trained; raise train.max_minutes")
+        if ended := stopping.early_end(self.settings, self.state, self.seconds, resume_command(self.run)):
+            self.log.say(ended)
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)

@@ -116,10 +116,7 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
             f"{new.validate_every or pace.epoch:,.0f} updates"
         )
         if updates < FEW:
-            say(
-                f"warning: {updates:,} updates are too few to learn from: give more --minutes, or a smaller "
-                "model (model.preset=auto chooses one)"
-            )
+            say(f"warning: {updates:,} updates are too few to learn from: give more --minutes, or a smaller model")
         return
     length = len(trainer.task.plan(1)) / settings.accumulate
     updates = settings.max_updates or int((settings.max_epochs or 0) * length)

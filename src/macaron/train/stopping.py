@@ -33,6 +33,22 @@ def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
     return impatient or max(shares(settings, state, seconds)) >= 1.0
 
 
+def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: str) -> str | None:
+    """What has ended a run before the limit that its schedule was planned for; None if nothing has.
+
+    :param resume: the command that continues the run
+    """
+    planned, *caps = (name for name in LIMITS if getattr(settings, name) is not None)
+    share, *others = shares(settings, state, seconds)
+    if share >= 1.0:
+        return None
+    name = next((cap for cap, used in zip(caps, others, strict=True) if used >= 1.0), "patience")
+    return (
+        f"train.{name} = {getattr(settings, name):g} has ended the run at {100 * share:.0f} % of train.{planned} = "
+        f"{getattr(settings, planned):,}. To go on, raise it: {resume} --set train.{name}=N"
+    )
+
+
 def time_left(done: float, seconds: float, begun: float = 0.0, share: float = 0.0) -> str | None:
     """The time until the end, such as 4 days 3:02:01, at the pace so far; None before the first update.
 
