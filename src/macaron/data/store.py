@@ -79,7 +79,7 @@ class TokenStore:
         return lengths
 
     def check(self) -> None:
-        """Refuse ids beyond the vocabulary and sequences that overlap: all is read once, about 4 GB a second from memory."""
+        """Refuse ids beyond the vocabulary and sequences that overlap: all is read once, 4 GB a second from memory."""
         check_growth(_file(self.base, "offsets"), self.offsets, np.iinfo(np.int32).max)
         for start in range(0, self.tokens, _BLOCK):
             block = self.ids[start : start + _BLOCK]
