@@ -191,7 +191,7 @@ LEAST = {"source_lang": "de", "target_lang": "en", "out": "x", "train": [{"path"
         ({"valid": [{"path": "b"}], "valid_every": 5}, "not both"),
         ({"valid_every": 1}, "at least 2"),
         ({"min_words": 9, "max_words": 3}, "min_words <= max_words"),
-        ({"max_ratio": -1.0}, "not be negative"),
+        ({"max_ratio": -1.0}, "finite and not negative"),
         ({"pipeline": "moses", "valid": [{"path": "b"}, {"path": "c", "state": "moses"}]}, "different state"),
         ({"train": [{"path": "a", "archive": "z", "source": "s", "target": "t"}]}, "no archive 'z'"),
         ({"train": [{"path": "a", "archive": "z"}]}, "which files of archive 'z'"),

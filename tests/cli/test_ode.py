@@ -133,7 +133,7 @@ def test_mistakes_get_one_clear_line(run, tmp_path):
 def test_absurd_json_gets_one_clear_line(run, text):
     code, out, err = run("show", '{"name": "a", "branches": ' + text)
     assert (code, out) == (1, "")
-    assert err.startswith("macaron: a scheme was expected as JSON, but")
+    assert err.startswith("macaron: a scheme was expected as JSON: not valid JSON")
     assert err.count("\n") == 1
 
 

@@ -8,6 +8,7 @@ import torch
 
 from macaron.decode import SearchSettings, search, translate_ids
 from macaron.decode.beam import Beams, topk_continuations
+from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 
 PAD, EOS, UNK = 1, 2, 3
@@ -51,7 +52,8 @@ def test_an_end_counts_only_in_the_first_half_of_the_candidates():
     assert state.totals.tolist() == [[-1.0, -1.1]]  # an end at once is not allowed, and takes nobody's place
     tokens, parents = advance(state, scores(2, 8, {4: -1.0, 5: -1.2, EOS: -1.3}, {4: -9.0, EOS: -9.0}), 1, False)
     assert (tokens.tolist(), parents.tolist()) == ([[4, 5]], [[0, 0]])
-    assert state.results(FIRST, 5) == [[]]
+    with pytest.raises(MacaronError, match="not finite"):  # nothing has ended, which cannot be at the end of a search
+        state.results(FIRST, 5)
     advance(state, scores(2, 8, {4: -1.0, 5: -1.2, EOS: -0.3}, {}), 2, False)
     assert [each.tokens for each in state.results(FIRST, 5)[0]] == [(4, 4, EOS)]
     assert state.results(FIRST, 5)[0][0].token_scores == pytest.approx([-1.0, -1.0, -0.3])

@@ -158,6 +158,7 @@ def test_an_unfair_comparison_reports_no_difference(finished: tuple[Path, Path, 
         changed = runs / "demo-macaron" / name
         changed.write_text(re.sub(r'"update": 4\b', '"update": 3', changed.read_text()))
     seal(changed.parent)
+    changed.parent.rename(changed.parent.with_name("update-00000003"))
     page = tmp_path / "page.html"
     twins = demo_twins(load_recipe(recipe, [f"data.out={runs / 'demo-data'}"]), runs, said.append, 0.0)
     result = twins.compare(page, tmp_path / "page.json")

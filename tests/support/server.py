@@ -84,6 +84,7 @@ def _child(
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), stream)
     os.chdir(cwd or ".")
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a command that ran in the server has changed it
     sys.argv = ["macaron", *arguments]
     sys.modules["macaron.cli.train"].STARTED = time.monotonic()
     code = 0

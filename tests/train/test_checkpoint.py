@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from macaron.errors import MacaronError
+from macaron.seal import seal
 from macaron.train import checkpoint
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.optimiser import Optimiser
@@ -52,6 +53,7 @@ def test_a_state_that_cannot_be_is_refused(key: str, value: object, message: str
     content = json.loads(file.read_text())
     content["progress"][key] = value
     file.write_text(json.dumps(content))
+    seal(folder)
     with pytest.raises(MacaronError, match=message) as caught:
         checkpoint.load(folder)
     assert str(folder) in str(caught.value)

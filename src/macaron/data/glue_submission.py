@@ -52,6 +52,7 @@ def as_predictions(task: GlueTask, values: Sequence[float]) -> list[str]:
 
 def check_submission(path: Path) -> list[str]:
     """The problems of a submission, with file and line; an empty list if the server will accept it."""
+    path.open("rb").close()  # no such file, a folder: another message than for damage
     try:
         archive = zipfile.ZipFile(path)
     except (*DAMAGED, zipfile.BadZipFile) as error:
