@@ -8,7 +8,7 @@ Model folders, checkpoints and prepared folders have one. A folder without it (o
 version) is not verified, and neither is a file that it does not name, such as a model card. Hidden files, Markdown and
 subfolders with digests of their own are not recorded.
 
-SHA-256 takes 0.1 s for 100 MB on processors with instructions for it, and 0.4 s on others. hashlib releases Python's
+SHA-256 takes 0.1 s for 100 MB on a processor with instructions for it, longer on others. hashlib releases Python's
 lock, so `begin` hides this time behind the import of torch.
 """
 

@@ -67,6 +67,7 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             continue
         try:
             section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
+            check_limits(section[last])
         except (tomllib.TOMLDecodeError, RecursionError):
             section[last] = text.strip()
         except ValueError as error:

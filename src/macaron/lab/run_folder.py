@@ -1,8 +1,10 @@
 """The reader of run folders. A run may have just begun, be stopped, damaged or finished."""
 
+import codecs
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -192,19 +194,26 @@ class RunFolder:
         records: list[Record] = []
         damaged: list[int] = []
         path = self.path / file
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        for number, line in enumerate(text.splitlines(True), start=1):
+        content = path.read_bytes() if path.is_file() else b""
+        for number, line in enumerate(content.splitlines(True), start=1):
             try:
-                record = parse_json(line, file, Any, finite=False)
-            except MacaronError:
+                record = parse_json(line.decode(), file, Any, finite=False)
+            except (MacaronError, UnicodeError):
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and line.endswith("\n"):
+            elif line.strip() and (line.endswith(b"\n") or not _may_go_on(line)):
                 damaged.append(number)
         if damaged:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
+
+
+def _may_go_on(line: bytes) -> bool:
+    """Whether a line can be the beginning of a record, perhaps cut inside a character."""
+    with suppress(UnicodeError):
+        return codecs.getincrementaldecoder("utf-8")().decode(line).startswith("{")
+    return False
 
 
 def _merged(first: Record, second: Record) -> Record:

@@ -11,7 +11,8 @@ from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Be
 from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
-from macaron.settings import OTHERS, check_fields
+from macaron.origin import Origin
+from macaron.settings import OTHERS, check_fields, convert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +247,9 @@ class GenerationSettings:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The settings that a generation_config.json holds; those of transformers alone are ignored."""
+        """The settings that a generation_config.json holds; of those for transformers alone only tokens are checked."""
+        for name in ("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id"):
+            convert(int | list[int] | None, data.get(name), Origin(), (name,))
         return cls(**{field.name: data.get(field.name) for field in dataclasses.fields(cls)})
 
     def to_diff_dict(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _ENCODER: dict[str, Any] = {
     **{"epsilon": 1e-6, "row_tokens": 128},
 }
 # Short texts and many masks: a small model begins to use the context of a word after fewer updates.
-_CPU_ENCODER: dict[str, Any] = {**_ENCODER, "row_tokens": 64, "embeddings": "counts"}
+_CPU_ENCODER: dict[str, Any] = {**_ENCODER, "row_tokens": 32, "embeddings": "counts"}
 _CPU_TEXTS: dict[str, Any] = {"nsp": False, "mask_ratio": 0.3}
 
 

@@ -18,6 +18,7 @@ from tokenizers.processors import TemplateProcessing
 from macaron.errors import MacaronError, require
 from macaron.files import write_text
 from macaron.json_files import Record, read_json
+from macaron.limits import LARGEST_VOCABULARY
 from macaron.seal import check, seal
 from macaron.settings import OTHERS
 from macaron.text.fingerprint import fingerprint
@@ -124,6 +125,11 @@ class MacaronTokenizer:
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        largest = max(backend.get_vocab().values(), default=0)
+        if largest >= LARGEST_VOCABULARY:  # tokenizers would write all ids below it
+            raise MacaronError(
+                f"{folder / 'tokenizer.json'}: an id is {largest:,}; the limit is {LARGEST_VOCABULARY:,}"
+            )
         return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
 
     def save_pretrained(self, folder: str | Path) -> None:

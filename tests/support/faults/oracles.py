@@ -76,7 +76,13 @@ def _retyped(old: Any, new: Any, path: str = "") -> str | None:
         return next(filter(None, (_retyped(*pair, f"{path}[{i}]") for i, pair in enumerate(pairs))), None)
     if isinstance(new, float) and not math.isfinite(new):
         return f"{path} is not finite"
-    free = old is None or new is None or type(old) is type(new) or (isinstance(old, float) and type(new) is int)
+    free = (
+        old is None
+        or new is None
+        or new == "auto"
+        or type(old) is type(new)
+        or (isinstance(old, float) and type(new) is int)
+    )
     return None if free else f"{path} was {type(old).__name__}, is {type(new).__name__}"
 
 
