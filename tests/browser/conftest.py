@@ -1,4 +1,5 @@
-"""A real browser: Debian's chromium without a head, driven by playwright, with the network off."""
+"""A real browser: Debian's chromium without a head, driven by playwright. Pages of files have no network; those of a
+server may ask that server only."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -40,21 +41,28 @@ class Visits:
     """Pages that were opened, and what they complained about."""
 
     def __init__(self, browser: Any) -> None:
-        self.browser, self.contexts = browser, []
+        self.browser, self.contexts, self.allowed = browser, [], LOCAL
         self.complaints: list[str] = []
 
     def open(
-        self, path: Path, width: int = 1280, height: int = 800, dark: bool = False, hash: str = "", **context: Any
+        self, path: Path | str, width: int = 1280, height: int = 800, dark: bool = False, hash: str = "", **context: Any
     ) -> Any:
+        """Open a page of a file, or of a server: its address is a string."""
+        address = path if isinstance(path, str) else path.resolve().as_uri()
+        offline = address.startswith("file:")
+        self.allowed = LOCAL if offline else (*LOCAL, address)
         size, scheme = {"width": width, "height": height}, "dark" if dark else "light"
-        self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=True, **context))
+        self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=offline, **context))
+        self.contexts[-1].on("page", self._watch)
         page = self.contexts[-1].new_page()
+        page.goto(address + (f"#{hash}" if hash else ""))
+        return page
+
+    def _watch(self, page: Any) -> None:
         page.set_default_timeout(10_000)
         page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.complaints.append(f"{path.name}: {error}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
         page.on("request", self._asked)
-        page.goto(path.resolve().as_uri() + (f"#{hash}" if hash else ""))
-        return page
 
     def close(self) -> None:
         for context in self.contexts:
@@ -65,7 +73,7 @@ class Visits:
             self.complaints.append(f"console {message.type}: {message.text}")
 
     def _asked(self, request: Any) -> None:
-        if not request.url.startswith(LOCAL):
+        if not request.url.startswith(self.allowed):
             self.complaints.append(f"asks for {request.url}")
 
 
