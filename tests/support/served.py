@@ -1,0 +1,74 @@
+"""Real servers on loopback: ``macaron serve`` in a process of its own, over small models."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
+#: A translation model, German to English, and a classifier, both trained on a small grammar.
+TRANSLATION, CLASSIFIER = FIXTURES / "translation", FIXTURES / "classifier"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
+
+
+@dataclass
+class Served:
+    """A running server.
+
+    :param url: ``http://127.0.0.1:PORT``, without a slash at its end
+    """
+
+    process: "subprocess.Popen[str]"
+    url: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def ask(
+        self, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 60
+    ) -> tuple[int, Any]:
+        """The status and the content of an answer, parsed if it is JSON; a body makes a POST of JSON."""
+        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + path, data, sent)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                status, content, kind = answer.status, answer.read(), answer.headers.get_content_type()
+        except urllib.error.HTTPError as error:
+            status, content, kind = error.code, error.read(), error.headers.get_content_type()
+        return status, json.loads(content) if kind == "application/json" else content.decode()
+
+    def translate(self, text: str, **more: Any) -> str:
+        """A German text in English."""
+        status, found = self.ask("/translate", {"q": text, "source": "de", "target": "en", **more})
+        assert status == 200, found
+        return str(found["translatedText"])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """End it; its exit code, and what it wrote to standard error."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
+
+
+def start(*arguments: object) -> Served:
+    """A new server on a free port, ready to answer."""
+    command = [sys.executable, "-m", "macaron", "serve", *map(str, arguments), "--port", "0"]
+    served = Served(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    )
+    assert served.process.stdout is not None
+    line = served.process.stdout.readline()
+    assert "serving on http://" in line, line + served.stop()[1]
+    served.url = line.split()[-1]
+    return served
