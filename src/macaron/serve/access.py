@@ -19,7 +19,7 @@ from macaron.serve.protocols import protocol_of
 
 #: Clients whose requests are counted; of more, those that have asked longest ago are forgotten.
 _MOST_CLIENTS = 100_000
-#: A body that is too large is read, and thrown away, up to this multiple: a client that is still sending sees no answer.
+#: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
 _DRAINED = 8
 _SCHEMES = ("bearer", "deepl-auth-key")
 
@@ -50,7 +50,9 @@ def read_keys(path: Path) -> list[Key]:
             what = "this key is there twice" if secret in keys else "a key has ASCII characters only"
             raise MacaronError(f"{path}, line {number}: {what}")
         if len(limits) > 1 or not all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits):
-            raise MacaronError(f"{path}, line {number}: write a key, or a key and its requests per minute (1 to 1000000)")
+            raise MacaronError(
+                f"{path}, line {number}: write a key, or a key and its requests per minute (1 to 1000000)"
+            )
         keys[secret] = Key(secret, int(limits[0]) if limits else None)
     if not keys:
         raise MacaronError(f"{path}: no key in this file. Write one key per line.")

@@ -55,7 +55,11 @@ class DeepL:
         format: Format = "html" if tags else "text"
         answers = await self.service.translate(request, texts, source, target, format, patience=patience)
         translations = [
-            {"detected_source_language": each.source.upper(), "text": each.translated.text, "billed_characters": len(text)}
+            {
+                "detected_source_language": each.source.upper(),
+                "text": each.translated.text,
+                "billed_characters": len(text),
+            }
             for text, each in zip(texts, answers, strict=True)
         ]
         return JSONResponse({"translations": translations})

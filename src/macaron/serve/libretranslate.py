@@ -50,9 +50,7 @@ class LibreTranslate:
         alternatives = whole_number(fields, "alternatives", 0, MOST_ALTERNATIVES, 0)
         source, target = (string(fields, name, _required(fields, name)) for name in ("source", "target"))
         self.service.measure(request, texts, key)
-        answers = await self.service.translate(
-            request, texts, source, target, cast(Format, format), alternatives
-        )
+        answers = await self.service.translate(request, texts, source, target, cast(Format, format), alternatives)
         columns: dict[str, list[Any]] = {"translatedText": [each.translated.text for each in answers]}
         if source.lower() == AUTO:
             columns["detectedLanguage"] = [_detected(each.source, each.confidence) for each in answers]
