@@ -16,6 +16,7 @@ from macaron.serve.deepl import DeepL
 from macaron.serve.engine import Engine
 from macaron.serve.inference import Inference
 from macaron.serve.libretranslate import LibreTranslate
+from macaron.serve.page import Page
 from macaron.serve.protocols import ERRORS
 from macaron.serve.service import Service
 from macaron.serve.settings import ServeSettings
@@ -44,6 +45,7 @@ def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> S
             *LibreTranslate(service).routes(),
             *DeepL(service).routes(),
             *Inference(service).routes(),
+            *Page(service).routes(),
         ],
         middleware=[
             Middleware(

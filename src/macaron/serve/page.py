@@ -13,13 +13,15 @@ from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
 from macaron.lab.page import escape, render_page
 from macaron.serve.engine import Busy, TooLate, WorkerLost
+from macaron.serve.protocols import explain
 from macaron.serve.requests import string, while_connected, whole_number
 from macaron.serve.service import Service
 
-#: The page loads its own files and asks its own server, nothing else; nothing inline runs, and no other site frames it.
+#: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
+#: text (trusted types), and no other site frames it.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 #: The lab's page has its scripts inline, so it gets an origin of its own: it reaches neither the page nor the server.
 INSIDE_POLICY = f"{LAB_POLICY}; sandbox allow-scripts; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -56,44 +58,34 @@ class Page:
         """The sentence at the cursor (``at``) of a text as particles. A form asks, so errors are pages, too."""
         try:
             return _response(await self._particles(request), INSIDE_POLICY)
-        except Busy as error:
-            return _problem("The server is busy. Try again soon.", 503, {"Retry-After": str(error.retry_after)})
-        except (TooLate, WorkerLost):
-            return _problem("The server did not finish in time. Try again.", 503)
-        except HTTPException as error:
-            return _problem(error.detail, error.status_code, dict(error.headers or {}))
-        except MacaronError as error:
-            return _problem(str(error), 400)
+        except (HTTPException, MacaronError, Busy, WorkerLost, TooLate) as error:
+            status, message, headers = explain(error)
+            body = f"<p>{escape(message[:1].upper() + message[1:])}</p>\n<p>Close this tab to return to the text.</p>"
+            return _response(render_page("Look inside", body), INSIDE_POLICY, status=status, headers=headers)
 
     async def _particles(self, request: Request) -> str:
         fields, key = await self.service.admit(request)
-        text, target = string(fields, "q"), string(fields, "target")
+        text, source, target = (string(fields, name) for name in ("q", "source", "target"))
+        self.service.measure(request, [text], key)
+        model = self.service.model(self.service.language(source), self.service.language(target))
         if not text:
             raise HTTPException(400, "there is no text")
-        self.service.measure(request, [text], key)
-        model = self.service.model(text, string(fields, "source"), target)
         sentence = sentence_at(text, whole_number(fields, "at", 0, 10**8, 0), model.source)
         page: Any = await while_connected(request, self.service.engine.call(model.name, "particles", sentence, {}))
         return str(page)
 
 
-def sentence_at(text: str, place: int, lang: str) -> str:
+def sentence_at(text: str, before: int, lang: str) -> str:
     """The sentence of a text that the cursor is in or behind.
 
-    :param place: of the cursor: the number of characters before it
+    :param before: the number of characters before the cursor, without white space, which forms and sentences change
     """
-    before = len("".join(text[:place].split()))  # white space inside sentences is normalised, so it does not count
     seen, found = 0, ""
     for piece in text_pieces(text, lang):
         if not piece.kept and (not found or seen < before):
             found = piece.text
         seen += len("".join(piece.text.split()))
     return found or " ".join(text.split())
-
-
-def _problem(message: str, status: int, headers: dict[str, str] | None = None) -> Response:
-    body = f"<p>{escape(message[:1].upper() + message[1:])}</p>\n<p>Close this tab to return to the text.</p>"
-    return _response(render_page("Look inside", body), INSIDE_POLICY, status=status, headers=headers)
 
 
 def _response(

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from macaron.serve.access import Access, Key
-from macaron.serve.catalogue import Catalogue
+from macaron.serve.catalogue import Catalogue, ServedModel
 from macaron.serve.engine import Engine, Format, Translated
 from macaron.serve.protocols import protocol_of
 from macaron.serve.requests import Fields, read_fields, while_connected
@@ -103,7 +103,7 @@ class Service:
         groups: dict[str, list[int]] = {}
         for index, (code, _) in enumerate(sources):
             if code != into:
-                groups.setdefault(self._model(code, into), []).append(index)
+                groups.setdefault(self.model(code, into).name, []).append(index)
 
         async def work(model: str, members: list[int]) -> None:
             some = [texts[index] for index in members]
@@ -116,12 +116,13 @@ class Service:
             await while_connected(request, asyncio.gather(*(work(*group) for group in groups.items())))
         return [Answer(each, *language) for each, language in zip(found, sources, strict=True)]
 
-    def _model(self, source: str, target: str) -> str:
+    def model(self, source: str, target: str) -> ServedModel:
+        """The model of a pair of languages."""
         model = self.catalogue.pair(source, target)
         if model is None:
             pairs = ", ".join(each.name for each in self.catalogue.translators)
             raise HTTPException(400, f"{source} to {target} is not supported: this server has {pairs}")
-        return model.name
+        return model
 
 
 def _base(code: str) -> str:

@@ -86,6 +86,7 @@
     if (auto) auto.textContent = detected ? `${nameOf(detected)} (detected)` : "Detect language";
     text.lang = spoken() ?? "";
     translation.lang = target.value;
+    inside.querySelector("button").disabled = !spoken() || !text.value.trim();
     swap.disabled = !targetsOf(target.value).includes(spoken());
     swap.title = swap.disabled && spoken() ? `No model translates from ${nameOf(target.value)} to ${nameOf(spoken())}` : "Swap languages";
   }
@@ -131,7 +132,7 @@
     element("count").classList.toggle("over", used > limit);
     desk.classList.toggle("long", used > LONG);
     clear.hidden = !used;
-    inside.querySelector("button").disabled = !text.value.trim();
+    inside.querySelector("button").disabled = !spoken() || !text.value.trim();
     return used - limit;
   }
   async function translate() {
@@ -224,6 +225,7 @@
     names = new Map(languages.map(({ code, name }) => [code, name]));
     languages = languages.map((each) => ({ ...each, targets: each.targets.filter((code) => code !== each.code) }))
       .filter((each) => each.targets.length);
+    text.disabled = !languages.length;
     if (!languages.length) { report("text", new Problem("This server has no translation model, so there is nothing to type here.")); return; }
     element("key-form").hidden = !(settings.keyRequired || settings.apiKeys);
     key.value = stored(sessionStorage, "macaron-key");
@@ -265,7 +267,7 @@
   // The sentence at the cursor, or what is selected.
   inside.addEventListener("submit", () => {
     const { selectionStart: from, selectionEnd: to, value } = text, chosen = value.slice(from, to).trim();
-    const values = { q: chosen || value, at: chosen ? 0 : length(value.slice(0, to)), source: source.value, target: target.value, api_key: key.value };
+    const values = { q: chosen || value, at: chosen ? 0 : length(value.slice(0, to).replace(/\s/g, "")), source: spoken(), target: target.value, api_key: key.value };
     for (const [name, each] of Object.entries(values)) inside.elements[name].value = each;
   });
   start();
