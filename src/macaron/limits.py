@@ -30,6 +30,8 @@ MOST_PROCESSES, MOST_SEEDS = 1024, 1000
 LARGEST_VOCABULARY = 1_000_000
 #: Classes of a classifier.
 MOST_LABELS = 100_000
+#: Texts of a request to the server.
+MOST_TEXTS = 1000
 #: Sub-steps of a scheme.
 MOST_STEPS = 1000
 #: Sizes in the configuration of a model.

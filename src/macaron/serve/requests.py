@@ -1,0 +1,107 @@
+"""Requests: the fields of a body and a query, checked; and work that ends when the client has gone."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from macaron.errors import MacaronError
+from macaron.json_files import Record, parse_json
+from macaron.limits import MOST_TEXTS, check_limits, why
+
+T = TypeVar("T")
+Fields = Mapping[str, Any]
+#: Fields of a form.
+_MOST_FIELDS = 2000
+
+
+class ClientGone(Exception):
+    """The client has closed the connection: nobody waits for an answer."""
+
+
+async def read_fields(request: Request) -> dict[str, Any]:
+    """The fields of a request: those of the query, and over them those of a JSON object or of a form.
+
+    A field that a form has several times is a list; a field that is null is left out. Some clients send a GET with a
+    body, some a POST with a query and none, some a key in the query beside a JSON body.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    pairs: list[tuple[str, Any]] = []
+    content: dict[str, Any] = {}
+    try:
+        fields = _joined(_pairs(request.scope["query_string"]))
+        if kind == "multipart/form-data":
+            form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=1 << 30)  # BodyLimit has it
+            pairs = form.multi_items()
+        elif kind == "application/json" or kind.endswith("+json"):
+            text = (await request.body()).decode("utf-8-sig")
+            content = parse_json(text, "the body", Record) if text.strip() else {}
+        else:
+            pairs = _pairs(await request.body())
+        check_limits([each for pair in pairs for each in pair if isinstance(each, str)])
+    except (ValueError, MacaronError) as error:
+        raise HTTPException(400, why(error) if isinstance(error, ValueError) else str(error)) from None
+    fields |= content or _joined(pairs)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def string(fields: Fields, name: str, default: str = "") -> str:
+    """A field that is a string."""
+    value = fields.get(name, default)
+    if not isinstance(value, str):
+        raise HTTPException(400, f"{name} must be a string")
+    return value.strip()
+
+
+def strings(value: Any, name: str) -> list[str]:
+    """The strings of a field that is a string or a list of them."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise HTTPException(400, f"{name} must be a string or a list of strings")
+    if len(values) > MOST_TEXTS:
+        raise HTTPException(413, f"{name} has {len(values):,} texts: at most {MOST_TEXTS:,} are allowed")
+    return values
+
+
+def whole_number(fields: Fields, name: str, least: int, most: int, default: int) -> int:
+    """A field that is a whole number, in a form a string."""
+    value = fields.get(name, default)
+    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 10:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise HTTPException(400, f"{name} must be a whole number between {least} and {most}")
+    return value
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """What some work gives; it is cancelled when the client has gone."""
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        for each in (task, gone):
+            each.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    """The fields of a form or a query. Many clients write UTF-8 as it is, unescaped."""
+    return parse_qsl(query.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+
+
+def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, str | list[str] | UploadFile]:
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: several[0] if len(several) == 1 else several for name, several in values.items()}
