@@ -29,9 +29,7 @@ class Metrics:
         self.request_seconds = Histogram(
             "macaron_request_seconds", "From a request to its answer.", buckets=_SECONDS, registry=registry
         )
-        self.batch_seconds = Histogram(
-            "macaron_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=registry
-        )
+        self.batch_seconds = Histogram("macaron_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=registry)
         self.batch_sentences = Histogram(
             "macaron_batch_sentences", "Sentences of a batch.", buckets=_SENTENCES, registry=registry
         )
@@ -44,7 +42,8 @@ class Metrics:
 class Counted:
     """Counts the answers of an application.
 
-    :param paths: those that are named; of others, which anybody can make up, only their number is kept
+    :param paths: those that are counted by themselves; ``/pipeline/{task}`` stands for all that begin so. Others, which
+        anybody can make up, are counted together
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: Iterable[str]) -> None:
@@ -60,13 +59,14 @@ class Counted:
             status = str(message.get("status", status))
             await send(message)
 
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         path = scope["path"]
-        named = max((each for each in self.paths if path == each or (len(each) > 1 and path.startswith(each) and each.endswith("/"))), default="other")
+        start = f"{path.rpartition('/')[0]}/"
+        named = path if path in self.paths else start if start in self.paths - {"/"} else "other"
         with self.metrics.request_seconds.time():
             try:
                 await self.app(scope, receive, counted)
+            except Exception:
+                status = "500"
+                raise
             finally:
                 self.metrics.answers.labels(named, status).inc()

@@ -34,12 +34,13 @@ def run(settings: ServeSettings, catalogue: Catalogue) -> None:
 
 async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socket.socket) -> None:
     engine = Engine(settings, catalogue)
+    app = make_app(settings, catalogue, engine)
     await engine.start()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     config = uvicorn.Config(
-        make_app(settings, catalogue, engine),
+        app,
         http=type("Patient", (PatientProtocol,), {"patience": settings.patience}),
         lifespan="off",
         log_level="warning",

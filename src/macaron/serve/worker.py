@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -113,6 +113,10 @@ _TASKS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _alone(found: Found, index: int, _: int, result: Any) -> None:
+    found(index, result)
+
+
 def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
     """Do a batch. Where it fails, its items are tried one by one: one bad text is no harm to others."""
     done: set[int] = set()
@@ -127,7 +131,7 @@ def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]
     except Exception:
         for index in set(range(len(items))) - done:
             try:
-                models.run(model, task, [items[index]], options, lambda _, result, index=index: found(index, result))
+                models.run(model, task, [items[index]], options, partial(_alone, found, index))
             except MacaronError as error:
                 send({"item": index, "error": str(error), "fault": False})
             except Exception as error:
