@@ -7,8 +7,8 @@
   const ALTERNATIVES = 3;
   const LONG = 280; // characters of a text that is set smaller
   const element = (id) => document.getElementById(id);
-  const [desk, text, translation, source, target, swap, copy, clear, key, file, made, alternatives, inside] = ["desk", "text",
-    "translation", "source", "target", "swap", "copy", "clear", "key", "file", "document", "alternatives", "inside"].map(element);
+  const [desk, text, translation, source, target, swap, copy, clear, key, file, made, alternatives, inside, keyBox] = ["desk", "text",
+    "translation", "source", "target", "swap", "copy", "clear", "key", "file", "document", "alternatives", "inside", "key-box"].map(element);
   const length = (string) => [...string].length; // in code points, as the server counts
   const count = (number) => number.toLocaleString("en");
   const say = (message) => { element("status").textContent = message; };
@@ -32,6 +32,7 @@
     if (response.status === 429) return new Problem(`Too many requests. The page tries again in ${seconds(after)}.`, after);
     if (response.status === 503) return new Problem(`The server is busy. The page tries again in ${seconds(after)}.`, after);
     if (response.status >= 500) return new Problem(`The server failed (${response.status}). ${told}`, 0);
+    if (response.status === 401 || response.status === 403) keyBox.open = true;
     return new Problem(told || `The server refused the request (${response.status}).`);
   }
   async function request(path, body, signal) {
@@ -83,7 +84,8 @@
   }
   function showLanguages() {
     const auto = source.querySelector("[value=auto]");
-    if (auto) auto.textContent = detected ? `${nameOf(detected)} (detected)` : "Detect language";
+    if (auto) auto.textContent = detected ? nameOf(detected) : "Detect language";
+    element("from").textContent = source.value === "auto" && detected ? "Detected" : "From";
     text.lang = spoken() ?? "";
     translation.lang = target.value;
     inside.querySelector("button").disabled = !spoken() || !text.value.trim();
@@ -227,8 +229,9 @@
       .filter((each) => each.targets.length);
     text.disabled = !languages.length;
     if (!languages.length) { report("text", new Problem("This server has no translation model, so there is nothing to type here.")); return; }
-    element("key-form").hidden = !(settings.keyRequired || settings.apiKeys);
     key.value = stored(sessionStorage, "macaron-key");
+    keyBox.hidden = !(settings.keyRequired || settings.apiKeys);
+    keyBox.open = !key.value;
     const codes = languages.map(({ code }) => code), usual = settings.language ?? {};
     const [from, to] = stored(localStorage, "macaron-pair").split(" ");
     fill(source, codes.length > 1 ? ["auto", ...codes] : codes, codes.includes(from) || from === "auto" ? from : usual.source?.code);
@@ -256,7 +259,9 @@
   element("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     store(sessionStorage, "macaron-key", key.value);
+    keyBox.open = !key.value;
     translate();
+    text.focus();
   });
   file.addEventListener("change", () => {
     if (file.files.length) translateDocument(file.files[0]);
