@@ -23,7 +23,7 @@ from macaron.serve.settings import ServeSettings
 
 def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> Starlette:
     """The application. It starts the engine, and stops it."""
-    keys = read_keys(settings.api_keys) if settings.api_keys else []
+    keys = read_keys(settings.api_keys) if settings.api_keys else {}
     service = Service(settings, catalogue, engine, Access(keys, settings.requests_per_minute))
 
     async def health(_: Request) -> Response:
