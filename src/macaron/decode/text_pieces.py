@@ -217,12 +217,13 @@ def join_pieces(text: FittedText, lists: Sequence[list[Hypothesis]], penalty: fl
         scores = tuple(score for each in chosen for score in each.token_scores)
         score = sum(scores) / max(len(tokens), 1) ** penalty
         notes = tuple(dict.fromkeys([*text.notes, *(note for each in chosen for note in each.notes)]))
-        made = _join_texts(text.pieces, [each.text for each in chosen], lang)
+        made = join_texts(text.pieces, [each.text for each in chosen], lang)
         joined.append(Hypothesis(made, score, tokens, scores, notes))
     return sorted(joined, key=lambda each: -each.score)
 
 
-def _join_texts(pieces: Sequence[Piece], translations: Sequence[str], lang: str) -> str:
+def join_texts(pieces: Sequence[Piece], translations: Sequence[str], lang: str) -> str:
+    """The translation of a text from those of its sentences, in this language."""
     given = iter(translations)
     texts = [piece.text if piece.kept else next(given) for piece in pieces]
     close = lang.startswith(_NO_SPACE_BETWEEN)

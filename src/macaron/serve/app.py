@@ -1,8 +1,5 @@
 """The application: the routes of all protocols together, and what holds for all of them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -16,13 +13,14 @@ from macaron.serve.deepl import DeepL
 from macaron.serve.engine import Engine
 from macaron.serve.inference import Inference
 from macaron.serve.libretranslate import LibreTranslate
+from macaron.serve.metrics import Counted
 from macaron.serve.protocols import ERRORS
 from macaron.serve.service import Service
 from macaron.serve.settings import ServeSettings
 
 
 def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> Starlette:
-    """The application. It starts the engine, and stops it."""
+    """The application. The engine is started before it, and stopped after it."""
     keys = read_keys(settings.api_keys) if settings.api_keys else {}
     service = Service(settings, catalogue, engine, Access(keys, settings.requests_per_minute))
 
@@ -30,22 +28,20 @@ def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> S
         good = engine.healthy
         return JSONResponse({"status": "ok" if good else "no worker"}, 200 if good else 503)
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await engine.start()
-        try:
-            yield
-        finally:
-            await engine.stop(settings.grace)
+    async def metrics(_: Request) -> Response:
+        return Response(engine.metrics.text(), media_type=engine.metrics.content_type)
 
+    routes = [
+        Route("/health", health),
+        Route("/metrics", metrics),
+        *LibreTranslate(service).routes(),
+        *DeepL(service).routes(),
+        *Inference(service).routes(),
+    ]
     return Starlette(
-        routes=[
-            Route("/health", health),
-            *LibreTranslate(service).routes(),
-            *DeepL(service).routes(),
-            *Inference(service).routes(),
-        ],
+        routes=routes,
         middleware=[
+            Middleware(Counted, metrics=engine.metrics, paths=[route.path for route in routes]),
             Middleware(
                 CORSMiddleware,
                 allow_origins=settings.origins,
@@ -54,6 +50,5 @@ def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> S
             ),
             Middleware(BodyLimit, largest=settings.body_limit),
         ],
-        lifespan=lifespan,
         exception_handlers=ERRORS,
     )

@@ -26,7 +26,7 @@ _ENGLISH = (
     "vi=Vietnamese zh=Chinese zu=Zulu"
 )
 #: English names of languages by their codes.
-LANGUAGES: dict[str, str] = dict(each.split("=") for each in _ENGLISH.split())  # type: ignore[misc]
+LANGUAGES: dict[str, str] = dict(each.split("=") for each in _ENGLISH.split())
 
 
 @dataclass(frozen=True)

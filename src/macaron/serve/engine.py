@@ -1,25 +1,40 @@
-"""The engine: one queue of sentences over all requests, and the workers that translate them in batches."""
+"""The engine: one queue of sentences over all requests, and workers that take batches of them.
+
+It lives in the event loop of the server and computes nothing itself. A worker that becomes free gets the next batch at
+once, without waiting for more: the sentences that come while a batch is computed are the next one. Answers come back
+sentence by sentence, so that their clients can ask again before the batch is over.
+"""
 
 import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections import deque
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from macaron.errors import MacaronError
+from macaron.decode.text_pieces import join_texts, text_pieces
 from macaron.processes import available_cores
 from macaron.serve.catalogue import Catalogue
+from macaron.serve.metrics import Metrics
+from macaron.serve.queue import Kind, Sentence, TurnQueue, Work
 from macaron.serve.settings import ServeSettings
+from macaron.serve.worker_process import WorkerLost, WorkerProcess
+
+__all__ = ["Busy", "Engine", "Format", "TooLate", "Translated", "WorkerLost"]
 
 Format = Literal["text", "html", "srt"]
-_LONGEST_LINE = 1 << 28  # bytes of a worker's answer
+#: Characters of a token, about; workers count tokens and cut batches that are too large.
+_CHARACTERS = 3
+#: A request is accepted if it will be done in this share of its time, as far as one can tell.
+_SURE = 2 / 3
+#: The weight of the past in the speed of a model, batch by batch.
+_PAST = 0.8
+#: Longer texts are cut into sentences in a thread.
+_LONG = 2000
 
 
 class Busy(Exception):
-    """The queue is full."""
+    """Too much is waiting."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__(f"the server is busy: try again in {retry_after} s")
@@ -30,10 +45,6 @@ class TooLate(Exception):
     """The deadline has passed."""
 
 
-class WorkerLost(Exception):
-    """The worker died while it had this request."""
-
-
 @dataclass(frozen=True)
 class Translated:
     """A translation, and the next best ones."""
@@ -42,62 +53,45 @@ class Translated:
     alternatives: tuple[str, ...] = ()
 
 
-@dataclass(eq=False)
-class _Job:
-    model: str
-    task: str
-    item: Any
-    parameters: Mapping[str, Any]
-    future: "asyncio.Future[Any]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
 class Engine:
     """See the module. `start` it before use, in the event loop that it is used in."""
 
     def __init__(self, settings: ServeSettings, catalogue: Catalogue) -> None:
-        self.settings, self.catalogue = settings, catalogue
-        self._queue: deque[_Job] = deque()
-        self._process: Process | None = None
-        self._free = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self.settings, self.catalogue, self.metrics = settings, catalogue, Metrics()
+        self._queue = TurnQueue()
+        first_line = {
+            "models": [
+                {"name": each.name, "folder": str(each.folder), "kind": each.kind, "labels": each.labels}
+                for each in catalogue.models
+            ],
+            "device": settings.device,
+            "int8": settings.int8,
+            "threads": max(1, available_cores() // settings.workers),
+        }
+        stuck = max(60.0, 4 * settings.deadline)
+        events = (self._account, self._dispatch, self.metrics.restarts.inc)
+        self._workers = [WorkerProcess(first_line, stuck, *events) for _ in range(settings.workers)]
+        #: Characters and seconds of the last batches, by model and task.
+        self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
+        self.metrics.waiting.set_function(lambda: self._queue.sentences)
+        self.metrics.workers.set_function(lambda: sum(worker.alive for worker in self._workers))
 
     @property
     def healthy(self) -> bool:
         """Whether a worker lives."""
-        return self._process is not None and self._process.returncode is None
+        return any(worker.alive for worker in self._workers)
 
     async def start(self) -> None:
-        """Start the workers and wait until the models are loaded."""
-        self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "macaron.serve.worker"), stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE
-        )
-        models = [{"name": m.name, "folder": str(m.folder), "kind": m.kind} for m in self.catalogue.models]
-        self._tell(
-            {
-                "models": models,
-                "device": self.settings.device,
-                "int8": self.settings.int8,
-                "threads": available_cores(),
-            }
-        )
-        answer = await self._hear()
-        if "failed" in answer:
-            raise MacaronError(answer["failed"])
-        self._task = asyncio.create_task(self._serve())
+        """Start the workers and wait until all of them have loaded the models."""
+        try:
+            await asyncio.gather(*(worker.start() for worker in self._workers))
+        except BaseException:
+            await self.stop(0)
+            raise
 
     async def stop(self, grace: float) -> None:
-        """Finish what runs and end the workers; kill those that take longer than so many seconds."""
-        if self._process is None:
-            return
-        if self._task is not None:
-            self._task.cancel()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), grace)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
+        """End the workers, each after its batch; kill those that take longer than so many seconds."""
+        await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
 
     async def translate(
         self,
@@ -108,63 +102,96 @@ class Engine:
         alternatives: int = 0,
         deadline: float | None = None,
     ) -> list[Translated]:
-        """Translate texts with a model of the catalogue.
+        """Translate texts with a model of the catalogue; each as `Translator.translate` does.
 
-        :param alternatives: how many more translations of each text
+        :param alternatives: how many more translations of each text; sentences that have fewer repeat their last one
         :param deadline: in seconds; by default that of the settings
         """
-        found = await self._do(model, "translate", texts, {}, deadline)
-        return [Translated(each[0], tuple(each[1:])) for each in found]
+        served = self.catalogue.named(model)
+        length = sum(map(len, texts))
+
+        def split() -> list[Any]:
+            return [text_pieces(text, served.source) for text in texts]
+
+        documents = await asyncio.to_thread(split) if length > _LONG else split()
+        wanted = [[piece.text for piece in document if not piece.kept] for document in documents]
+        options = {"nbest": alternatives + 1}
+        flat = await self._do(model, "translate", [text for some in wanted for text in some], options, deadline)
+        found = iter(flat)
+        lists = [[next(found) for _ in some] for some in wanted]
+
+        def join(rank: int) -> list[str]:
+            return [
+                join_texts(document, [best[min(rank, len(best) - 1)] for best in each], served.target)
+                for document, each in zip(documents, lists, strict=True)
+            ]
+
+        ranks = [join(rank) for rank in range(alternatives + 1)]
+        return [Translated(first, tuple(dict.fromkeys(others))) for first, *others in zip(*ranks, strict=True)]
 
     async def call(self, model: str, task: str, inputs: Any, parameters: Mapping[str, Any]) -> Any:
-        """What a model gives for a task; ``particles`` gives a page."""
+        """What a model gives for a task: ``text_classification``, ``fill_mask``, ``feature_extraction`` take a list.
+
+        ``particles`` takes a sentence and gives a page.
+        """
         [found] = await self._do(model, task, [inputs], parameters, None)
         return found
 
     async def _do(
-        self, model: str, task: str, items: Sequence[Any], parameters: Mapping[str, Any], deadline: float | None
+        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None
     ) -> list[Any]:
-        if len(self._queue) >= self.settings.queue:
-            raise Busy(1)
-        jobs = [_Job(model, task, item, parameters) for item in items]
-        self._queue.extend(jobs)
-        self._free.set()
+        """The results of sentences, or of the inputs of a task, in their order."""
+        loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
+        kind = Kind(model, task, json.dumps(options, sort_keys=True))
+        sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
+        work = Work(kind, sentences)
+        self._admit(work, limit)
+        self._queue.add(work)
+        self._dispatch()
         try:
-            async with asyncio.timeout(deadline or self.settings.deadline):
-                return [await job.future for job in jobs]
+            async with asyncio.timeout(limit):
+                return await asyncio.gather(*(each.answer for each in sentences))
         except TimeoutError:
-            raise TooLate from None
+            self.metrics.late.inc()
+            raise TooLate(f"the deadline of {limit:g} s has passed") from None
+        except asyncio.CancelledError:
+            self.metrics.abandoned.inc()
+            raise
         finally:
-            for job in jobs:
-                if job in self._queue:
-                    self._queue.remove(job)
+            self._queue.discard(work)
 
-    async def _serve(self) -> None:
-        while True:
-            while not self._queue:
-                self._free.clear()
-                await self._free.wait()
-            first = self._queue[0]
-            batch = [job for job in self._queue if (job.model, job.task) == (first.model, first.task)][:64]
-            for job in batch:
-                self._queue.remove(job)
-            items = [job.item for job in batch]
-            self._tell({"model": first.model, "task": first.task, "items": items, "parameters": dict(first.parameters)})
-            while "done" not in (answer := await self._hear()):
-                future = batch[answer["item"]].future
-                if not future.done():
-                    future.set_result(answer["result"])
+    def _admit(self, work: Work, limit: float) -> None:
+        """Refuse a request that would be done too late. One that finds nothing before it is never refused."""
+        ahead = self._queue.ahead_of(work.length)
+        if not ahead:
+            return
+        ahead[work.kind] = ahead.get(work.kind, 0) + work.length
+        seconds = 0.0
+        for kind, length in ahead.items():
+            past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
+            seconds += length * spent / past
+        seconds /= max(1, sum(worker.alive for worker in self._workers))
+        if seconds > _SURE * limit or len(self._queue) >= self.settings.queue:
+            self.metrics.refused.inc()
+            raise Busy(min(60, max(1, math.ceil(seconds - _SURE * limit))))
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+    def _dispatch(self) -> None:
+        """Give batches to the workers that are free."""
+        for worker in self._workers:
+            if worker.free and len(self._queue):
+                worker.run(*self._queue.take(worker.budget * _CHARACTERS))
 
-    async def _hear(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        if not line:
-            raise WorkerLost
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def _account(self, kind: Kind, batch: Sequence[Sentence], seconds: float) -> None:
+        """Count a batch that is done."""
+        length = sum(each.length for each in batch)
+        past, spent = self._speeds.get(kind[:2], (0.0, 0.0))
+        self._speeds[kind[:2]] = (_PAST * past + length, _PAST * spent + seconds)
+        self.metrics.sentences.labels(kind.model).inc(len(batch))
+        self.metrics.characters.labels(kind.model).inc(length)
+        self.metrics.batch_seconds.observe(seconds)
+        self.metrics.batch_sentences.observe(len(batch))
+
+
+def _length(content: Any) -> int:
+    """Characters of a sentence, or of all texts of an input; at least 1."""
+    return max(1, len(content) if isinstance(content, str) else sum(map(len, content)))

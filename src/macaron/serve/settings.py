@@ -15,7 +15,7 @@ class ServeSettings:
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     :param int8: on the CPU, matrices in 8 bits
     :param workers: processes that hold the models; the cores are divided between them
-    :param queue: sentences that may wait; beyond it requests are refused
+    :param queue: requests that may wait; more are refused. So are those that would be done too late
     :param deadline: seconds until a request is given up, if it does not say otherwise
     :param file_deadline: the same for a file
     :param grace: seconds that running requests have after SIGTERM
@@ -32,11 +32,11 @@ class ServeSettings:
     device: str = "auto"
     int8: bool = False
     workers: int = 1
-    queue: int = 2000
+    queue: int = 1000
     deadline: float = 30.0
     file_deadline: float = 600.0
     grace: float = 20.0
-    patience: float = 20.0
+    patience: float = 60.0
     api_keys: Path | None = None
     requests_per_minute: int = 0
     text_limit: int = 20_000

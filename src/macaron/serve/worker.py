@@ -1,46 +1,145 @@
 """A worker: the process that holds the models. It imports torch; the process that answers HTTP does not.
 
-Lines of JSON come on standard input and go to standard output. The first line holds the settings; each further one is
-a batch, ``{"model", "task", "items", "parameters"}``, whose items are answered one by one as they are done:
-``{"item": 0, "result": ...}`` or ``{"item": 0, "error": ...}``, and ``{"done": true}`` at the end. The process ends
-with its input. It ignores SIGTERM and SIGINT, which may be sent to all processes at once: its parent decides.
+Lines of JSON come on standard input and go to standard output. The first line holds the settings, and is answered by
+``{"ready": ...}`` or ``{"failed": message}``. Each further line is a batch, ``{"model", "task", "items", "options"}``.
+Its items are answered one by one, as soon as each is done, by ``{"item": index, "result": ...}`` or ``{"item": index,
+"error": message, "fault": ...}``; ``{"done": true}`` ends the batch. ``fault`` is true where the input is not to blame.
+The process ends with its input, and ignores SIGTERM and Ctrl-C, which may reach all processes at once: its parent
+decides when the work is done.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from macaron.errors import MacaronError
 
-Send = Callable[[dict[str, Any]], None]
+#: Is told the index of an item and its result.
+Found = Callable[[int, Any], None]
 
 
 class Models:
-    """The models of a worker, loaded."""
+    """The models of a worker.
+
+    :param settings: the first line
+    """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         import torch
 
         from macaron.decode.translator import Translator
+        from macaron.tasks.classifier import Predictor
+        from macaron.tasks.embedder import Embedder
 
-        torch.set_num_threads(settings["threads"])
-        self.folders = {each["name"]: each["folder"] for each in settings["models"]}
-        device, int8 = settings["device"], settings["int8"]
-        self.translators = {
-            each["name"]: Translator(each["folder"], device=device, int8=int8)
-            for each in settings["models"]
-            if each["kind"] == "translation"
-        }
-        self.batch_tokens = max((each.batch_tokens for each in self.translators.values()), default=1024)
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(settings["threads"])
+        self.device = settings["device"]
+        self.folders = {each["name"]: Path(each["folder"]) for each in settings["models"]}
+        self.translators: dict[str, Translator] = {}
+        for each in settings["models"]:
+            folder = self.folders[each["name"]]
+            if each["kind"] == "translation":
+                made = Translator(folder, device=self.device, int8=settings["int8"])
+                made.translate("a")  # what is made once is made now
+                self.translators[each["name"]] = made
+            else:
+                _loaded(Predictor if each["labels"] else Embedder, folder, self.device)
+        self.budget = min((each.batch_tokens for each in self.translators.values()), default=1024)
 
-    def run(self, batch: dict[str, Any], send: Send) -> None:
-        """Do a batch."""
-        found = self.translators[batch["model"]].translate(batch["items"])
-        for index, text in enumerate(found):
-            send({"item": index, "result": [text]})
+    def run(self, model: str, task: str, items: Sequence[Any], options: dict[str, Any], found: Found) -> None:
+        """Do a batch of one task."""
+        if task == "translate":
+            self.translators[model].translate_nbest(
+                items, bound=True, found=lambda index, best: found(index, [each.text for each in best]), **options
+            )
+            return
+        if task not in _TASKS:
+            raise MacaronError(f"there is no task {task!r}")
+        for index, item in enumerate(items):
+            found(index, _TASKS[task](self.folders[model], self.device, item, **options))
+
+
+@cache
+def _loaded(kind: Callable[..., Any], *arguments: Any) -> Any:
+    return kind(*arguments)
+
+
+def _classify(folder: Path, device: str, texts: list[str], top_k: int = 1) -> list[list[dict[str, Any]]]:
+    from macaron.tasks.classifier import Predictor
+
+    found = []
+    for each in _loaded(Predictor, folder, device).predict([texts]) if texts else []:
+        shares = each.get("probabilities") or {"score": each["score"]}
+        best = sorted(shares.items(), key=lambda pair: -pair[1])[:top_k]
+        found.append([{"label": label, "score": share} for label, share in best])
+    return found
+
+
+def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> list[list[float]]:
+    from macaron.tasks.embedder import Embedder
+
+    vectors: list[list[float]] = _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
+    return vectors
+
+
+def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> list[list[Any]]:
+    from macaron.tasks.mask_filler import MaskFiller
+
+    found: list[list[Any]] = _loaded(MaskFiller, folder, device).fill(texts, **options)
+    return found
+
+
+def _particles(folder: Path, _device: str, sentence: str) -> str:
+    from macaron.lab.particles.build_data import assemble
+    from macaron.lab.particles.particles_page import particles_page
+    from macaron.lab.particles.traced_model import TracedModel
+
+    sentence = " ".join(sentence.split())
+    traced = _loaded(TracedModel, folder).trace(sentence, ("encoder", "decoder"), None)
+    return particles_page(assemble(sentence, [traced]))
+
+
+_TASKS: dict[str, Callable[..., Any]] = {
+    "text_classification": _classify,
+    "feature_extraction": _embed,
+    "fill_mask": _fill,
+    "particles": _particles,
+}
+
+
+def _alone(found: Found, index: int, _: int, result: Any) -> None:
+    found(index, result)
+
+
+def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
+    """Do a batch. Where it fails, its items are tried one by one: one bad text is no harm to others."""
+    done: set[int] = set()
+
+    def found(index: int, result: Any) -> None:
+        done.add(index)
+        send({"item": index, "result": result})
+
+    model, task, items, options = (batch[name] for name in ("model", "task", "items", "options"))
+    try:
+        models.run(model, task, items, options, found)
+    except Exception:
+        for index in set(range(len(items))) - done:
+            try:
+                models.run(model, task, [items[index]], options, partial(_alone, found, index))
+            except MacaronError as error:
+                send({"item": index, "error": str(error), "fault": False})
+            except Exception as error:
+                # Where it happened, but no message: it may quote the text.
+                places = "".join(traceback.format_tb(error.__traceback__)[-3:])
+                print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+                send({"item": index, "error": type(error).__name__, "fault": True})
+    send({"done": True})
 
 
 def main(read: BinaryIO, write: BinaryIO) -> None:
@@ -55,15 +154,14 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
     except MacaronError as error:
         send({"failed": str(error)})
         return
-    send({"ready": True, "batch_tokens": models.batch_tokens})
+    send({"ready": True, "budget": models.budget})
     for line in read:
-        models.run(json.loads(line), send)
-        send({"done": True})
+        answer(models, json.loads(line), send)
 
 
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not come among the answers
+    os.dup2(2, 1)  # what libraries print must not come among the answers
     main(sys.stdin.buffer, answers)
