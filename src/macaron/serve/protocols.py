@@ -36,7 +36,8 @@ def protocol_of(path: str) -> Protocol:
     return _HUGGING_FACE if path == "/" or path.startswith(("/pipeline/", "/models/")) else _LIBRETRANSLATE
 
 
-def _answer(request: Request, error: Exception) -> Response:
+def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
+    """Status, message and headers of an error."""
     status, message, headers = 500, "something went wrong inside the server", {}
     if isinstance(error, HTTPException):
         status, message, headers = error.status_code, error.detail, dict(error.headers or {})
@@ -48,6 +49,11 @@ def _answer(request: Request, error: Exception) -> Response:
         status, message, headers = 503, "the model stopped during this request: try again", {"Retry-After": "1"}
     elif isinstance(error, TooLate):
         status, message = 504, "the request took too long: send less at once, or try again later"
+    return status, message, headers
+
+
+def _answer(request: Request, error: Exception) -> Response:
+    status, message, headers = explain(error)
     return JSONResponse(protocol_of(request.url.path).error(message), status, headers)
 
 
