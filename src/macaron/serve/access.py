@@ -4,10 +4,8 @@ import hmac
 import math
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -16,47 +14,34 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.serve.protocols import protocol_of
+from macaron.serve.requests import Fields
 
+#: Keys, and their requests per minute; None for the server's limit.
+Keys = Mapping[str, int | None]
 #: Clients whose requests are counted; of more, those that have asked longest ago are forgotten.
 _MOST_CLIENTS = 100_000
 #: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
 _DRAINED = 8
-_SCHEMES = ("bearer", "deepl-auth-key")
 
 
-@dataclass(frozen=True)
-class Key:
-    """An API key.
-
-    :param per_minute: requests; None for the server's limit
-    """
-
-    secret: str
-    per_minute: int | None = None
-
-    def __repr__(self) -> str:
-        return "Key(...)"  # never in a log or a traceback
-
-
-def read_keys(path: Path) -> list[Key]:
+def read_keys(path: Path) -> Keys:
     """The keys of a file: one per line, with requests per minute after a space; ``#`` begins a comment."""
-    keys: dict[str, Key] = {}
+    keys: dict[str, int | None] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        secret, *limits = line.partition("#")[0].split() or [""]
-        if not secret:
-            continue
+        key, *limits = line.partition("#")[0].split() or [""]
         # The key itself is in no message: messages are logged.
-        if not secret.isascii() or secret in keys:
-            what = "this key is there twice" if secret in keys else "a key has ASCII characters only"
+        if key in keys or not key.isascii():
+            what = "this key is there twice" if key in keys else "a key has ASCII characters only"
             raise MacaronError(f"{path}, line {number}: {what}")
         if len(limits) > 1 or not all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits):
             raise MacaronError(
                 f"{path}, line {number}: write a key, or a key and its requests per minute (1 to 1000000)"
             )
-        keys[secret] = Key(secret, int(limits[0]) if limits else None)
+        if key:
+            keys[key] = int(limits[0]) if limits else None
     if not keys:
         raise MacaronError(f"{path}: no key in this file. Write one key per line.")
-    return list(keys.values())
+    return keys
 
 
 class Rates:
@@ -73,12 +58,13 @@ class Rates:
     def take(self, client: str, per_minute: int) -> int:
         """Count a request; 0, or the seconds after which the next one is allowed."""
         now, step = self._clock(), 60 / per_minute
-        until = max(self._until.pop(client, now), now) + step
-        wait = until - now - 60
-        self._until[client] = until if wait <= 1e-6 else until - step
+        before = max(self._until.pop(client, now), now)
+        wait = before + step - now - 60
+        refused = wait > 1e-6
+        self._until[client] = before if refused else before + step
         if len(self._until) > _MOST_CLIENTS:
             self._until.popitem(last=False)
-        return 0 if wait <= 1e-6 else max(1, math.ceil(wait))
+        return math.ceil(wait) if refused else 0
 
 
 class Access:
@@ -88,43 +74,36 @@ class Access:
     :param per_minute: requests of a client, or of a key without a limit of its own; 0: any number
     """
 
-    def __init__(self, keys: Sequence[Key], per_minute: int) -> None:
+    def __init__(self, keys: Keys, per_minute: int) -> None:
         self.keys, self.per_minute, self._rates = keys, per_minute, Rates()
         #: Characters translated, by key; under "" those of clients without one.
         self.characters: Counter[str] = Counter()
 
-    def identify(self, request: Request, fields: Mapping[str, Any]) -> Key | None:
-        """The key of a request; None where none is needed. A missing or a wrong one is refused."""
+    def identify(self, request: Request, fields: Fields) -> str:
+        """The key of a request; empty where none is needed. A missing or a wrong one is refused."""
         if not self.keys:
-            return None
+            return ""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() not in _SCHEMES:
-            given = fields.get("api_key", "")
+        if scheme.lower() not in ("bearer", "deepl-auth-key"):
+            given = str(fields.get("api_key", ""))
         protocol = protocol_of(request.url.path)
-        if not given or not isinstance(given, str):
+        if not given:
             raise HTTPException(protocol.key_missing, "an API key is required: ask the operator of this server for one")
-        secret = given.strip().encode()
         # All keys are compared, each in constant time.
-        found = [key for key in self.keys if hmac.compare_digest(key.secret.encode(), secret)]
+        found = [key for key in self.keys if hmac.compare_digest(key.encode(), given.strip().encode())]
         if not found:
             raise HTTPException(protocol.key_wrong, "the API key is not valid")
         return found[0]
 
-    def admit(self, request: Request, fields: Mapping[str, Any]) -> Key | None:
+    def admit(self, request: Request, fields: Fields) -> str:
         """The same for a request that takes work: it is counted, and refused (429) beyond the limit."""
         key = self.identify(request, fields)
-        per_minute = self.per_minute if key is None or key.per_minute is None else key.per_minute
-        if per_minute:
-            host = request.client.host if request.client else ""
-            wait = self._rates.take(f"key {key.secret}" if key else host, per_minute)
-            if wait:
-                message = f"too many requests: {per_minute} per minute are allowed. Try again in {wait} s."
-                raise HTTPException(429, message, {"Retry-After": str(wait)})
+        per_minute = self.keys.get(key) or self.per_minute
+        client = key or (request.client.host if request.client else "")
+        if per_minute and (wait := self._rates.take(client, per_minute)):
+            message = f"too many requests: {per_minute} per minute are allowed. Try again in {wait} s."
+            raise HTTPException(429, message, {"Retry-After": str(wait)})
         return key
-
-    def count(self, key: Key | None, characters: int) -> None:
-        """Add characters to those of a key."""
-        self.characters[key.secret if key else ""] += characters
 
 
 class BodyLimit:
@@ -144,7 +123,7 @@ class BodyLimit:
                 read += len(message.get("body", b""))
                 if read <= self.largest:
                     return message
-                if message["type"] != "http.request" or not message.get("more_body") or read > _DRAINED * self.largest:
+                if not message.get("more_body") or read > _DRAINED * self.largest:
                     raise HTTPException(413, f"the request is larger than the limit of {self.largest:,} bytes")
 
-        await self.app(scope, limited if scope["type"] == "http" else receive, send)
+        await self.app(scope, limited, send)

@@ -22,7 +22,7 @@ from macaron.serve.settings import ServeSettings
 
 def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> Starlette:
     """The application. The engine is started before it, and stopped after it."""
-    keys = read_keys(settings.api_keys) if settings.api_keys else []
+    keys = read_keys(settings.api_keys) if settings.api_keys else {}
     service = Service(settings, catalogue, engine, Access(keys, settings.requests_per_minute))
 
     async def health(_: Request) -> Response:

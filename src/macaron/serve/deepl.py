@@ -6,7 +6,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from macaron.serve.catalogue import language_name
-from macaron.serve.engine import Format
 from macaron.serve.requests import read_fields, string, strings
 from macaron.serve.service import AUTO, Service
 
@@ -19,7 +18,7 @@ _VARIETIES = {
 _PATIENCE = 9.0
 #: What DeepL says where there is no limit.
 _UNLIMITED = 10**12
-#: Options that would change the translation: to ignore them would be a lie.
+#: These would change the translation, so they cannot be ignored; context, split_sentences and the like can.
 _NOT_SUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 
 
@@ -32,54 +31,48 @@ class DeepL:
     def routes(self) -> list[Route]:
         """The paths of the protocol."""
         return [
-            Route("/v2/translate", self.translate, methods=["POST"]),
-            Route("/v2/usage", self.usage, methods=["GET", "POST"]),
-            Route("/v2/languages", self.languages, methods=["GET", "POST"]),
+            Route("/v2/translate", self._translate, methods=["POST"]),
+            Route("/v2/usage", self._usage, methods=["GET", "POST"]),
+            Route("/v2/languages", self._languages, methods=["GET", "POST"]),
         ]
 
-    async def translate(self, request: Request) -> Response:
-        """Texts into one language. Hints (context, formatting, model type) are ignored."""
+    async def _translate(self, request: Request) -> Response:
         fields, key = await self.service.admit(request)
-        if "text" not in fields or not (target := string(fields, "target_lang")):
-            raise HTTPException(400, "text and target_lang are required")
-        texts = strings(fields["text"], "text")
+        texts, target, tags = strings(fields, "text"), string(fields, "target_lang"), string(fields, "tag_handling", "")
         refused = [name for name in _NOT_SUPPORTED if fields.get(name)]
-        if refused or string(fields, "formality") in ("more", "less"):
-            raise HTTPException(400, f"{(refused or ['formality'])[0]} is not supported by this server")
-        tags = string(fields, "tag_handling")
+        refused += ["formality"] if string(fields, "formality", "") in ("more", "less") else []
+        if refused:
+            raise HTTPException(400, f"{refused[0]} is not supported by this server")
         if tags not in ("", "xml", "html"):
-            raise HTTPException(400, f"tag_handling must be xml or html, not {tags}")
-        source = string(fields, "source_lang").lower() or AUTO
+            raise HTTPException(400, f"tag_handling must be xml or html, not {tags[:20]}")
         self.service.measure(request, texts, key)
-        patience = min(_PATIENCE, self.service.settings.deadline)
-        format: Format = "html" if tags else "text"
-        answers = await self.service.translate(request, texts, source, target, format, patience=patience)
+        answers = await self.service.translate(
+            request,
+            texts,
+            string(fields, "source_lang", "") or AUTO,
+            target,
+            "html" if tags else "text",
+            patience=min(_PATIENCE, self.service.settings.deadline),
+        )
         translations = [
-            {
-                "detected_source_language": each.source.upper(),
-                "text": each.translated.text,
-                "billed_characters": len(text),
-            }
-            for text, each in zip(texts, answers, strict=True)
+            {"detected_source_language": code.upper(), "text": each.text, "billed_characters": len(text)}
+            for text, (each, code, _) in zip(texts, answers, strict=True)
         ]
         return JSONResponse({"translations": translations})
 
-    async def usage(self, request: Request) -> Response:
-        """Characters since the server has started, of this key."""
+    async def _usage(self, request: Request) -> Response:
+        """Characters since the server has started."""
         key = self.service.access.identify(request, await read_fields(request))
-        count = self.service.access.characters[key.secret if key else ""]
+        count = self.service.access.characters[key]
         return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
 
-    async def languages(self, request: Request) -> Response:
-        """Source or target languages."""
+    async def _languages(self, request: Request) -> Response:
         fields = await read_fields(request)
         self.service.access.identify(request, fields)
-        kind = string(fields, "type") or "source"
-        if kind not in ("source", "target"):
-            raise HTTPException(400, f"type must be source or target, not {kind}")
+        is_target = string(fields, "type", "source") == "target"
         names: dict[str, str] = {}
         for model in self.service.catalogue.translators:
-            code = getattr(model, kind)
-            names |= (kind == "target" and _VARIETIES.get(code)) or {code.upper(): language_name(code)}
-        formality = {"supports_formality": False} if kind == "target" else {}
+            code = model.target if is_target else model.source
+            names |= (is_target and _VARIETIES.get(code)) or {code.upper(): language_name(code)}
+        formality = {"supports_formality": False} if is_target else {}
         return JSONResponse([{"language": code, "name": name, **formality} for code, name in names.items()])

@@ -1,57 +1,34 @@
 """Translated files, in memory until they are fetched: once, and not long after."""
 
+import asyncio
 import secrets
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+
+from macaron.serve.engine import Format
 
 #: Formats of documents by the ending of the file's name.
-FORMATS: dict[str, Literal["text", "html", "srt"]] = {".txt": "text", ".srt": "srt", ".html": "html", ".htm": "html"}
-#: Seconds until a file that nobody fetches is gone, and bytes of all files; of more, the oldest are gone.
-_KEPT_FOR, _MOST_BYTES = 20 * 60, 64 << 20
-
-
-@dataclass(frozen=True)
-class TranslatedFile:
-    """A file that waits.
-
-    :param made: seconds of the clock
-    """
-
-    name: str
-    content: bytes
-    made: float
+FORMATS: dict[str, Format] = {".txt": "text", ".srt": "srt", ".html": "html", ".htm": "html"}
 
 
 class TranslatedFiles:
-    """Files by unguessable tokens.
+    """Names and contents of files, by tokens that nobody guesses.
 
-    :param clock: seconds
+    :param seconds: until a file that nobody fetches is gone
+    :param most: bytes of all files; of more, the oldest are gone
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._files: OrderedDict[str, TranslatedFile] = OrderedDict()
+    def __init__(self, seconds: float = 20 * 60, most: int = 64 << 20) -> None:
+        self.seconds, self.most = seconds, most
+        self._files: dict[str, tuple[str, bytes]] = {}
 
     def keep(self, name: str, content: bytes) -> str:
         """Keep a file; the token under which it is fetched."""
         token = secrets.token_urlsafe(24)
-        self._files[token] = TranslatedFile(name, content, self._clock())
-        self._forget()
+        self._files[token] = (name, content)
+        while sum(len(each) for _, each in self._files.values()) > self.most:
+            del self._files[next(iter(self._files))]
+        asyncio.get_running_loop().call_later(self.seconds, self.fetch, token)
         return token
 
-    def fetch(self, token: str) -> TranslatedFile | None:
-        """A file, which is gone then; None if there is none."""
-        self._forget()
+    def fetch(self, token: str) -> tuple[str, bytes] | None:
+        """Name and content of a file, which is gone then; None if there is none."""
         return self._files.pop(token, None)
-
-    def _forget(self) -> None:
-        size = sum(len(file.content) for file in self._files.values())
-        while self._files:
-            oldest = next(iter(self._files.values()))
-            if size <= _MOST_BYTES and self._clock() - oldest.made <= _KEPT_FOR:
-                return
-            self._files.popitem(last=False)
-            size -= len(oldest.content)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from macaron.serve.catalogue import language_name
 from macaron.serve.engine import Format
 from macaron.serve.files import FORMATS, TranslatedFiles
-from macaron.serve.requests import Fields, string, strings, whole_number
+from macaron.serve.requests import string, strings, whole_number
 from macaron.serve.service import AUTO, Service
 
 #: Alternatives of a text.
@@ -31,53 +31,47 @@ class LibreTranslate:
     def routes(self) -> list[Route]:
         """The paths of the protocol, /health aside."""
         return [
-            Route("/translate", self.translate, methods=["POST"]),
-            Route("/detect", self.detect, methods=["POST"]),
-            Route("/languages", self.languages),
-            Route("/frontend/settings", self.frontend_settings),
-            Route("/translate_file", self.translate_file, methods=["POST"]),
-            Route("/download_file/{token}/{name}", self.download_file),
+            Route("/translate", self._translate, methods=["POST"]),
+            Route("/detect", self._detect, methods=["POST"]),
+            Route("/languages", self._languages),
+            Route("/frontend/settings", self._frontend_settings),
+            Route("/translate_file", self._translate_file, methods=["POST"]),
+            Route("/download_file/{token}/{name}", self._download_file),
         ]
 
-    async def translate(self, request: Request) -> Response:
-        """One text or a list."""
+    async def _translate(self, request: Request) -> Response:
         fields, key = await self.service.admit(request)
-        given = _required(fields, "q")
-        texts = strings(given, "q")
-        format = string(fields, "format") or "text"
+        texts, source, target = strings(fields, "q"), string(fields, "source"), string(fields, "target")
+        format = string(fields, "format", "") or "text"
         if format not in ("text", "html"):
             raise HTTPException(400, f"the format {format[:20]} is not supported: text and html are")
-        alternatives = whole_number(fields, "alternatives", 0, MOST_ALTERNATIVES, 0)
-        source, target = (string(fields, name, _required(fields, name)) for name in ("source", "target"))
+        more = whole_number(fields, "alternatives", 0, MOST_ALTERNATIVES, 0)
         self.service.measure(request, texts, key)
-        answers = await self.service.translate(request, texts, source, target, cast(Format, format), alternatives)
+        answers = await self.service.translate(request, texts, source, target, cast(Format, format), more)
         columns: dict[str, list[Any]] = {"translatedText": [each.translated.text for each in answers]}
         if source.lower() == AUTO:
             columns["detectedLanguage"] = [_detected(each.source, each.confidence) for each in answers]
-        if alternatives:
+        if more:
             columns["alternatives"] = [list(each.translated.alternatives) for each in answers]
-        single = isinstance(given, str)
+        single = isinstance(fields["q"], str)
         return JSONResponse({name: values[0] if single else values for name, values in columns.items()})
 
-    async def detect(self, request: Request) -> Response:
-        """The languages that a text may have, best first."""
+    async def _detect(self, request: Request) -> Response:
         fields, key = await self.service.admit(request)
-        texts = strings(_required(fields, "q"), "q")
+        texts = strings(fields, "q")
         self.service.measure(request, texts, key)
         return JSONResponse([_detected(*each) for each in self.service.detect(" ".join(texts))])
 
-    async def languages(self, _: Request) -> Response:
-        """All languages; clients look for source and target in this list."""
+    async def _languages(self, _: Request) -> Response:
+        """Targets as well as sources: clients look for both in this list."""
         catalogue = self.service.catalogue
         return JSONResponse([{**_named(code), "targets": catalogue.targets(code)} for code in catalogue.languages])
 
-    async def frontend_settings(self, _: Request) -> Response:
-        """What LibreTranslate's page asks for when it starts."""
-        settings, keys = self.service.settings, bool(self.service.access.keys)
-        first = next(iter(self.service.catalogue.translators), None)
+    async def _frontend_settings(self, _: Request) -> Response:
+        keys, first = bool(self.service.access.keys), next(iter(self.service.catalogue.translators), None)
         return JSONResponse(
             {
-                "charLimit": settings.text_limit,
+                "charLimit": self.service.settings.text_limit,
                 "frontendTimeout": _FRONTEND_TIMEOUT,
                 "apiKeys": keys,
                 "keyRequired": keys,
@@ -88,46 +82,38 @@ class LibreTranslate:
             }
         )
 
-    async def translate_file(self, request: Request) -> Response:
-        """Translate a file; the answer has the address where it can be fetched once."""
+    async def _translate_file(self, request: Request) -> Response:
         fields, key = await self.service.admit(request)
-        file = _required(fields, "file")
+        file, source, target = fields.get("file"), string(fields, "source"), string(fields, "target")
         if not isinstance(file, UploadFile):
-            raise HTTPException(400, "file must be a file, sent as multipart/form-data")
+            raise HTTPException(400, "the parameter file must be a file, sent as multipart/form-data")
         path = PurePath((file.filename or "").replace("\\", "/"))
         format = FORMATS.get(path.suffix.lower())
         if format is None:
             raise HTTPException(400, f"files of this format are not supported: {', '.join(FORMATS)} are")
-        source, target = (string(fields, name, _required(fields, name)) for name in ("source", "target"))
         try:
             text = (await file.read()).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise HTTPException(400, "the file is not UTF-8 text") from None
-        self.service.access.count(key, len(text))
         patience = self.service.settings.file_deadline
-        (answer,) = await self.service.translate(request, [text], source, target, format, patience=patience)
+        [answer] = await self.service.translate(request, [text], source, target, format, patience=patience)
+        self.service.access.characters[key] += len(text)
         name = f"{path.stem}.{self.service.language(target)}{path.suffix}"
         token = self.files.keep(name, answer.translated.text.encode())
         return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{token}/{quote(name, safe='')}"})
 
-    async def download_file(self, request: Request) -> Response:
-        """A translated file, once."""
+    async def _download_file(self, request: Request) -> Response:
+        # A HEAD does not use the file up.
         file = self.files.fetch(request.path_params["token"]) if request.method == "GET" else None
         if file is None:
             raise HTTPException(404, "this file has been fetched already, has been removed, or never was here")
         # Never shown by a browser in the name of this server, whatever is in it.
         headers = {
-            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name, safe='')}",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file[0], safe='')}",
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        return Response(file.content, media_type="application/octet-stream", headers=headers)
-
-
-def _required(fields: Fields, name: str) -> Any:
-    if name not in fields:
-        raise HTTPException(400, f"the parameter {name} is missing")
-    return fields[name]
+        return Response(file[1], media_type="application/octet-stream", headers=headers)
 
 
 def _named(code: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -30,35 +29,33 @@ async def read_fields(request: Request) -> dict[str, Any]:
     body, some a POST with a query and none, some a key in the query beside a JSON body.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    pairs: list[tuple[str, Any]] = []
-    content: dict[str, Any] = {}
     try:
         fields = _joined(_pairs(request.scope["query_string"]))
         if kind == "multipart/form-data":
             form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=1 << 30)  # BodyLimit has it
-            pairs = form.multi_items()
+            fields |= _joined(form.multi_items())
         elif kind == "application/json" or kind.endswith("+json"):
             text = (await request.body()).decode("utf-8-sig")
-            content = parse_json(text, "the body", Record) if text.strip() else {}
+            fields |= parse_json(text, "the body", Record) if text.strip() else {}
         else:
-            pairs = _pairs(await request.body())
-        check_limits([each for pair in pairs for each in pair if isinstance(each, str)])
-    except (ValueError, MacaronError) as error:
-        raise HTTPException(400, why(error) if isinstance(error, ValueError) else str(error)) from None
-    fields |= content or _joined(pairs)
+            fields |= _joined(_pairs(await request.body()))
+        check_limits(fields)
+    except (ValueError, RecursionError, MacaronError) as error:
+        raise HTTPException(400, str(error) if isinstance(error, MacaronError) else why(error)) from None
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def string(fields: Fields, name: str, default: str = "") -> str:
-    """A field that is a string."""
-    value = fields.get(name, default)
+def string(fields: Fields, name: str, default: str | None = None) -> str:
+    """A field that is a string; without a default it is required."""
+    value = _given(fields, name, default)
     if not isinstance(value, str):
         raise HTTPException(400, f"{name} must be a string")
     return value.strip()
 
 
-def strings(value: Any, name: str) -> list[str]:
-    """The strings of a field that is a string or a list of them."""
+def strings(fields: Fields, name: str) -> list[str]:
+    """A required field that is a string or a list of strings."""
+    value = _given(fields, name)
     values = [value] if isinstance(value, str) else value
     if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
         raise HTTPException(400, f"{name} must be a string or a list of strings")
@@ -70,7 +67,7 @@ def strings(value: Any, name: str) -> list[str]:
 def whole_number(fields: Fields, name: str, least: int, most: int, default: int) -> int:
     """A field that is a whole number, in a form a string."""
     value = fields.get(name, default)
-    if isinstance(value, str) and value.strip().lstrip("-").isdecimal() and len(value) < 10:
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise HTTPException(400, f"{name} must be a whole number between {least} and {most}")
@@ -86,8 +83,8 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
             raise ClientGone
         return task.result()
     finally:
-        for each in (task, gone):
-            each.cancel()
+        task.cancel()
+        gone.cancel()
 
 
 async def _disconnected(request: Request) -> None:
@@ -95,12 +92,19 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
+def _given(fields: Fields, name: str, default: str | None = None) -> Any:
+    value = fields.get(name, default)
+    if value is None:
+        raise HTTPException(400, f"the parameter {name} is missing")
+    return value
+
+
 def _pairs(query: bytes) -> list[tuple[str, str]]:
     """The fields of a form or a query. Many clients write UTF-8 as it is, unescaped."""
     return parse_qsl(query.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
 
 
-def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, str | list[str] | UploadFile]:
+def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, list[Any]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)

@@ -4,11 +4,12 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from macaron.serve.access import Access, Key
+from macaron.serve.access import Access
 from macaron.serve.catalogue import Catalogue, ServedModel
 from macaron.serve.engine import Engine, Format, Translated
 from macaron.serve.protocols import protocol_of
@@ -21,17 +22,12 @@ _DETECTED = 2000
 _TAG = re.compile(r"<[^<>]*>")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A translation.
-
-    :param source: the language of the text, given or detected
-    :param confidence: between 0 and 1 where it was detected
-    """
+class Answer(NamedTuple):
+    """A translation, and the language of its source: given, or detected with a confidence between 0 and 1."""
 
     translated: Translated
     source: str
-    confidence: float = 1.0
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -43,38 +39,41 @@ class Service:
     engine: Engine
     access: Access
 
-    async def admit(self, request: Request) -> tuple[Fields, Key | None]:
+    async def admit(self, request: Request) -> tuple[Fields, str]:
         """The fields and the key of a request that takes work."""
         fields = await read_fields(request)
         return fields, self.access.admit(request, fields)
 
-    def measure(self, request: Request, texts: Sequence[str], key: Key | None) -> None:
+    def measure(self, request: Request, texts: Sequence[str], key: str) -> None:
         """Count the characters of a request; too many are refused."""
         size, most = sum(map(len, texts)), self.settings.text_limit
         if size > most:
-            status = protocol_of(request.url.path).too_long
-            raise HTTPException(status, f"request ({size}) exceeds text limit ({most})")
-        self.access.count(key, size)
+            raise HTTPException(protocol_of(request.url.path).too_long, f"request ({size}) exceeds text limit ({most})")
+        self.access.characters[key] += size
 
     def language(self, code: str) -> str:
         """A language as the models name it: ``EN-US`` and ``en_XX`` are ``en`` where only that is known."""
-        given = code.replace("_", "-").lower()
-        for wanted in (str.lower, _base):
-            found = [known for known in self.catalogue.languages if wanted(known) == wanted(given)]
-            if found:
+        given, known = code.replace("_", "-").lower(), self.catalogue.languages
+        for form in (str.lower, _base):
+            if found := [each for each in known if form(each) == form(given)]:
                 return found[0]
-        known = ", ".join(self.catalogue.languages)
-        raise HTTPException(400, f"the language {code[:20]} is not supported: this server has {known or 'none'}")
+        raise HTTPException(400, f"the language {code[:20]} is not supported: this server has {', '.join(known)}")
 
-    def detect(self, text: str, target: str | None = None) -> list[tuple[str, float]]:
+    def model(self, source: str, target: str) -> ServedModel:
+        """The model of a pair of languages."""
+        model = self.catalogue.pair(source, target)
+        if model is None:
+            pairs = ", ".join(each.name for each in self.catalogue.translators)
+            raise HTTPException(400, f"{source} to {target} is not supported: this server has {pairs}")
+        return model
+
+    def detect(self, text: str, target: str = "") -> list[tuple[str, float]]:
         """The source languages that a text may have, with confidences between 0 and 1, best first.
 
         :param target: only languages that are translated into this one, and itself
         """
         found = self.catalogue.detect(_TAG.sub(" ", text[: 4 * _DETECTED])[:_DETECTED])
-        if target is None:
-            return found
-        return [each for each in found if each[0] == target or self.catalogue.pair(each[0], target)]
+        return [each for each in found if target in ("", each[0]) or self.catalogue.pair(each[0], target)]
 
     async def translate(
         self,
@@ -100,29 +99,22 @@ class Service:
         else:
             sources = [(self.language(source), 1.0)] * len(texts)
         found = [Translated(text) for text in texts]
-        groups: dict[str, list[int]] = {}
-        for index, (code, _) in enumerate(sources):
-            if code != into:
-                groups.setdefault(self.model(code, into).name, []).append(index)
 
-        async def work(model: str, members: list[int]) -> None:
-            some = [texts[index] for index in members]
-            options = {"format": format, "alternatives": alternatives, "deadline": patience}
-            done = await self.engine.translate(model, some, **options)  # type: ignore[arg-type]
+        async def work(code: str) -> None:
+            members = [index for index, (each, _) in enumerate(sources) if each == code]
+            done = await self.engine.translate(
+                self.model(code, into).name,
+                [texts[index] for index in members],
+                format=format,
+                alternatives=alternatives,
+                deadline=patience,
+            )
             for index, each in zip(members, done, strict=True):
                 found[index] = each
 
-        if groups:
-            await while_connected(request, asyncio.gather(*(work(*group) for group in groups.items())))
+        foreign = {code for code, _ in sources} - {into}
+        await while_connected(request, asyncio.gather(*map(work, foreign)))
         return [Answer(each, *language) for each, language in zip(found, sources, strict=True)]
-
-    def model(self, source: str, target: str) -> ServedModel:
-        """The model of a pair of languages."""
-        model = self.catalogue.pair(source, target)
-        if model is None:
-            pairs = ", ".join(each.name for each in self.catalogue.translators)
-            raise HTTPException(400, f"{source} to {target} is not supported: this server has {pairs}")
-        return model
 
 
 def _base(code: str) -> str:
