@@ -38,18 +38,18 @@ def protocol_of(path: str) -> Protocol:
 
 def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
     """Status, message and headers of an error."""
-    status, message, headers = 500, "something went wrong inside the server", {}
-    if isinstance(error, HTTPException):
-        status, message, headers = error.status_code, error.detail, dict(error.headers or {})
-    elif isinstance(error, MacaronError):
-        status, message = 400, str(error)
-    elif isinstance(error, Busy):
-        status, message, headers = 503, str(error), {"Retry-After": str(error.retry_after)}
-    elif isinstance(error, WorkerLost):
-        status, message, headers = 503, "the model stopped during this request: try again", {"Retry-After": "1"}
-    elif isinstance(error, TooLate):
-        status, message = 504, "the request took too long: send less at once, or try again later"
-    return status, message, headers
+    match error:
+        case HTTPException():
+            return error.status_code, error.detail, dict(error.headers or {})
+        case MacaronError():
+            return 400, str(error), {}
+        case Busy():
+            return 503, str(error), {"Retry-After": str(error.retry_after)}
+        case WorkerLost():
+            return 503, "the model stopped during this request: try again", {"Retry-After": "1"}
+        case TooLate():
+            return 504, "the request took too long: send less at once, or try again later", {}
+    return 500, "something went wrong inside the server", {}
 
 
 def _answer(request: Request, error: Exception) -> Response:
