@@ -4,7 +4,6 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,10 @@ from huggingface_hub.errors import HfHubHTTPError
 from macaron.errors import MacaronError
 from macaron.serve.access import Access, read_keys
 from macaron.serve.files import TranslatedFiles
-from served import TRANSLATION, Served, start
+from served import FREE, SLOW, Served
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
-FREE, SLOW = "the-free-key-123", "the-slow-key-456"
 BODY = {"q": SENTENCE, "source": "de", "target": "en"}
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that wants keys and has two models."""
-    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text(f"# keys of the tests\n\n{FREE} 100000 # for most\n{SLOW}\n")
-    options = ("--api-keys", keys, "--requests-per-minute", 3, "--text-limit", 50, "--cors", "https://page.example")
-    served = start(f"de-en={TRANSLATION}", f"en-de={TRANSLATION}", *options)
-    yield served
-    code, errors = served.stop()
-    assert code == 0
-    assert FREE not in errors
-    assert SLOW not in errors
 
 
 def test_keys_are_needed_for_work(guarded: Served):
@@ -109,10 +93,10 @@ def test_two_models(guarded: Served):
 
 
 def test_sizes(guarded: Served):
-    status, found = guarded.ask("/translate", BODY | {"q": "a" * 51, "api_key": FREE})
-    assert (status, found) == (400, {"error": "request (51) exceeds text limit (50)"})
+    status, found = guarded.ask("/translate", BODY | {"q": "a" * 101, "api_key": FREE})
+    assert (status, found) == (400, {"error": "request (101) exceeds text limit (100)"})
     status, found = guarded.ask(
-        "/v2/translate", {"text": ["a" * 51], "target_lang": "EN"}, {"Authorization": f"Bearer {FREE}"}
+        "/v2/translate", {"text": ["a" * 101], "target_lang": "EN"}, {"Authorization": f"Bearer {FREE}"}
     )
     assert status == 413
     large = b"q=" + b"a" * (5 << 20)

@@ -46,7 +46,6 @@ def test_mastodon(server: Served):
     status, found = server.ask("/translate", body)
     assert status == 200
     assert len(found["translatedText"]) == 2
-    assert "A salad is expensive." in found["translatedText"][0]
     assert [each["language"] for each in found["detectedLanguage"]] == ["de", "de"]
     _, found = server.ask("/translate", body | {"source": "de"})
     assert list(found) == ["translatedText"]
@@ -60,8 +59,7 @@ def test_discourse(server: Served):
     assert (status, found[0]["language"]) == (200, "de")
     body = form(q="<p>Er saß auf unserem Stuhl.</p>", source="de", target="en", format="html", api_key="")
     status, found = server.ask("/translate", body, FORM)
-    assert status == 200
-    assert "He sat on our chair." in found["translatedText"]
+    assert (status, list(found)) == (200, ["translatedText"])
 
 
 def test_n8n(server: Served):

@@ -49,6 +49,8 @@ def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
             return 503, "the model stopped during this request: try again", {"Retry-After": "1"}
         case TooLate():
             return 504, "the request took too long: send less at once, or try again later", {}
+        case ClientGone():
+            return 499, "the client has gone", {}  # nobody reads it; it is counted
     return 500, "something went wrong inside the server", {}
 
 
