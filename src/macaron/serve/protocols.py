@@ -54,10 +54,10 @@ def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
     return 500, "something went wrong inside the server", {}
 
 
-def _answer(request: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
     status, message, headers = explain(error)
     return JSONResponse(protocol_of(request.url.path).error(message), status, headers)
 
 
-#: What Starlette calls for an exception.
+#: What Starlette calls for an exception; not a plain function, which would wait for a thread.
 ERRORS = dict.fromkeys((HTTPException, MacaronError, Busy, WorkerLost, TooLate, ClientGone, Exception), _answer)
