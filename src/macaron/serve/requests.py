@@ -1,6 +1,7 @@
 """Requests: the fields of a body and a query, checked; and work that ends when the client has gone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -16,6 +17,8 @@ T = TypeVar("T")
 Fields = Mapping[str, Any]
 #: Fields of a form; bytes of a body that takes time to parse.
 _MOST_FIELDS, _LARGE = 2000, 1 << 16
+# It warns of damaged forms, which anybody can send: they are answered, not logged.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
 class ClientGone(Exception):
