@@ -133,7 +133,8 @@ def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]
             try:
                 models.run(model, task, [items[index]], options, partial(_alone, found, index))
             except MacaronError as error:
-                send({"item": index, "error": str(error), "fault": False})
+                message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
+                send({"item": index, "error": message, "fault": False})
             except Exception as error:
                 # Where it happened, but no message: it may quote the text.
                 places = "".join(traceback.format_tb(error.__traceback__)[-3:])
