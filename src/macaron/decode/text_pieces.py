@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Protocol, TypeVar
 
 from macaron.decode.pieces import END, FittedText, LineRefused, LongLines, Piece, longest_start, parts_that_fit
 from macaron.decode.settings import Hypothesis
@@ -48,6 +49,16 @@ _SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})")
 _MOST_LITERALS = 32
 #: Languages that are written without a space between sentences.
 _NO_SPACE_BETWEEN = ("zh", "ja")
+
+
+class HasText(Protocol):
+    """A translation of whatever kind."""
+
+    @property
+    def text(self) -> str: ...  # noqa: D102
+
+
+AnyText = TypeVar("AnyText", bound=HasText)
 
 
 def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece]:
@@ -231,12 +242,12 @@ def join_pieces(text: FittedText, lists: Sequence[list[Hypothesis]], penalty: fl
     return sorted(joined, key=lambda each: -each.score)
 
 
-def resolve(pieces: Iterable[Piece], given: Iterator[Hypothesis]) -> list[tuple[Piece, Hypothesis | None]]:
+def resolve(pieces: Iterable[Piece], given: Iterator[AnyText]) -> list[tuple[Piece, AnyText | None]]:
     """The pieces with their translations; of a sentence whose translation has lost a literal, its parts.
 
     :param given: translations of `sentences`
     """
-    made: list[tuple[Piece, Hypothesis | None]] = []
+    made: list[tuple[Piece, AnyText | None]] = []
     for piece in pieces:
         if piece.kept:
             made.append((piece, None))
@@ -256,7 +267,7 @@ def places(literal: str, text: str) -> list[int]:
     return [match.start() for match in found]
 
 
-def spaced_texts(made: Sequence[tuple[Piece, Hypothesis | None]], lang: str) -> list[str]:
+def spaced_texts(made: Sequence[tuple[Piece, AnyText | None]], lang: str) -> list[str]:
     """The text of each piece in the translation, with the space between sentences that its language has."""
     texts = [piece.text if best is None else best.text for piece, best in made]
     close = lang.startswith(_NO_SPACE_BETWEEN)
