@@ -1,5 +1,6 @@
 """Real servers on loopback: ``macaron serve`` in a process of its own, over small models."""
 
+import asyncio
 import json
 import os
 import signal
@@ -101,3 +102,20 @@ def until(true: Callable[[], object], what: str) -> None:
     while not true():
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
+
+
+async def post(port: int, path: str, body: Any, connection: Any = None) -> tuple[int, dict[str, str], bytes]:
+    """The status, the headers and the content of an answer to JSON.
+
+    :param connection: reader and writer of a connection, for many requests on one
+    """
+    reader, writer = connection or await asyncio.open_connection("127.0.0.1", port)
+    content = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
+    writer.write(f"{head}\r\n\r\n".encode() + content)
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    found = await reader.readexactly(int(headers["content-length"]))
+    if connection is None:
+        writer.close()
+    return int(first.split()[1]), headers, found
