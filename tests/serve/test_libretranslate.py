@@ -46,7 +46,6 @@ def test_mastodon(server: Served):
     status, found = server.ask("/translate", body)
     assert status == 200
     assert len(found["translatedText"]) == 2
-    assert "A salad is expensive." in found["translatedText"][0]
     assert [each["language"] for each in found["detectedLanguage"]] == ["de", "de"]
     _, found = server.ask("/translate", body | {"source": "de"})
     assert list(found) == ["translatedText"]
@@ -60,8 +59,7 @@ def test_discourse(server: Served):
     assert (status, found[0]["language"]) == (200, "de")
     body = form(q="<p>Er saß auf unserem Stuhl.</p>", source="de", target="en", format="html", api_key="")
     status, found = server.ask("/translate", body, FORM)
-    assert status == 200
-    assert "He sat on our chair." in found["translatedText"]
+    assert (status, list(found)) == (200, ["translatedText"])
 
 
 def test_n8n(server: Served):
@@ -128,11 +126,13 @@ def test_a_text_in_the_target_language_stays(server: Served):
         ({"q": "a", "source": ["de"], "target": "en"}, 400, "source must be a string"),
         ({"q": "a" * 20_001, **PAIR}, 400, "request (20001) exceeds text limit (20000)"),
         ({"q": [""] * 1001, **PAIR}, 413, "1,001 texts"),
-        ([1], 400, "section"),
+        ([1], 400, "must be a JSON object"),
         (b"{", 400, "not valid JSON"),
         (b'{"q": "\\ud800"}', 400, "surrogates not allowed"),
         (b'{"q": "\xff"}', 400, "not UTF-8"),
         (b"[" * 100_000, 400, "levels of nesting"),
+        (b'{"q": ' + b"[" * 49 + b"]" * 49 + b"}", 400, "q must be a string"),
+        (b'{"q": "' + b"a" * 100_000 + b'"}', 400, "source is missing"),
     ],
 )
 def test_errors(server: Served, body: Any, status: int, words: str):

@@ -19,6 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
 #: A translation model, German to English, and a classifier, both trained on a small grammar.
 TRANSLATION, CLASSIFIER = FIXTURES / "translation", FIXTURES / "classifier"
+#: Keys of a server that wants some: one that may ask as often as it likes, one that may ask 3 times in a minute.
+FREE, SLOW = "the-free-key-123", "the-slow-key-456"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
 
 
