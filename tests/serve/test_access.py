@@ -13,6 +13,8 @@ from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException, ServerException
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from macaron.errors import MacaronError
 from macaron.serve.access import Access, read_keys
@@ -171,6 +173,19 @@ def test_rates():
     assert [rates.take("a", 3) for _ in range(2)] == [0, 20]
     now += 1000
     assert [rates.take("a", 3) for _ in range(4)] == [0, 0, 0, 20]
+
+
+def test_without_keys_each_address_has_its_limit():
+    access = Access({}, 1, lambda: 0.0)
+
+    def ask(host: str) -> str:
+        scope = {"type": "http", "path": "/translate", "headers": [], "client": (host, 1), "query_string": b""}
+        return access.admit(Request(scope), {"api_key": "ignored"})
+
+    assert [ask("192.0.2.1"), ask("192.0.2.2")] == ["", ""]
+    with pytest.raises(HTTPException) as error:
+        ask("192.0.2.1")
+    assert (error.value.status_code, error.value.headers) == (429, {"Retry-After": "60"})
 
 
 def test_files_that_nobody_fetches_are_gone():
