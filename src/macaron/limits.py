@@ -26,6 +26,8 @@ LONGEST_TEXT = 100_000
 MOST_TOKENS, MOST_EXAMPLES = 10**8, 10**5
 #: Processes or threads; seeds of one command.
 MOST_PROCESSES, MOST_SEEDS = 1024, 1000
+#: Bytes of a document to translate, and tags inside one of its sentences that are placed among the words.
+LARGEST_DOCUMENT, MOST_TAGS = 64 << 20, 64
 #: Entries of a vocabulary.
 LARGEST_VOCABULARY = 1_000_000
 #: Classes of a classifier.

@@ -1,9 +1,9 @@
 """Keys, limits and CORS: alone, and in front of a real server with two models."""
 
+import asyncio
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +13,16 @@ from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException, ServerException
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from macaron.errors import MacaronError
-from macaron.serve.access import Key, Rates, read_keys
+from macaron.serve.access import Access, read_keys
 from macaron.serve.files import TranslatedFiles
-from served import TRANSLATION, Served, start
+from served import FREE, SLOW, Served
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
-FREE, SLOW = "the-free-key-123", "the-slow-key-456"
 BODY = {"q": SENTENCE, "source": "de", "target": "en"}
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that wants keys and has two models."""
-    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text(f"# keys of the tests\n\n{FREE} 100000 # for most\n{SLOW}\n")
-    options = ("--api-keys", keys, "--requests-per-minute", 3, "--text-limit", 50, "--cors", "https://page.example")
-    served = start(f"de-en={TRANSLATION}", f"en-de={TRANSLATION}", *options)
-    yield served
-    code, errors = served.stop()
-    assert code == 0
-    assert FREE not in errors
-    assert SLOW not in errors
 
 
 def test_keys_are_needed_for_work(guarded: Served):
@@ -108,10 +95,10 @@ def test_two_models(guarded: Served):
 
 
 def test_sizes(guarded: Served):
-    status, found = guarded.ask("/translate", BODY | {"q": "a" * 51, "api_key": FREE})
-    assert (status, found) == (400, {"error": "request (51) exceeds text limit (50)"})
+    status, found = guarded.ask("/translate", BODY | {"q": "a" * 101, "api_key": FREE})
+    assert (status, found) == (400, {"error": "request (101) exceeds text limit (100)"})
     status, found = guarded.ask(
-        "/v2/translate", {"text": ["a" * 51], "target_lang": "EN"}, {"Authorization": f"Bearer {FREE}"}
+        "/v2/translate", {"text": ["a" * 101], "target_lang": "EN"}, {"Authorization": f"Bearer {FREE}"}
     )
     assert status == 413
     large = b"q=" + b"a" * (5 << 20)
@@ -152,11 +139,11 @@ def test_cors(guarded: Served, server: Served):
     [
         ("", "no key in this file"),
         ("# nothing\n", "no key in this file"),
-        ("one\ntwo 7 8\n", "line 2: write a key, or a key and its requests per minute"),
-        ("one x\n", "line 1"),
-        ("one 0\n", "line 1"),
-        ("one ²\n", "line 1"),
-        ("one\none\n", "line 2: this key is there twice"),
+        ("alfa\nbravo 7 8\n", "line 2: write a key, or a key and its requests per minute"),
+        ("alfa x\n", "line 1"),
+        ("alfa 0\n", "line 1"),
+        ("alfa ²\n", "line 1"),
+        ("alfa\nalfa\n", "line 2: this key is there twice"),
         ("schlüssel\n", "line 1: a key has ASCII characters only"),
     ],
 )
@@ -166,19 +153,18 @@ def test_files_of_keys(tmp_path: Path, text: str, words: str):
     with pytest.raises(MacaronError, match=words) as error:
         read_keys(file)
     assert str(file) in str(error.value)
-    assert not any(secret in str(error.value).partition(": ")[2] for secret in ("one", "two ", "schl"))
+    assert not any(secret in str(error.value).partition(": ")[2] for secret in ("alfa", "bravo", "schl"))
 
 
-def test_keys_are_not_shown(tmp_path: Path):
+def test_keys_and_their_limits(tmp_path: Path):
     file = tmp_path / "keys.txt"
-    file.write_text("secret-1 60 # a comment\n\nsecret-2\n")
-    assert read_keys(file) == [Key("secret-1", 60), Key("secret-2")]
-    assert "secret" not in repr(read_keys(file))
+    file.write_text("one 60 # a comment\n\ntwo\n")
+    assert read_keys(file) == {"one": 60, "two": None}
 
 
 def test_rates():
     now = 1000.0
-    rates = Rates(lambda: now)
+    rates = Access({}, 3, lambda: now)
     assert [rates.take("a", 3) for _ in range(5)] == [0, 0, 0, 20, 20]
     assert rates.take("b", 3) == 0
     now += 19
@@ -189,16 +175,26 @@ def test_rates():
     assert [rates.take("a", 3) for _ in range(4)] == [0, 0, 0, 20]
 
 
+def test_without_keys_each_address_has_its_limit():
+    access = Access({}, 1, lambda: 0.0)
+
+    def ask(host: str) -> str:
+        scope = {"type": "http", "path": "/translate", "headers": [], "client": (host, 1), "query_string": b""}
+        return access.admit(Request(scope), {"api_key": "ignored"})
+
+    assert [ask("192.0.2.1"), ask("192.0.2.2")] == ["", ""]
+    with pytest.raises(HTTPException) as error:
+        ask("192.0.2.1")
+    assert (error.value.status_code, error.value.headers) == (429, {"Retry-After": "60"})
+
+
 def test_files_that_nobody_fetches_are_gone():
-    now = 0.0
-    files = TranslatedFiles(lambda: now)
-    first, second = files.keep("a", b"1"), files.keep("b", b"2")
-    now = 1100.0
-    assert files.fetch(first).content == b"1"
-    assert files.fetch(first) is None
-    third = files.keep("c", b"3")
-    now = 1300.0
-    assert files.fetch(second) is None
-    assert files.fetch(third).content == b"3"
-    large = [files.keep("d", bytes(30 << 20)) for _ in range(3)]
-    assert [files.fetch(each) is not None for each in large] == [False, True, True]
+    async def scenario() -> None:
+        files = TranslatedFiles(seconds=0.01, most=10)
+        tokens = [files.keep("name", content) for content in (b"12345", b"67890", b"1")]
+        assert [files.fetch(token) for token in tokens] == [None, ("name", b"67890"), ("name", b"1")]
+        token = files.keep("name", b"1")
+        await asyncio.sleep(0.1)
+        assert files.fetch(token) is None
+
+    asyncio.run(scenario())

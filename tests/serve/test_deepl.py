@@ -23,7 +23,7 @@ def test_texts(client: deepl.DeepLClient):
     several = client.translate_text(GERMAN, source_lang="DE", target_lang="EN-GB", formality="prefer_less", context="x")
     assert [each.text for each in several] == ENGLISH
     found = client.translate_text("<p>Ein Salat ist teuer.</p>", target_lang="EN-US", tag_handling="html")
-    assert "A salad is expensive." in found.text
+    assert found.text == "<p>A salad is expensive.</p>"
 
 
 def test_languages_and_usage(client: deepl.DeepLClient):

@@ -10,9 +10,10 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
+from macaron.decode.pieces import END, LongLines
 from macaron.decode.search import Finished, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
-from macaron.decode.text_pieces import END, LongLines, fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig

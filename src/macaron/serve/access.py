@@ -3,7 +3,7 @@
 import hmac
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from macaron.serve.requests import Fields
 
 #: Keys, and their requests per minute; None for the server's limit.
 Keys = Mapping[str, int | None]
-#: Clients whose requests are counted; of more, those that have asked longest ago are forgotten.
+#: Of more clients, those that would be allowed everything again are forgotten.
 _MOST_CLIENTS = 100_000
 #: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
 _DRAINED = 8
@@ -44,38 +44,18 @@ def read_keys(path: Path) -> Keys:
     return keys
 
 
-class Rates:
-    """Requests per minute of many clients: as many at once, then one by one.
-
-    :param clock: seconds
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        #: When the requests of a client so far will have been worked off, at its rate.
-        self._until: OrderedDict[str, float] = OrderedDict()
-
-    def take(self, client: str, per_minute: int) -> int:
-        """Count a request; 0, or the seconds after which the next one is allowed."""
-        now, step = self._clock(), 60 / per_minute
-        before = max(self._until.pop(client, now), now)
-        wait = before + step - now - 60
-        refused = wait > 1e-6
-        self._until[client] = before if refused else before + step
-        if len(self._until) > _MOST_CLIENTS:
-            self._until.popitem(last=False)
-        return math.ceil(wait) if refused else 0
-
-
 class Access:
     """Keys and limits of a server.
 
     :param keys: none: everyone may ask
     :param per_minute: requests of a client, or of a key without a limit of its own; 0: any number
+    :param clock: seconds
     """
 
-    def __init__(self, keys: Keys, per_minute: int) -> None:
-        self.keys, self.per_minute, self._rates = keys, per_minute, Rates()
+    def __init__(self, keys: Keys, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.keys, self.per_minute, self._clock = keys, per_minute, clock
+        #: When the requests of a client so far will have been worked off, one by one at its rate.
+        self._busy_until: dict[str, float] = {}
         #: Characters translated, by key; under "" those of clients without one.
         self.characters: Counter[str] = Counter()
 
@@ -100,10 +80,21 @@ class Access:
         key = self.identify(request, fields)
         per_minute = self.keys.get(key) or self.per_minute
         client = key or (request.client.host if request.client else "")
-        if per_minute and (wait := self._rates.take(client, per_minute)):
+        if per_minute and (wait := self.take(client, per_minute)):
             message = f"too many requests: {per_minute} per minute are allowed. Try again in {wait} s."
             raise HTTPException(429, message, {"Retry-After": str(wait)})
         return key
+
+    def take(self, client: str, per_minute: int) -> int:
+        """Count a request; 0, or the seconds to wait if the client has had its requests of a minute already."""
+        now = self._clock()
+        if len(self._busy_until) > _MOST_CLIENTS:
+            self._busy_until = {name: until for name, until in self._busy_until.items() if until > now}
+        until = max(self._busy_until.get(client, now), now) + 60 / per_minute
+        if until - now > 60 + 1e-6:
+            return math.ceil(until - now - 60)
+        self._busy_until[client] = until
+        return 0
 
 
 class BodyLimit:

@@ -10,9 +10,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import islice
+from typing import Any
 
-from macaron.decode.text_pieces import join_texts, text_pieces
+from macaron.decode.documents import Document, Format, split_document
+from macaron.decode.place_tags import Alignment, Link
 from macaron.processes import available_cores
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.metrics import Metrics
@@ -22,7 +24,6 @@ from macaron.serve.worker_process import WorkerLost, WorkerProcess
 
 __all__ = ["Busy", "Engine", "Format", "TooLate", "Translated", "WorkerLost"]
 
-Format = Literal["text", "html", "srt"]
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
 #: A request is accepted if it will be done in this share of its time, as far as one can tell.
@@ -104,30 +105,38 @@ class Engine:
     ) -> list[Translated]:
         """Translate texts with a model of the catalogue; each as `Translator.translate` does.
 
-        :param alternatives: how many more translations of each text; sentences that have fewer repeat their last one
+        :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
+            sentence, and those that are equal to others are left out
         :param deadline: in seconds; by default that of the settings
         """
         served = self.catalogue.named(model)
-        length = sum(map(len, texts))
 
-        def split() -> list[Any]:
-            return [text_pieces(text, served.source) for text in texts]
+        def split() -> list[Document]:
+            return [split_document(text, format, served.source) for text in texts]
 
-        documents = await asyncio.to_thread(split) if length > _LONG else split()
-        wanted = [[piece.text for piece in document if not piece.kept] for document in documents]
-        options = {"nbest": alternatives + 1}
-        flat = await self._do(model, "translate", [text for some in wanted for text in some], options, deadline)
-        found = iter(flat)
-        lists = [[next(found) for _ in some] for some in wanted]
+        long = sum(map(len, texts)) > _LONG
+        documents = await asyncio.to_thread(split) if long else split()
+        # A sentence with tags inside goes as a list: it gets an alignment, too.
+        items = [
+            [text] if marked else text
+            for each in documents
+            for text, marked in zip(each.sentences, each.marked, strict=True)
+        ]
+        found = iter(await self._do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
 
-        def join(rank: int) -> list[str]:
-            return [
-                join_texts(document, [best[min(rank, len(best) - 1)] for best in each], served.target)
-                for document, each in zip(documents, lists, strict=True)
-            ]
+        def join(document: Document) -> Translated:
+            mine = list(islice(found, len(document.sentences)))
+            alignments = [None if links is None else alignment(links) for _, links in mine]
+            best, *others = (
+                document.join([best[min(rank, len(best) - 1)] for best, _ in mine], alignments, served.target)
+                for rank in range(alternatives + 1)
+            )
+            return Translated(best, tuple(dict.fromkeys(each for each in others if each != best)))
 
-        ranks = [join(rank) for rank in range(alternatives + 1)]
-        return [Translated(first, tuple(dict.fromkeys(others))) for first, *others in zip(*ranks, strict=True)]
+        def joined() -> list[Translated]:
+            return [join(document) for document in documents]
+
+        return await asyncio.to_thread(joined) if long else joined()
 
     async def call(self, model: str, task: str, inputs: Any, parameters: Mapping[str, Any]) -> Any:
         """What a model gives for a task: ``text_classification``, ``fill_mask``, ``feature_extraction`` take a list.
@@ -190,6 +199,11 @@ class Engine:
         self.metrics.characters.labels(kind.model).inc(length)
         self.metrics.batch_seconds.observe(seconds)
         self.metrics.batch_sentences.observe(len(batch))
+
+
+def alignment(links: Sequence[Sequence[int]]) -> Alignment:
+    """An alignment as a worker tells it: start and end in the source, start and end in the translation."""
+    return Alignment(tuple(Link((a, b), (c, d)) for a, b, c, d in links))
 
 
 def _length(content: Any) -> int:

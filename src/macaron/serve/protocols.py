@@ -38,24 +38,26 @@ def protocol_of(path: str) -> Protocol:
 
 def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
     """Status, message and headers of an error."""
-    status, message, headers = 500, "something went wrong inside the server", {}
-    if isinstance(error, HTTPException):
-        status, message, headers = error.status_code, error.detail, dict(error.headers or {})
-    elif isinstance(error, MacaronError):
-        status, message = 400, str(error)
-    elif isinstance(error, Busy):
-        status, message, headers = 503, str(error), {"Retry-After": str(error.retry_after)}
-    elif isinstance(error, WorkerLost):
-        status, message, headers = 503, "the model stopped during this request: try again", {"Retry-After": "1"}
-    elif isinstance(error, TooLate):
-        status, message = 504, "the request took too long: send less at once, or try again later"
-    return status, message, headers
+    match error:
+        case HTTPException():
+            return error.status_code, error.detail, dict(error.headers or {})
+        case MacaronError():
+            return 400, str(error), {}
+        case Busy():
+            return 503, str(error), {"Retry-After": str(error.retry_after)}
+        case WorkerLost():
+            return 503, "the model stopped during this request: try again", {"Retry-After": "1"}
+        case TooLate():
+            return 504, "the request took too long: send less at once, or try again later", {}
+        case ClientGone():
+            return 499, "the client has gone", {}  # nobody reads it; it is counted
+    return 500, "something went wrong inside the server", {}
 
 
-def _answer(request: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
     status, message, headers = explain(error)
     return JSONResponse(protocol_of(request.url.path).error(message), status, headers)
 
 
-#: What Starlette calls for an exception.
+#: What Starlette calls for an exception; not a plain function, which would wait for a thread.
 ERRORS = dict.fromkeys((HTTPException, MacaronError, Busy, WorkerLost, TooLate, ClientGone, Exception), _answer)

@@ -1,6 +1,7 @@
 """Requests: the fields of a body and a query, checked; and work that ends when the client has gone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -9,13 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from macaron.errors import MacaronError
-from macaron.json_files import Record, parse_json
+from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
 
 T = TypeVar("T")
 Fields = Mapping[str, Any]
-#: Fields of a form.
-_MOST_FIELDS = 2000
+#: Fields of a form; bytes of a body that takes time to parse.
+_MOST_FIELDS, _LARGE = 2000, 1 << 16
+# It warns of damaged forms, which anybody can send: they are answered, not logged.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
 class ClientGone(Exception):
@@ -30,15 +33,14 @@ async def read_fields(request: Request) -> dict[str, Any]:
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        fields = _joined(_pairs(request.scope["query_string"]))
+        fields = _form(request.scope["query_string"])
         if kind == "multipart/form-data":
             form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=1 << 30)  # BodyLimit has it
             fields |= _joined(form.multi_items())
-        elif kind == "application/json" or kind.endswith("+json"):
-            text = (await request.body()).decode("utf-8-sig")
-            fields |= parse_json(text, "the body", Record) if text.strip() else {}
         else:
-            fields |= _joined(_pairs(await request.body()))
+            body, parse = await request.body(), _json if kind.endswith(("/json", "+json")) else _form
+            # Other requests go on meanwhile.
+            fields |= await asyncio.to_thread(parse, body) if len(body) > _LARGE else parse(body)
         check_limits(fields)
     except (ValueError, RecursionError, MacaronError) as error:
         raise HTTPException(400, str(error) if isinstance(error, MacaronError) else why(error)) from None
@@ -99,9 +101,16 @@ def _given(fields: Fields, name: str, default: str | None = None) -> Any:
     return value
 
 
-def _pairs(query: bytes) -> list[tuple[str, str]]:
+def _json(body: bytes) -> dict[str, Any]:
+    content = parse_json(body.decode("utf-8-sig"), "the body", Any) if body.strip() else {}
+    if not isinstance(content, dict):
+        raise MacaronError("the body must be a JSON object")
+    return content
+
+
+def _form(body: bytes) -> dict[str, Any]:
     """The fields of a form or a query. Many clients write UTF-8 as it is, unescaped."""
-    return parse_qsl(query.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    return _joined(parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
 
 
 def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -57,7 +57,9 @@ class Service:
         for form in (str.lower, _base):
             if found := [each for each in known if form(each) == form(given)]:
                 return found[0]
-        raise HTTPException(400, f"the language {code[:20]} is not supported: this server has {', '.join(known)}")
+        raise HTTPException(
+            400, f"the language {code[:20]} is not supported: this server has {', '.join(known) or 'none'}"
+        )
 
     def model(self, source: str, target: str) -> ServedModel:
         """The model of a pair of languages."""

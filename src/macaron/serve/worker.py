@@ -55,14 +55,30 @@ class Models:
     def run(self, model: str, task: str, items: Sequence[Any], options: dict[str, Any], found: Found) -> None:
         """Do a batch of one task."""
         if task == "translate":
-            self.translators[model].translate_nbest(
-                items, bound=True, found=lambda index, best: found(index, [each.text for each in best]), **options
-            )
+            self._translate(self.translators[model], items, options["nbest"], found)
             return
         if task not in _TASKS:
             raise MacaronError(f"there is no task {task!r}")
         for index, item in enumerate(items):
             found(index, _TASKS[task](self.folders[model], self.device, item, **options))
+
+    def _translate(self, translator: Any, items: Sequence[str | list[str]], nbest: int, found: Found) -> None:
+        """Translate sentences. Those in a list are aligned, too, after all have been translated."""
+        texts = [item if isinstance(item, str) else item[0] for item in items]
+        marked: dict[int, list[str]] = {}
+
+        def told(index: int, best: list[Any]) -> None:
+            made = [each.text for each in best]
+            if isinstance(items[index], str):
+                found(index, [made, None])
+            else:
+                marked[index] = made
+
+        translator.translate_nbest(texts, nbest=nbest, bound=True, found=told)
+        if marked:
+            aligned = translator.align([texts[i] for i in marked], [made[0] for made in marked.values()])
+            for (index, made), each in zip(marked.items(), aligned, strict=True):
+                found(index, [made, each and [[*link.source, *link.target] for link in each.links]])
 
 
 @cache
@@ -133,7 +149,8 @@ def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]
             try:
                 models.run(model, task, [items[index]], options, partial(_alone, found, index))
             except MacaronError as error:
-                send({"item": index, "error": str(error), "fault": False})
+                message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
+                send({"item": index, "error": message, "fault": False})
             except Exception as error:
                 # Where it happened, but no message: it may quote the text.
                 places = "".join(traceback.format_tb(error.__traceback__)[-3:])
