@@ -93,7 +93,9 @@ def test_languages_are_swapped_and_remembered(visit, shows, served):
     shows(page, TRANSLATED)
     page.click("#swap")
     assert [page.input_value(name) for name in ("#source", "#target", "#text")] == ["en", "de", TRANSLATED]
-    back = served.ask("/translate", {"q": TRANSLATED, "source": "en", "target": "de", "api_key": "good-key"})[1]["translatedText"]
+    back = served.ask("/translate", {"q": TRANSLATED, "source": "en", "target": "de", "api_key": "good-key"})[1][
+        "translatedText"
+    ]
     shows(page, back)
     assert page.get_attribute("#translation", "lang") == "de"
     page.reload()
@@ -169,7 +171,18 @@ def test_by_keyboard_alone(visit, shows, until):
         page.keyboard.press("Tab")
         order.append(focused(page))
     assert order == [
-        *("Skip to the text", "Theme: auto", "API key", "source", "swap", "target", "text", "clear", "copy", "Look inside"),
+        *(
+            "Skip to the text",
+            "Theme: auto",
+            "API key",
+            "source",
+            "swap",
+            "target",
+            "text",
+            "clear",
+            "copy",
+            "Look inside",
+        ),
         *("Alternatives", "file"),
     ]
     page.keyboard.press("Shift+Tab")

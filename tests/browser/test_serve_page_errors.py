@@ -85,7 +85,9 @@ def test_too_many_requests(visit, says, shows):
     wait = int(refused.value.headers["retry-after"])
     assert 1 <= wait <= 60
     says(page, f"Too many requests. The page tries again in {wait} second{'s' if wait > 1 else ''}.")
-    page.evaluate("document.querySelector('#key').value = 'good-key'")  # else the test would have to wait that long, too
+    page.evaluate(
+        "document.querySelector('#key').value = 'good-key'"
+    )  # else the test would have to wait that long, too
     with page.expect_response("**/translate") as accepted:
         page.clock.run_for(1000 * wait)
     assert accepted.value.status == 200
