@@ -65,7 +65,7 @@ class Visits:
     def _watch(self, page: Any) -> None:
         page.set_default_timeout(10_000)
         page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url.rpartition('/')[2]}: {error}"))
         page.on("request", self._asked)
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ def until() -> Callable[[Any, str], None]:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server: German to English, and the same model as if it were English to German. One key may ask twice a minute."""
+    """German to English, and the same model as if it were English to German. One key may ask twice a minute."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("good-key\nslow-key 2\n", encoding="utf-8")
     models = f"de-en={TRANSLATION}", f"en-de={TRANSLATION}"
