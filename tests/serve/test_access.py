@@ -139,12 +139,12 @@ def test_cors(guarded: Served, server: Served):
     [
         ("", "no key in this file"),
         ("# nothing\n", "no key in this file"),
-        ("alfa\nbravo 7 8\n", "line 2: write a key, or a key and its requests per minute"),
+        ("alfa\nbravo 7 8\n", "line 2: write a key"),
         ("alfa x\n", "line 1"),
         ("alfa 0\n", "line 1"),
         ("alfa ²\n", "line 1"),
         ("alfa\nalfa\n", "line 2: this key is there twice"),
-        ("schlüssel\n", "line 1: a key has ASCII characters only"),
+        ("schlüssel\n", "line 1: write a key of ASCII characters"),
     ],
 )
 def test_files_of_keys(tmp_path: Path, text: str, words: str):
