@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -105,6 +107,16 @@ def test_sizes(guarded: Served):
     assert guarded.ask("/translate", large, {"Content-Type": "application/x-www-form-urlencoded"})[0] == 413
     assert guarded.ask("/v2/translate", large)[0] == 413
     assert guarded.ask("/pipeline/translation", large)[0] == 413
+
+
+def test_a_client_that_goes_while_it_sends(guarded: Served):
+    """It is counted, and nothing is logged: the server's fixture looks at that."""
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=60) as client:
+        client.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nq=Ein")
+    deadline = time.monotonic() + 60
+    while 'path="/translate",status="499"' not in guarded.ask("/metrics")[1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def preflight(url: str, origin: str) -> dict[str, str]:
