@@ -22,6 +22,8 @@ def test_texts(client: deepl.DeepLClient):
     assert (found.text, found.detected_source_lang, found.billed_characters) == (ENGLISH[0], "DE", len(GERMAN[0]))
     several = client.translate_text(GERMAN, source_lang="DE", target_lang="EN-GB", formality="prefer_less", context="x")
     assert [each.text for each in several] == ENGLISH
+    found = client.translate_text("<p>Ein Salat ist teuer.</p>", target_lang="EN-US", tag_handling="html")
+    assert found.text == "<p>A salad is expensive.</p>"
 
 
 def test_languages_and_usage(client: deepl.DeepLClient):

@@ -45,7 +45,7 @@ def test_mastodon(server: Served):
     body = {"q": ["<p>Ein Salat ist teuer.</p>", ""], "source": "auto", "target": "en", "format": "html", "api_key": ""}
     status, found = server.ask("/translate", body)
     assert status == 200
-    assert len(found["translatedText"]) == 2
+    assert found["translatedText"] == ["<p>A salad is expensive.</p>", ""]
     assert [each["language"] for each in found["detectedLanguage"]] == ["de", "de"]
     _, found = server.ask("/translate", body | {"source": "de"})
     assert list(found) == ["translatedText"]
@@ -59,7 +59,7 @@ def test_discourse(server: Served):
     assert (status, found[0]["language"]) == (200, "de")
     body = form(q="<p>Er saß auf unserem Stuhl.</p>", source="de", target="en", format="html", api_key="")
     status, found = server.ask("/translate", body, FORM)
-    assert (status, list(found)) == (200, ["translatedText"])
+    assert (status, found) == (200, {"translatedText": "<p>He sat on our chair.</p>"})
 
 
 def test_n8n(server: Served):
@@ -195,6 +195,19 @@ def test_a_translated_file_is_fetched_once(server: Served):
         urllib.request.urlopen(url, timeout=60)
     assert error.value.code == 404
     assert "fetched already" in json.loads(error.value.read())["error"]
+
+
+def test_subtitles_and_pages(server: Served):
+    documents = {
+        "a.SRT": "1\n00:00:01,000 --> 00:00:02,500\n{}\n\n2\n00:00:03,000 --> 00:00:04,000\n{}\n",
+        "a.html": "<!doctype html>\n<title>{}</title>\n<script>if (a < b) Ein()</script>\n<p id='x'>{}</p>\n",
+    }
+    for name, document in documents.items():
+        status, found = upload(server, name, document.format(*GERMAN[:2]).encode(), **PAIR)
+        assert status == 200
+        with urllib.request.urlopen(found["translatedFileUrl"], timeout=60) as answer:
+            assert answer.read().decode() == document.format(*ENGLISH[:2])
+            assert answer.headers.get_content_type() == "application/octet-stream"
 
 
 @pytest.mark.parametrize(

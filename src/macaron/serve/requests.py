@@ -1,12 +1,13 @@
 """Requests: the fields of a body and a query, checked; and work that ends when the client has gone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from macaron.errors import MacaronError
 from macaron.json_files import parse_json
@@ -16,10 +17,8 @@ T = TypeVar("T")
 Fields = Mapping[str, Any]
 #: Fields of a form; bytes of a body that takes time to parse.
 _MOST_FIELDS, _LARGE = 2000, 1 << 16
-
-
-class ClientGone(Exception):
-    """The client has closed the connection: nobody waits for an answer."""
+# It warns of damaged forms, which anybody can send: they are answered, not logged.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
@@ -79,7 +78,7 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientDisconnect
         return task.result()
     finally:
         task.cancel()
