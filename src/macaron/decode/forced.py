@@ -8,23 +8,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from macaron.decode.place_tags import Alignment, Link, Span, word_spans
+from macaron.decode.search import batches
 from macaron.models.translation import TranslationModel
 from macaron.text.tokenizer import MacaronTokenizer
 
 Weights = list[tuple[str, Tensor]]
-
-
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
-    groups: list[list[int]] = []
-    room = 0
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not room:
-            room = max(1, batch_tokens // lengths[index])
-            groups.append([])
-        groups[-1].append(index)
-        room -= 1
-    return groups
 
 
 def forced(

@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from macaron.decode.forced import batches, forced
+from macaron.decode.forced import forced
+from macaron.decode.search import batches
 from macaron.decode.translator import load_folder
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, not_finite

@@ -10,10 +10,10 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.forced import align, batches
+from macaron.decode.forced import align
 from macaron.decode.pieces import END, LongLines
 from macaron.decode.place_tags import Alignment
-from macaron.decode.search import Finished, translate_ids
+from macaron.decode.search import Finished, batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
@@ -199,7 +199,7 @@ class Translator:
         def join(line: int) -> None:
             if all(lists[line]):
                 lang = self.tokenizer.target_lang or ""
-                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang)
+                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang, self.align)
                 if found is not None:
                     found(line, joined[line])
 
