@@ -30,13 +30,14 @@ def read_keys(path: Path) -> Keys:
     for number, line in enumerate(read_lines(path), start=1):
         key, *limits = line.partition("#")[0].split() or [""]
         # The key itself is in no message: messages are logged.
-        if key in keys or not key.isascii():
-            what = "this key is there twice" if key in keys else "a key has ASCII characters only"
-            raise MacaronError(f"{path}, line {number}: {what}")
-        if len(limits) > 1 or not all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits):
-            raise MacaronError(
-                f"{path}, line {number}: write a key, or a key and its requests per minute (1 to 1000000)"
+        if key in keys:
+            raise MacaronError(f"{path}, line {number}: this key is there twice")
+        numbers = all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits)
+        if not key.isascii() or not numbers or len(limits) > 1:
+            wanted = (
+                "write a key of ASCII characters, and requests per minute (1 to 1000000) after it if it has a limit"
             )
+            raise MacaronError(f"{path}, line {number}: {wanted}")
         if key:
             keys[key] = int(limits[0]) if limits else None
     if not keys:

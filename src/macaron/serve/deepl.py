@@ -46,14 +46,9 @@ class DeepL:
         if tags not in ("", "xml", "html"):
             raise HTTPException(400, f"tag_handling must be xml or html, not {tags[:20]}")
         self.service.measure(request, texts, key)
-        answers = await self.service.translate(
-            request,
-            texts,
-            string(fields, "source_lang", "") or AUTO,
-            target,
-            "html" if tags else "text",
-            patience=min(_PATIENCE, self.service.settings.deadline),
-        )
+        source, patience = string(fields, "source_lang", "") or AUTO, min(_PATIENCE, self.service.settings.deadline)
+        options = {"format": "html" if tags else "text", "deadline": patience}
+        answers = await self.service.translate(request, texts, source, target, **options)
         translations = [
             {"detected_source_language": code.upper(), "text": each.text, "billed_characters": len(text)}
             for text, (each, code, _) in zip(texts, answers, strict=True)

@@ -46,7 +46,7 @@ class Inference:
         if task == "translation":
             source, target = (string(parameters, name, "") for name in ("src_lang", "tgt_lang"))
             answers = await self.service.translate(request, texts, source or model.source, target or model.target)
-            return JSONResponse([{"translation_text": each.translated.text} for each in answers])
+            return JSONResponse([{"translation_text": each.text} for each, _, _ in answers])
         if task == "sentence_similarity":
             first, *others = await self._vectors(request, model, texts)
             return JSONResponse([sum(a * b for a, b in zip(first, each, strict=True)) for each in others])

@@ -1,7 +1,8 @@
 """LibreTranslate's protocol. Where ``q`` is a list, all parts of the answer are lists."""
 
+import asyncio
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from starlette.datastructures import UploadFile
@@ -11,7 +12,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from macaron.serve.catalogue import language_name
-from macaron.serve.engine import Format
 from macaron.serve.files import FORMATS, TranslatedFiles
 from macaron.serve.requests import string, strings, whole_number
 from macaron.serve.service import AUTO, Service
@@ -47,12 +47,12 @@ class LibreTranslate:
             raise HTTPException(400, f"the format {format[:20]} is not supported: text and html are")
         more = whole_number(fields, "alternatives", 0, MOST_ALTERNATIVES, 0)
         self.service.measure(request, texts, key)
-        answers = await self.service.translate(request, texts, source, target, cast(Format, format), more)
-        columns: dict[str, list[Any]] = {"translatedText": [each.translated.text for each in answers]}
+        answers = await self.service.translate(request, texts, source, target, format=format, alternatives=more)
+        columns: dict[str, list[Any]] = {"translatedText": [each.text for each, _, _ in answers]}
         if source.lower() == AUTO:
-            columns["detectedLanguage"] = [_detected(each.source, each.confidence) for each in answers]
+            columns["detectedLanguage"] = [_detected(code, share) for _, code, share in answers]
         if more:
-            columns["alternatives"] = [list(each.translated.alternatives) for each in answers]
+            columns["alternatives"] = [each.alternatives for each, _, _ in answers]
         single = isinstance(fields["q"], str)
         return JSONResponse({name: values[0] if single else values for name, values in columns.items()})
 
@@ -60,7 +60,8 @@ class LibreTranslate:
         fields, key = await self.service.admit(request)
         texts = strings(fields, "q")
         self.service.measure(request, texts, key)
-        return JSONResponse([_detected(*each) for each in self.service.detect(" ".join(texts))])
+        found = await asyncio.to_thread(self.service.detect, " ".join(texts))
+        return JSONResponse([_detected(*each) for each in found])
 
     async def _languages(self, _: Request) -> Response:
         """Targets as well as sources: clients look for both in this list."""
@@ -95,11 +96,11 @@ class LibreTranslate:
             text = (await file.read()).decode("utf-8-sig")
         except UnicodeDecodeError:
             raise HTTPException(400, "the file is not UTF-8 text") from None
-        patience = self.service.settings.file_deadline
-        [answer] = await self.service.translate(request, [text], source, target, format, patience=patience)
+        options = {"format": format, "deadline": self.service.settings.file_deadline}
+        [(translated, _, _)] = await self.service.translate(request, [text], source, target, **options)
         self.service.access.characters[key] += len(text)
         name = f"{path.stem}.{self.service.language(target)}{path.suffix}"
-        token = self.files.keep(name, answer.translated.text.encode())
+        token = self.files.keep(name, translated.text.encode())
         return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{token}/{quote(name, safe='')}"})
 
     async def _download_file(self, request: Request) -> Response:

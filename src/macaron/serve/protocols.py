@@ -4,12 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from macaron.errors import MacaronError
 from macaron.serve.engine import Busy, TooLate, WorkerLost
-from macaron.serve.requests import ClientGone
 
 
 class Protocol(NamedTuple):
@@ -49,7 +48,7 @@ def explain(error: Exception) -> tuple[int, str, dict[str, str]]:
             return 503, "the model stopped during this request: try again", {"Retry-After": "1"}
         case TooLate():
             return 504, "the request took too long: send less at once, or try again later", {}
-        case ClientGone():
+        case ClientDisconnect():
             return 499, "the client has gone", {}  # nobody reads it; it is counted
     return 500, "something went wrong inside the server", {}
 
@@ -60,4 +59,4 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 #: What Starlette calls for an exception; not a plain function, which would wait for a thread.
-ERRORS = dict.fromkeys((HTTPException, MacaronError, Busy, WorkerLost, TooLate, ClientGone, Exception), _answer)
+ERRORS = dict.fromkeys((HTTPException, MacaronError, Busy, WorkerLost, TooLate, ClientDisconnect, Exception), _answer)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from macaron.errors import MacaronError
 from macaron.json_files import parse_json
@@ -19,10 +19,6 @@ Fields = Mapping[str, Any]
 _MOST_FIELDS, _LARGE = 2000, 1 << 16
 # It warns of damaged forms, which anybody can send: they are answered, not logged.
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
-
-
-class ClientGone(Exception):
-    """The client has closed the connection: nobody waits for an answer."""
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
@@ -82,11 +78,12 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            raise ClientDisconnect
         return task.result()
     finally:
         task.cancel()
         gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
 
 
 async def _disconnected(request: Request) -> None:

@@ -4,14 +4,14 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from macaron.serve.access import Access
 from macaron.serve.catalogue import Catalogue, ServedModel
-from macaron.serve.engine import Engine, Format, Translated
+from macaron.serve.engine import Engine, Translated
 from macaron.serve.protocols import protocol_of
 from macaron.serve.requests import Fields, read_fields, while_connected
 from macaron.serve.settings import ServeSettings
@@ -20,14 +20,6 @@ AUTO = "auto"
 #: Characters that a language is detected from.
 _DETECTED = 2000
 _TAG = re.compile(r"<[^<>]*>")
-
-
-class Answer(NamedTuple):
-    """A translation, and the language of its source: given, or detected with a confidence between 0 and 1."""
-
-    translated: Translated
-    source: str
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -78,19 +70,12 @@ class Service:
         return [each for each in found if target in ("", each[0]) or self.catalogue.pair(each[0], target)]
 
     async def translate(
-        self,
-        request: Request,
-        texts: Sequence[str],
-        source: str,
-        target: str,
-        format: Format = "text",
-        alternatives: int = 0,
-        patience: float | None = None,
-    ) -> list[Answer]:
-        """Translate texts; a text that is in the target language already stays as it is.
+        self, request: Request, texts: Sequence[str], source: str, target: str, **options: Any
+    ) -> list[tuple[Translated, str, float]]:
+        """Translations, languages of the texts and confidences. A text that is in the target language stays as it is.
 
         :param source: ``auto`` to detect it, for each text
-        :param patience: seconds; by default those of the settings
+        :param options: of `Engine.translate`
         """
         into = self.language(target)
         if source.lower() == AUTO:
@@ -104,19 +89,14 @@ class Service:
 
         async def work(code: str) -> None:
             members = [index for index, (each, _) in enumerate(sources) if each == code]
-            done = await self.engine.translate(
-                self.model(code, into).name,
-                [texts[index] for index in members],
-                format=format,
-                alternatives=alternatives,
-                deadline=patience,
-            )
+            some = [texts[index] for index in members]
+            done = await self.engine.translate(self.model(code, into).name, some, **options)
             for index, each in zip(members, done, strict=True):
                 found[index] = each
 
         foreign = {code for code, _ in sources} - {into}
         await while_connected(request, asyncio.gather(*map(work, foreign)))
-        return [Answer(each, *language) for each, language in zip(found, sources, strict=True)]
+        return [(each, *language) for each, language in zip(found, sources, strict=True)]
 
 
 def _base(code: str) -> str:
