@@ -65,13 +65,13 @@ class Between:
             raise MacaronError(f"{name} must be {limit}, not {value}")
 
 
-def read_limited(path: Path, largest: int) -> str:
+def read_limited(path: Path, largest: int, encoding: str = "utf-8-sig") -> str:
     """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
     with path.open("rb") as file:
         content = file.read(largest + 1)  # not the size that the system tells: a pipe has none
     if len(content) > largest:
         raise ValueError(f"the file is larger than the limit of {largest:,} bytes")
-    return content.decode("utf-8-sig")
+    return content.decode(encoding)
 
 
 def check_limits(content: Any, finite: bool = False) -> None:

@@ -29,9 +29,10 @@ def serve(
     origins: Annotated[
         list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Pages that may ask (default: all).")
     ] = None,
-    queue: Annotated[int, typer.Option("--queue", min=1, help="Sentences that may wait.")] = 2000,
+    queue: Annotated[int, typer.Option("--queue", min=1, help="Requests that may wait; more are refused.")] = 1000,
     deadline: Annotated[float, typer.Option("--deadline", help="Seconds until a request is given up.")] = 30.0,
     grace: Annotated[float, typer.Option("--grace", help="Seconds to finish in after SIGTERM.")] = 20.0,
+    patience: Annotated[float, typer.Option("--patience", help="Seconds that a client has to send a request.")] = 60.0,
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes that hold the models.")
     ] = 1,
@@ -53,6 +54,7 @@ def serve(
         queue=queue,
         deadline=deadline,
         grace=grace,
+        patience=patience,
         api_keys=api_keys,
         requests_per_minute=requests_per_minute,
         text_limit=text_limit,

@@ -13,17 +13,19 @@ Formats are plain text, HTML, and subtitles (.srt). No torch here: a server spli
 
 import re
 from collections.abc import Sequence
-from itertools import islice, pairwise
-from typing import Literal, get_args
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from macaron.decode.html_blocks import html_blocks
-from macaron.decode.marked_text import AlignedText, MarkedBlock, TextBlock
-from macaron.decode.pieces import Piece
+from macaron.decode.marked_text import MarkedBlock, TextBlock
 from macaron.decode.place_tags import Alignment
-from macaron.decode.text_pieces import resolve, sentences, spaced_texts
+from macaron.decode.settings import Note
 from macaron.errors import MacaronError
 from macaron.files import one_line
 from macaron.text.pipeline import State
+
+if TYPE_CHECKING:
+    from macaron.decode.translator import Translator
 
 Format = Literal["text", "html", "srt"]
 #: The formats of files by their names' endings.
@@ -55,16 +57,10 @@ class Document:
         for block in blocks:
             at = 0
             for piece in block.pieces:
-                self._add(block, piece, at)
-                at += len(piece.text)
-
-    def _add(self, block: TextBlock, piece: Piece, at: int) -> None:
-        if not piece.kept:
-            self.sentences.append(piece.text)
-            self.marked.append(block.marked(at, piece))
-            for part in piece.parts:
-                self._add(block, part, at)
-                at += len(part.text)
+                if not piece.kept:
+                    self.sentences.append(piece.text)
+                    self.marked.append(block.marked(at, piece))
+                at += len(piece.original)
 
     def join(self, translations: Sequence[str], alignments: Sequence[Alignment | None], lang: str = "") -> str:
         """The translated document.
@@ -75,14 +71,15 @@ class Document:
         """
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
-        given = map(AlignedText, translations, alignments)
         parts: list[str] = []
-        cursor = 0
+        cursor = first = 0
         for block in self.blocks:
-            found = list(islice(given, sum(1 for _ in sentences(block.pieces))))
-            made = resolve(block.pieces, iter(found))
-            parts += [self.text[cursor : block.start], block.join(made, spaced_texts(made, lang))]
-            cursor = block.end
+            last = first + sum(not piece.kept for piece in block.pieces)
+            parts += [
+                self.text[cursor : block.start],
+                block.join(translations[first:last], alignments[first:last], lang),
+            ]
+            cursor, first = block.end, last
         return "".join([*parts, self.text[cursor:]])
 
 
@@ -112,9 +109,9 @@ class Subtitle(MarkedBlock):
 
     lines = 1
 
-    def join(self, made: Sequence[tuple[Piece, AlignedText | None]], texts: Sequence[str]) -> str:
+    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
         """The translated text in lines of similar length."""
-        joined = super().join(made, texts)
+        joined = super().join(texts, alignments, lang)
         before = self.document[self.start : self.end]
         if self.lines == 1 or joined == before:
             return joined
@@ -169,3 +166,20 @@ def srt_blocks(document: str) -> list[TextBlock]:
                 block.add(part[0], part.start(), part.end())
         block.end = line.end(1)
     return blocks
+
+
+def translate_document(
+    translator: "Translator", text: str, format: Format = "text", **options: Any
+) -> tuple[str, list[tuple[Note, ...]]]:
+    """A document in another language, and what is to be noted about each of its sentences.
+
+    :param options: of `Translator.translate_nbest`
+    """
+    document = split_document(text, format, translator.tokenizer.source_lang or "en")
+    found = [best[0] for best in translator.translate_nbest(document.sentences, nbest=1, bound=True, **options)]
+    texts = [each.text for each in found]
+    marked = [index for index, wanted in enumerate(document.marked) if wanted]
+    aligned = translator.align([document.sentences[index] for index in marked], [texts[index] for index in marked])
+    alignments = dict(zip(marked, aligned, strict=True))
+    joined = document.join(texts, list(map(alignments.get, range(len(texts)))), translator.tokenizer.target_lang or "")
+    return joined, [each.notes for each in found]

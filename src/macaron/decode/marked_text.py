@@ -10,23 +10,13 @@ balanced stay balanced.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple
 
 from macaron.decode.pieces import Piece
-from macaron.decode.place_tags import Alignment, Element, Span, Word, place_tags, word_spans
-from macaron.decode.text_pieces import cut_at, places, text_pieces
+from macaron.decode.place_tags import Alignment, Element, Span, place_tags
+from macaron.decode.text_pieces import restore, spaced_texts, text_pieces, with_literals
 from macaron.limits import MOST_TAGS
 from macaron.text.pipeline import State
-
-
-@dataclass(frozen=True)
-class AlignedText:
-    """The translation of a sentence, and its alignment if there is one."""
-
-    text: str
-    alignment: Alignment | None = None
 
 
 class Tag(NamedTuple):
@@ -56,16 +46,15 @@ class TextBlock:
         self.pieces = text_pieces(self.document[self.start : self.end], lang, state)
 
     def marked(self, at: int, piece: Piece) -> bool:
-        """Whether the translation of a piece, at a place of the block, needs an alignment for its tags."""
-        return False
+        """Whether the translation of a piece, at a place of the block, needs an alignment."""
+        return bool(piece.literals)
 
-    def join(self, made: Sequence[tuple[Piece, AlignedText | None]], texts: Sequence[str]) -> str:
-        """The translated block.
-
-        :param made: the pieces that were chosen, with their translations
-        :param texts: these as texts, with the space between them
-        """
-        return "".join(texts)
+    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
+        """The translated block, given the translations of its sentences."""
+        found = iter(alignments)
+        given = iter(texts)
+        texts = [restore(piece, next(given), next(found)) for piece in self.pieces if not piece.kept]
+        return "".join(spaced_texts(self.pieces, iter(texts), lang))
 
 
 class MarkedBlock(TextBlock):
@@ -119,14 +108,14 @@ class MarkedBlock(TextBlock):
         self.partners, self.places = _partners(self.tags), [tag.at for tag in self.tags]
         at = first = 0
         for piece in text_pieces("".join(self.letters), lang, state):
-            end = at + len(piece.text)
+            end = at + len(piece.original)
             while first < len(self.literals) and self.literals[first][1] <= at:
                 first += 1
             after = bisect_left(self.literals, (end, 0), lo=first)
-            inside = [(max(start, at), min(stop, end)) for start, stop in self.literals[first:after]]
-            if inside and not piece.kept:
-                spans = _merged([*inside, *_literals(piece, at)])
-                self.pieces += cut_at(piece.text, [(start - at, stop - at) for start, stop in spans])
+            if first < after and not piece.kept:
+                spans = [(max(start - at, 0), min(stop, end) - at) for start, stop in self.literals[first:after]]
+                spans += [(each.at, each.at + len(each.text.rstrip())) for each in piece.literals]
+                self.pieces += with_literals(piece.original, _merged(spans))
             else:
                 self.pieces.append(piece)
             at = end
@@ -135,21 +124,26 @@ class MarkedBlock(TextBlock):
     # Translating
 
     def marked(self, at: int, piece: Piece) -> bool:
-        """Whether the piece has tags inside."""
-        first, last, _, _ = self._taken(at, at + len(piece.text))
-        return first < last
+        """Whether the piece has literals, or tags inside."""
+        first, last, _, _ = self._taken(at, at + len(piece.original))
+        return first < last or bool(piece.literals)
 
-    def join(self, made: Sequence[tuple[Piece, AlignedText | None]], texts: Sequence[str]) -> str:
+    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
         """The block, with the sentences replaced that are not what they were."""
         parts: list[str] = []
         cursor, at = self.start, 0
-        for (piece, best), text in zip(made, texts, strict=True):
+        found = iter(alignments)
+        for piece, text in zip(self.pieces, spaced_texts(self.pieces, iter(texts), lang), strict=True):
+            alignment = None if piece.kept else next(found)
             if text != piece.text:
-                first, last, start, end = self._taken(at, at + len(piece.text))
-                parts.append(self.document[cursor:start])
-                parts.append(self._with_tags(at, piece, text, best.alignment if best else None, range(first, last)))
+                first, last, start, end = self._taken(at, at + len(piece.original))
+                loose, elements = self._elements(at, piece, range(first, last))
+                placed = place_tags(piece.text, text, alignment, elements, self.escape)
+                markup = "".join(self.document[tag.start : tag.end] for tag in loose)
+                front = any(not tag.closing for tag in loose)
+                parts += [self.document[cursor:start], markup + placed if front else placed + markup]
                 cursor = end
-            at += len(piece.text)
+            at += len(piece.original)
         return "".join([*parts, self.document[cursor : self.end]])
 
     def _taken(self, at: int, end: int, around: bool = False) -> tuple[int, int, int, int]:
@@ -172,61 +166,42 @@ class MarkedBlock(TextBlock):
                 break
         return first, last, start, stop
 
-    def _with_tags(self, at: int, piece: Piece, text: str, alignment: Alignment | None, tags: range) -> str:
-        """A translation with its tags, escaped."""
-        literals: list[tuple[int, int, str]] = []
-        words: list[Word] = []
-        left = set(tags)
-        found: Counter[str] = Counter()
-        for start, end in _literals(piece, at):
-            first, last, begin, stop = self._taken(start, end, around=True)
-            literal, markup = piece.text[start - at : end - at], self.document[begin:stop]
-            where = places(literal, text)[found[literal] :]
-            found[literal] += 1
-            if markup != literal and where and text.startswith(literal, where[0]):
-                literals.append((where[0], where[0] + len(literal), markup))
-                words.append(Word(where[0], where[0] + len(literal), (start + end) / 2))
-                left -= set(range(first, last))
-        loose, elements = self._elements(sorted(left))
-        if alignment is not None:
-            links = [(*link.target, at + sum(link.source) / 2) for link in alignment.links]
-        else:  # one element takes the whole sentence; several are distributed in order
-            pairs = [element for element in elements if element.start < element.end]
-            scale = len(piece.text) / max(len(text), 1)
-            links = [(start, end, at + (start + end) / 2 * scale) for start, end in word_spans(text)]
-            if len(pairs) == 1:
-                links = [(start, end, pairs[0].start) for start, end, _ in links]
-        taken = sorted(literals)
-        for start, end, origin in links:
-            index = bisect_left(taken, (end, 0, ""))
-            if index == 0 or taken[index - 1][1] <= start:
-                words.append(Word(start, end, origin))
-        placed = place_tags(text, sorted(words), elements, literals, self.escape)
-        front = any(not tag.closing for tag in loose)
-        markup = "".join(self.document[tag.start : tag.end] for tag in loose)
-        return markup + placed if front else placed + markup
-
-    def _elements(self, tags: Sequence[int]) -> tuple[list[Tag], list[Element]]:
-        """The tags whose partners are elsewhere, which go to an end of the sentence, and the others as elements."""
-        if len(tags) > MOST_TAGS:
-            return [self.tags[index]._replace(closing=False) for index in tags], []
+    def _elements(self, at: int, piece: Piece, tags: range) -> tuple[list[Tag], list[Element]]:
+        """The tags whose partners are elsewhere, which go to an end of the sentence; the others, and the literals."""
         inside = set(tags)
-        loose: list[Tag] = []
+        literals: list[tuple[int, Element]] = []  # with their ends in the sentence as it was
+        for each in piece.literals:
+            end = each.at + len(each.text)
+            first, last, start, stop = self._taken(at + each.at, at + end, around=True)
+            inside -= set(range(first, last))
+            markup = self.document[start:stop].strip()
+            literals.append((end, Element(each.start, each.end, markup, literal=True)))
+        if len(inside) > MOST_TAGS:
+            loose = [self.tags[index]._replace(closing=False) for index in sorted(inside)]
+            return loose, [element for _, element in literals]
+        loose = []
         levels: list[list[Element]] = [[]]
-        for index in tags:
+        shift = -at  # from places in the block to those in the sentence that is translated
+        for index in sorted(inside):
             tag, partner = self.tags[index], self.partners[index]
+            while literals and at + literals[0][0] <= tag.at:
+                end, element = literals.pop(0)
+                levels[-1].append(element)
+                shift = element.end - end - at
             markup = self.document[tag.start : tag.end]
             if not tag.name:
-                levels[-1].append(Element(tag.at, tag.at, markup))
-            elif partner not in inside or partner is None:
+                levels[-1].append(Element(tag.at + shift, tag.at + shift, markup))
+            elif partner is None or partner not in inside:
                 loose.append(tag)
             elif tag.closing:
                 levels.pop()
+                levels[-1][-1].end = tag.at + shift
             else:
                 other = self.tags[partner]
-                element = Element(tag.at, other.at, markup, self.document[other.start : other.end])
+                element = Element(tag.at + shift, tag.at + shift, markup, self.document[other.start : other.end])
                 levels[-1].append(element)
                 levels.append(element.children)
+        levels[-1] += [element for _, element in literals]
         return loose, levels[0]
 
 
@@ -247,12 +222,6 @@ def _partners(tags: Sequence[Tag]) -> list[int | None]:
                     break
             partners[index], partners[other] = other, index
     return partners
-
-
-def _literals(piece: Piece, at: int) -> list[Span]:
-    """The places of a sentence's literals in its block."""
-    ends = accumulate(len(part.text) for part in piece.parts)
-    return [(at + end - len(part.text), at + end) for part, end in zip(piece.parts, ends, strict=True) if part.literal]
 
 
 def _merged(spans: list[Span]) -> list[Span]:

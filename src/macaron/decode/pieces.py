@@ -3,13 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal as OneOf
+from typing import NamedTuple
 
 from macaron.decode.settings import Note
 from macaron.errors import MacaronError
 from macaron.text.sentence_splitter import SPACELESS
 
-LongLines = Literal["split", "refuse", "truncate"]
+LongLines = OneOf["split", "refuse", "truncate"]
 END = 1  # `</s>`, which every source ends with
 #: Boundaries to cut a long sentence at, best first: sentences, clauses, words.
 _BOUNDARIES = (
@@ -19,18 +20,38 @@ _BOUNDARIES = (
 )
 
 
+class Literal(NamedTuple):
+    """A part of a sentence that its translation has unchanged: an address, an emoji, a long number, code.
+
+    :param at: its place in the sentence as it was; ``text`` is what stood there
+    :param start: where in the sentence that is translated something short stands for it, or nothing; ``end`` likewise
+    """
+
+    at: int
+    text: str
+    start: int
+    end: int
+
+
 @dataclass(frozen=True)
 class Piece:
     """A part of a text: a sentence to translate, its white space normalised, or text that is kept as it is.
 
-    :param literal: kept, and part of a sentence whose translation has to have it, too
-    :param parts: the same sentence cut at its literals, if it has some
+    :param literals: in order
+    :param source: the sentence as it was, if it has literals
+    :param parts: what it is cut into, if it is too long
     """
 
     text: str
     kept: bool = False
-    literal: bool = False
+    literals: tuple[Literal, ...] = ()
+    source: str = ""
     parts: tuple["Piece", ...] = ()
+
+    @property
+    def original(self) -> str:
+        """The sentence as it was."""
+        return self.source or self.text
 
 
 class LineRefused(MacaronError):

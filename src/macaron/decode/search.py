@@ -215,3 +215,16 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
                 f"source {number} has token {max(source)}, but the vocabulary has {model.config.vocab_size} tokens: "
                 "use the tokenizer that belongs to the model"
             )
+
+
+def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
+    groups: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not room:
+            room = max(1, batch_tokens // lengths[index])
+            groups.append([])
+        groups[-1].append(index)
+        room -= 1
+    return groups

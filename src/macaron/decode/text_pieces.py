@@ -5,18 +5,17 @@
 Kept are white space, tabs between cells, line breaks, list marks, and what has no words: numbers, rules, addresses.
 Lines of a file, cells of a table and paragraphs of a document all go this way.
 
-A sentence with an address, an emoji or a long number inside is translated twice: whole, and cut at these. The parts are
-taken where the whole translation has lost one of them.
+Addresses, emoji and long numbers inside a sentence come through unchanged: a letter stands for an address while the
+sentence is translated, an emoji is taken out, and both are put back where the alignment of the words says.
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import Protocol, TypeVar
+from itertools import accumulate, pairwise, zip_longest
 
-from macaron.decode.pieces import END, FittedText, LineRefused, LongLines, Piece, longest_start, parts_that_fit
+from macaron.decode.pieces import END, FittedText, LineRefused, Literal, LongLines, Piece, longest_start, parts_that_fit
+from macaron.decode.place_tags import Alignment, Element, place_tags
 from macaron.decode.settings import Hypothesis
 from macaron.text.abbreviations import abbreviations
 from macaron.text.pipeline import State
@@ -43,22 +42,11 @@ _ADDRESS = (
     r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 )
 _LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|\d{{4,}}")
-#: In a translation a number may have other separators: 15000, 15,000.
-_SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})")
-#: Literals of a sentence that its whole translation is searched for; with more it is only cut.
-_MOST_LITERALS = 32
+#: What stands for an address, in this order: models have met it as a name.
+_LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
 _NO_SPACE_BETWEEN = ("zh", "ja")
-
-
-class HasText(Protocol):
-    """A translation of whatever kind."""
-
-    @property
-    def text(self) -> str: ...  # noqa: D102
-
-
-AnyText = TypeVar("AnyText", bound=HasText)
+Aligner = Callable[[list[str], list[str]], Sequence[Alignment | None]]
 
 
 def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece]:
@@ -100,38 +88,45 @@ def _around_literals(sentence: str) -> list[Piece]:
         start, first = found[first].end(), first + 1
     while first < last and found[last - 1]["sign"] and not _has_words(sentence[found[last - 1].end() : end]):
         end, last = found[last - 1].start(), last - 1
-    inner = cut_at(sentence[start:end], [(each.start() - start, each.end() - start) for each in found[first:last]])
+    inner = with_literals(
+        sentence[start:end], [(each.start() - start, each.end() - start) for each in found[first:last]]
+    )
     return [Piece(sentence[:start], kept=True), *inner, Piece(sentence[end:], kept=True)]
 
 
-def cut_at(sentence: str, literals: Sequence[tuple[int, int]]) -> list[Piece]:
-    """A sentence that has its parts, and the space at its ends; the parts alone if literals are all or very many.
+def with_literals(sentence: str, spans: Sequence[tuple[int, int]]) -> list[Piece]:
+    """A sentence whose literals are put back later, and the space around it; cut at them if they are many.
 
-    :param literals: their places in the sentence, in order
+    :param spans: the places of literals, in order
     """
-    if not literals:
-        return _spaced(sentence)
-    parts: list[Piece] = []
-    end = 0
-    for start, stop in literals:
-        parts += [*_spaced(sentence[end:start]), Piece(sentence[start:stop], kept=True, literal=True)]
-        end = stop
-    parts = [part for part in (*parts, *_spaced(sentence[end:])) if part.text]
-    if len(literals) > _MOST_LITERALS or all(part.kept for part in parts):
-        return parts
-    left, whole, right = _spaced(sentence)
-    inner = parts[bool(left.text) : len(parts) - bool(right.text)]
-    return [left, replace(whole, parts=tuple(inner)), right]
+    between = [sentence[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(sentence), 0)])]
+    if not _has_words("".join(between)):
+        return [Piece(sentence, kept=True)]
+    letters = [letter for letter in _LETTERS if letter not in sentence]
+    if len(spans) > len(letters):
+        kept = [Piece(sentence[start:end], kept=True) for start, end in spans]
+        return [piece for text, literal in zip_longest(between, kept) for piece in (*_spaced(text), literal) if piece]
+    left, words, right = _spaced(sentence)
+    text, end, literals = "", len(left.text), []
+    for start, stop in spans:
+        literal = sentence[start:stop]
+        word = any(map(str.isalnum, literal)) or start == len(left.text) or stop == len(sentence) - len(right.text)
+        stand_in = literal if literal.isdigit() else letters.pop(0) if word else ""
+        # Of two spaces around an emoji one goes with it.
+        wide = not stand_in and sentence[start - 1 : start].isspace() and sentence[stop : stop + 1] == " "
+        text += sentence[end:start]
+        end = stop + wide
+        literals.append(Literal(start - len(left.text), sentence[start:end], len(text), len(text) + len(stand_in)))
+        text += stand_in
+    text += sentence[end : len(sentence) - len(right.text)]
+    return [left, Piece(text, literals=tuple(literals), source=words.text) if literals else words, right]
 
 
 def _spaced(text: str) -> list[Piece]:
     words = text.strip()
     left = len(text) - len(text.lstrip())
-    return [
-        Piece(text[:left], kept=True),
-        Piece(words, kept=not _has_words(words)),
-        Piece(text[left + len(words) :], kept=True),
-    ]
+    kept = not _has_words(words)
+    return [Piece(text[:left], kept=True), Piece(words, kept), Piece(text[left + len(words) :], kept=True)]
 
 
 def whole_line(line: str) -> list[Piece]:
@@ -173,107 +168,84 @@ def fit_texts(
     :param encode: sentences to token ids, each with its end
     :param first_line: number of the first text, for messages
     """
-    encoded = iter(encode([piece.text for text in texts for piece in sentences(text)]))
+    encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]
-
-    def fit(piece: Piece, made: FittedText, line: int) -> None:
-        ids = [] if piece.kept else next(encoded)
-        if len(ids) <= END:  # kept, or nothing that the tokenizer knows
-            made.pieces.append(replace(piece, kept=True, parts=()))
-            for _ in sentences(piece.parts):
-                next(encoded)
-        elif len(ids) <= longest + END:
-            parts = FittedText([], [], [])
-            for part in piece.parts:
-                fit(part, parts, line)
-            made.pieces.append(replace(piece, parts=tuple(parts.pieces)))
-            made.sources.extend([ids, *parts.sources])
-        elif long_lines == "refuse":
-            raise LineRefused(
-                f"line {first_line + line} has a sentence of {len(ids) - END} tokens, more than {longest}: "
-                "shorten it or split such sentences (--long-lines split)",
-                line,
-            )
-        elif long_lines == "split" and piece.parts:
-            for part in piece.parts:
-                fit(part, made, line)
-        else:
-            for _ in sentences(piece.parts):
-                next(encoded)
-            cut = parts_that_fit if long_lines == "split" else longest_start
-            cuts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
-            made.pieces.extend(cuts)
-            made.sources.extend(encode([part.text for part in cuts if not part.kept]))
-            words = any(part.kept and part.text != " " for part in cuts)
-            made.notes.append("long word" if words else "long sentence")
-
-    for line, (text, made) in enumerate(zip(texts, fitted, strict=True)):
+    for index, (text, made) in enumerate(zip(texts, fitted, strict=True)):
         for piece in text:
-            fit(piece, made, line)
+            ids = [] if piece.kept else next(encoded)
+            if len(ids) <= END:  # kept, or nothing that the tokenizer knows
+                made.pieces.append(Piece(piece.original, kept=True))
+            elif len(ids) <= longest + END:
+                made.pieces.append(piece)
+                made.sources.append(ids)
+            elif long_lines == "refuse":
+                raise LineRefused(
+                    f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}: "
+                    "shorten it or split such sentences (--long-lines split)",
+                    index,
+                )
+            else:
+                cut = parts_that_fit if long_lines == "split" else longest_start
+                parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
+                made.pieces.append(replace(piece, parts=tuple(parts)))
+                made.sources.extend(encode([part.text for part in parts if not part.kept]))
+                words = any(part.kept and part.text != " " for part in parts)
+                made.notes.append("long word" if words else "long sentence")
     return fitted
 
 
-def sentences(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """What is to be translated: sentences, each followed by those of its parts."""
-    for piece in pieces:
-        if not piece.kept:
-            yield piece
-            yield from sentences(piece.parts)
-
-
-def join_pieces(text: FittedText, lists: Sequence[list[Hypothesis]], penalty: float, lang: str) -> list[Hypothesis]:
+def join_pieces(
+    text: FittedText, lists: Sequence[list[Hypothesis]], penalty: float, lang: str, align: Aligner
+) -> list[Hypothesis]:
     """The translations of a text from those of its sentences: the n-th joins the n-th best of each.
 
     :param lists: the hypotheses of each sentence, best first; one sentence alone keeps its own
     :param penalty: exponent of the length that scores are divided by
     :param lang: of the translation
+    :param align: sentences and translations, for sentences that have literals
     """
-    if len(text.pieces) == len(lists) == 1 and not text.notes:
+    if len(text.pieces) == len(lists) == 1 and not text.notes and not text.pieces[0].literals:
         return lists[0]
     joined: list[Hypothesis] = []
     for rank in range(max(map(len, lists), default=1)):
-        made = resolve(text.pieces, iter([best[min(rank, len(best) - 1)] for best in lists]))
-        chosen = [each for _, each in made if each is not None]
+        chosen = [best[min(rank, len(best) - 1)] for best in lists]
         tokens = tuple(token for each in chosen for token in each.tokens)
         scores = tuple(score for each in chosen for score in each.token_scores)
         score = sum(scores) / max(len(tokens), 1) ** penalty
         notes = tuple(dict.fromkeys([*text.notes, *(note for each in chosen for note in each.notes)]))
-        joined.append(Hypothesis("".join(spaced_texts(made, lang)), score, tokens, scores, notes))
+        given = (each.text for each in chosen)
+        texts = []
+        for piece in text.pieces:
+            made = (
+                spaced_texts(piece.parts, given, lang) if piece.parts else [piece.text if piece.kept else next(given)]
+            )
+            found = align([piece.text], made)[0] if piece.literals else None
+            if not piece.kept:
+                texts.append(restore(piece, "".join(made), found))
+        joined.append(Hypothesis("".join(spaced_texts(text.pieces, iter(texts), lang)), score, tokens, scores, notes))
     return sorted(joined, key=lambda each: -each.score)
 
 
-def resolve(pieces: Iterable[Piece], given: Iterator[AnyText]) -> list[tuple[Piece, AnyText | None]]:
-    """The pieces with their translations; of a sentence whose translation has lost a literal, its parts.
+def restore(piece: Piece, translation: str, alignment: Alignment | None) -> str:
+    """A translation with the literals of its sentence."""
+    if not piece.literals:
+        return translation
+    if translation == piece.text:
+        return piece.source
+    elements = [Element(each.start, each.end, each.text.strip(), literal=True) for each in piece.literals]
+    return place_tags(piece.text, translation, alignment, elements)
 
-    :param given: translations of `sentences`
+
+def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> list[str]:
+    """The text of each piece in a translation, with the space between sentences that its language has.
+
+    :param given: translations of the sentences, in their order
     """
-    made: list[tuple[Piece, AnyText | None]] = []
-    for piece in pieces:
-        if piece.kept:
-            made.append((piece, None))
-            continue
-        whole = next(given)
-        parts = resolve(piece.parts, given)
-        literals = Counter(part.text for part in piece.parts if part.literal)
-        lost = any(len(places(literal, whole.text)) < count for literal, count in literals.items())
-        made += parts if lost else [(piece, whole)]
-    return made
-
-
-def places(literal: str, text: str) -> list[int]:
-    """Where a text has a literal as a word; of a number with separators, where it would be without them."""
-    word = re.compile(rf"(?<!\w){re.escape(literal)}(?!\w)")
-    found = word.finditer(text) if word.search(text) else word.finditer(_SEPARATORS.sub("", text))
-    return [match.start() for match in found]
-
-
-def spaced_texts(made: Sequence[tuple[Piece, AnyText | None]], lang: str) -> list[str]:
-    """The text of each piece in the translation, with the space between sentences that its language has."""
-    texts = [piece.text if best is None else best.text for piece, best in made]
+    texts = [piece.text if piece.kept else next(given) for piece in pieces]
     close = lang.startswith(_NO_SPACE_BETWEEN)
-    for index, ((before, _), (after, _)) in enumerate(pairwise(made)):
+    for index, (before, after) in enumerate(pairwise(pieces)):
         if not before.kept and not after.kept and not close:
             texts[index] += " "  # Chinese sentences have no space between them, their translations do
-        elif close and before.text == " " and index > 0 and not made[index - 1][0].kept and not after.kept:
+        elif close and before.text == " " and index > 0 and not pieces[index - 1].kept and not after.kept:
             texts[index] = ""
     return texts

@@ -10,8 +10,10 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
+from macaron.decode.forced import align
 from macaron.decode.pieces import END, LongLines
-from macaron.decode.search import Finished, translate_ids
+from macaron.decode.place_tags import Alignment
+from macaron.decode.search import Finished, batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
@@ -197,7 +199,7 @@ class Translator:
         def join(line: int) -> None:
             if all(lists[line]):
                 lang = self.tokenizer.target_lang or ""
-                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang)
+                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang, self.align)
                 if found is not None:
                     found(line, joined[line])
 
@@ -212,6 +214,11 @@ class Translator:
         keys = [(first_line + line, part) for line, part in places]
         self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state, finished)
         return joined
+
+    def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
+        """For each translation which words of its source it renders, see `macaron.decode.forced`."""
+        limit = min(self.batch_tokens, 8192)  # each pair of tokens has weights in every layer
+        return align(self.model, self.tokenizer, self._front, sources, translations, limit)
 
     def _translate(
         self,
@@ -258,19 +265,6 @@ def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
     folder = find_folder(path, TranslationConfig.model_type)
     model, _ = load_model(folder, TranslationModel)
     return model, model_tokenizer(folder, "translation", model.config)
-
-
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
-    groups: list[list[int]] = []
-    room = 0
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not room:
-            room = max(1, batch_tokens // lengths[index])
-            groups.append([])
-        groups[-1].append(index)
-        room -= 1
-    return groups
 
 
 def _list_of_lines(lines: Any) -> list[str]:

@@ -75,6 +75,7 @@ class Engine:
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
+        self.metrics.running.set_function(lambda: sum(worker.sentences for worker in self._workers))
         self.metrics.workers.set_function(lambda: sum(worker.alive for worker in self._workers))
 
     @property

@@ -26,6 +26,7 @@ class Metrics:
         self.restarts = Counter("macaron_worker_restarts", "Workers that died.", registry=registry)
         self.workers = Gauge("macaron_workers", "Workers that live.", registry=registry)
         self.waiting = Gauge("macaron_waiting_sentences", "Sentences in the queue.", registry=registry)
+        self.running = Gauge("macaron_running_sentences", "Sentences in workers.", registry=registry)
         self.request_seconds = Histogram(
             "macaron_request_seconds", "From a request to its answer.", buckets=_SECONDS, registry=registry
         )

@@ -83,6 +83,7 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
     finally:
         task.cancel()
         gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
 
 
 async def _disconnected(request: Request) -> None:

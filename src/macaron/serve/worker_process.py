@@ -56,6 +56,11 @@ class WorkerProcess:
         """Whether it can take a batch."""
         return self.alive and not self._batch
 
+    @property
+    def sentences(self) -> int:
+        """How many it has."""
+        return len(self._batch)
+
     async def start(self) -> None:
         """Start it, and wait until it has loaded the models. From now on it is started again when it dies."""
         await self._launch()
