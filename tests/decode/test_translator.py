@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from macaron.decode import Sampling, Translator
-from macaron.decode.text_pieces import longest_start, parts_that_fit
+from macaron.decode.pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
