@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from macaron.decode import Translator
+from macaron.decode.documents import translate_document
 from macaron.errors import MacaronError
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Busy, Engine, TooLate, WorkerLost
@@ -88,6 +89,16 @@ def test_texts_as_the_translator_translates_them(running: Running, translate: Ca
     ]
     assert [each.text for each in running.translate(*texts).result()] == [translate(text) for text in texts]
     assert running.translate().result() == []
+
+
+def test_documents_as_the_command_line_translates_them(running: Running):
+    translator = Translator(TRANSLATION, device="cpu")
+    page = f"<h1>{SENTENCES[0]}</h1><p>Martin <b>wusch</b> deine <i>Katze</i>.</p><pre>kein Text</pre>"
+    subtitles = f"1\n00:00:01,000 --> 00:00:02,000\n<i>{SENTENCES[1]}</i>\n\n"
+    for text, form in ((page, "html"), (subtitles, "srt")):
+        [found] = running.translate(text, format=form).result(timeout=120)
+        assert found.text == translate_document(translator, text, form)[0]
+        assert found.text != text
 
 
 def test_alternatives(running: Running):
