@@ -25,6 +25,8 @@ from macaron.text.tokenizer import MacaronTokenizer
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
+#: With more beams a batch is smaller: the memory of a sentence grows with their square (see `macaron.decode.cache`).
+_MANY_BEAMS = 32
 
 
 class Translator:
@@ -201,7 +203,7 @@ class Translator:
         state: State,
     ) -> list[list[Hypothesis]]:
         found: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in batches([len(source) for source in sources], batch_tokens):
+        for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
             try:
                 results = translate_ids(
                     self.searched,
@@ -235,13 +237,14 @@ def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
     return model, model_tokenizer(folder, "translation", model.config)
 
 
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], batch_tokens: int, beam: int = 1) -> list[list[int]]:
     """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
+    most = int(batch_tokens * min(1, _MANY_BEAMS / beam) ** 2)
     groups: list[list[int]] = []
     room = 0
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if not room:
-            room = max(1, batch_tokens // lengths[index])
+            room = max(1, most // lengths[index])
             groups.append([])
         groups[-1].append(index)
         room -= 1

@@ -120,7 +120,7 @@ def _models() -> Iterator[Reader]:
     sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.", "its weights are damaged")}
     for file, mutation, right in (
         ("config.json", m.as_json, o.typed),
-        ("generation_config.json", m.as_json, o.typed),
+        ("generation_config.json", m.as_json, o.typed_among_others),
         ("tokenizer.json", m.as_json, o.equal),
         ("tokenizer_config.json", m.as_json, o.typed),
         ("model.safetensors", m.safetensors, o.tensors),
@@ -153,8 +153,10 @@ def _runs() -> Iterator[Reader]:
     ):
         words = ("update-00000002",)
         yield Reader(name, f"{at}/{file}", mutation, RESUME, RESUMED, right, DATA, at, words, 0.5)
+    # A billion updates are legal, and take as long as they take.
+    ends = (*RESUME, "--set", "train.max_updates=4")
     yield Reader(
-        "resumed recipe", "stopped/recipe.toml", m.toml, RESUME, RESUMED, o.typed_toml, DATA, names=KEYS, share=0.5
+        "resumed recipe", "stopped/recipe.toml", m.toml, ends, RESUMED, o.typed_toml, DATA, names=KEYS, share=0.5
     )
     yield Reader(
         "resumed metrics", "stopped/metrics.jsonl", m.json_lines, RESUME, RESUMED, o.same_files, DATA, share=0.5

@@ -25,6 +25,7 @@ from macaron.text.tokenizer import MacaronTokenizer
 VERSION = 1
 #: Paths and addresses do not decide what is in the folder.
 _PATHS = ("out", "root", "downloads", "archives", "fetch", "wikipedia", "tokenizer")
+_ELSEWHERE = "Choose another path with --out (in a recipe: data.out)."
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,14 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
     if not (out / MANIFEST).is_file():
-        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. Choose another path with --out.")
+        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
     try:
         older = read_manifest(out)
     except MacaronError:  # of an older version, or damaged: it is replaced
         return {}
     held = older.get("kind", "pairs")
     if held != kind:
-        raise MacaronError(f"{out} holds {KINDS[held]}. Choose another path with --out.")
+        raise MacaronError(f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
     return older
 
 
