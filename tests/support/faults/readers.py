@@ -225,7 +225,7 @@ def _texts() -> Iterator[Reader]:
     yield Reader("options of translate", "--beam=2", number, (*TRANSLATE, "{}"), OUT, o.anything, names=words)
     scheme = '{"name": "x", "branches": [{"weight": 1.0, "steps": [["F", 1.0], ["G", 1.0]]}]}'
     words = ("scheme", "branch", "step", "coefficient", "weight", "operator")
-    yield Reader("scheme", scheme, m.as_json, ("ode", "show", "{}", "--json"), names=words)
+    yield Reader("scheme", scheme, m.as_json, ("ode", "show", "--json", "--", "{}"), names=words)
     yield Reader("fairseq checkpoint", "foreign.pt", m.pickled, CONVERT, CONVERTED, o.converted)
     yield Reader("fairseq dict.txt", "dict.txt", m.text, CONVERT, (*CONVERTED, "new/tokenizer.json"), o.anything)
     yield Reader(
@@ -249,7 +249,8 @@ def assignment(draw: Random, data: bytes) -> bytes:
 def number(draw: Random, data: bytes) -> bytes:
     """An option of the search."""
     names = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
-    values = "0 -1 1 2 20 100000 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
+    # 100,000 tokens are legal, and take as long as they take; one more is refused.
+    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
     return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
 
 

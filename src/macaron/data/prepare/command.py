@@ -13,7 +13,7 @@ from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import SPLITS, PreparedData, PreparedText, open_prepared
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.files import atomic_folder, write_json
+from macaron.files import atomic_folder, tidy, write_json
 from macaron.processes import Progress, Workers
 from macaron.seal import seal
 from macaron.settings import to_data
@@ -56,6 +56,7 @@ def prepare(
     from macaron.data.prepare.fetch import gather  # late: worker processes do without it
 
     progress = progress or Progress(quiet=True)
+    tidy(settings.out)  # what is complete and up to date is not written again
     older = _older(settings.out, settings.kind)
     kind = {"kind": "text"} if settings.kind == "text" else {}
     settings, given = _with_tokenizer(settings)
