@@ -145,11 +145,12 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 def tidy(path: Path) -> None:
     """Remove what a killed process left beside an `atomic_folder`; not while another process writes the folder."""
     old, *others, lock = _beside(Path(os.path.realpath(path)))
-    if any(each.exists() for each in (old, *others, lock)):
-        with suppress(MacaronError, OSError), alone(path, lock):
-            _put_back(old)
-            for each in others:
-                remove(each)
+    with suppress(MacaronError, OSError):  # whoever writes the folder is told why that is not possible
+        if any(each.exists() for each in (old, *others, lock)):
+            with alone(path, lock):
+                _put_back(old)
+                for each in others:
+                    remove(each)
 
 
 def remove(path: Path) -> None:
