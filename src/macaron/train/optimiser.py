@@ -140,7 +140,7 @@ PARTS = {
 def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
     """Keep the weights of some parts of a module as they are: their parameters need no gradient.
 
-    :param patterns: see `TrainSettings.freeze`
+    :param patterns: names of parameters or modules, patterns of names, or keys of `PARTS`
     """
     plain = {name.removeprefix("model.").removeprefix("model."): each for name, each in module.named_parameters()}
     for pattern in patterns:
