@@ -23,7 +23,6 @@ def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multipl
     of ``multiple`` and the rest starts the next one.
 
     :param source: lengths with the end of sentence
-    :param target: likewise
     :returns: for each batch the indices of its pairs, in the order of length; call it once per run
     """
     order = np.random.RandomState(seed).permutation(len(source))

@@ -58,7 +58,6 @@ class GlueTask:
     :param positive: index of the class that F1 is about
     :param one_logit: the authors train these with one logit and binary cross-entropy
     :param symmetric: the order of the two texts has no meaning
-    :param score_range: of a score's labels
     :param torn: a few lines of the official files are torn by line ends inside a text; they are skipped
     :param no_label: the label if the annotators did not agree; such lines are skipped
     """

@@ -37,18 +37,12 @@ _OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gi
 class RunFolder:
     """The files of a run; missing ones are empty.
 
-    :ivar metrics: the records of metrics.jsonl
     :ivar settings: the resolved recipe, or the settings of a fine-tuning
     :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
     :ivar results: the finished runs of a GLUE folder
-    :ivar starts: the environment at each start
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
-    :ivar config: the model's config.json
-    :ivar tokenizer_settings: the model's tokenizer_config.json
-    :ivar update: the last update that was logged
     :ivar finished: it has ended and was not resumed since
-    :ivar languages: source and target language of a translation model
     :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
     :ivar remarks: what could not be read
     """

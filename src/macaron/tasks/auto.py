@@ -88,11 +88,7 @@ DROPOUT = ((6.0, 0.0), (20.0, 0.1), (_INF, 0.3))
 
 
 def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _: None) -> Recipe:
-    """The recipe with a preset of the table and settings for it, if its preset is ``auto``.
-
-    :param on_gpu: whether it is trained on a GPU
-    :param say: is told each choice with its reason
-    """
+    """The recipe with a preset of the table and settings for it, if its preset is ``auto``."""
     if recipe.model.preset != AUTO:
         return recipe
     minutes, updates = recipe.train.max_minutes, recipe.train.max_updates

@@ -56,20 +56,14 @@ def short_pairs(pairs: PairStore, limit: int) -> Indices:
 
 
 def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
-    """Padded micro-batches of pairs of similar length.
-
-    :param kept: the pairs to take
-    """
+    """Padded micro-batches of pairs of similar length."""
     source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
     found = bucket(source, target, max_tokens, seed)
     return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
 
 
 def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of ``per_batch`` packed rows each.
-
-    :param kept: the pairs to take
-    """
+    """Micro-batches of ``per_batch`` packed rows each."""
     source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
     rows = pack(source, target, width, seed, epoch)
     starts = np.arange(0, rows.count + per_batch, per_batch)

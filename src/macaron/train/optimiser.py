@@ -103,10 +103,7 @@ class Optimiser:
         return found
 
     def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
-        """Restore what ``tensors`` returned.
-
-        :param folder: where it was, for messages
-        """
+        """Restore what ``tensors`` returned."""
         for name, parameter in self.named.items():
             moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
             kinds = (*moments, *(("mean",) if self.mean else ()))

@@ -94,10 +94,7 @@ class TrainSettings:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
 
     def wants_gpu(self, available: bool) -> bool:
-        """Whether to train on a GPU.
-
-        :param available: whether PyTorch sees one
-        """
+        """Whether to train on a GPU."""
         if self.device == "cuda" and not available:
             raise MacaronError("train.device = cuda, but PyTorch sees no GPU here: take device = auto or cpu")
         return self.device != "cpu" and available
@@ -125,7 +122,7 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """The ``[pretrain]`` section: what an encoder learns from plain text. ``recipes/bert-base.toml`` explains every key.
+    """What an encoder learns from plain text: ``[pretrain]``. ``recipes/bert-base.toml`` explains every key.
 
     (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
     is loss.)

@@ -68,10 +68,7 @@ def check_out(path: Path, view: View | None = None) -> None:
 
 
 def write(path: Path, data: Data, view: View | None = None) -> None:
-    """Write the data in the format that the file name asks for.
-
-    :param view: the view of a figure or an animation; raw by default
-    """
+    """Write the data in the format that the file name asks for."""
     kind = path.suffix.lower()
     if kind == ".html":
         content = particles_page(data).encode("utf-8")

@@ -140,8 +140,6 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     """Predict the test sets with the best models and write the zip.
 
     Predictions that the same model made for the same texts before are reused.
-
-    :param best: the best run of each task
     """
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"

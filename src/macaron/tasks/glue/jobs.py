@@ -140,7 +140,6 @@ class GlueWorker:
     ) -> Record:
         """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
 
-        :param best: the record of the best run so far
         :param check: see `FineTuner.fit`, like ``advance``
         """
         task = TASKS[job.task]
@@ -197,7 +196,6 @@ def run_jobs(
 ) -> Generator[tuple[Job, Record], None, None]:
     """Run all jobs and yield their records in the order in which they end.
 
-    :param workers: one for each device
     :param best: the record of a task's best run so far
     :param check: called often; may raise an exception, which ends all jobs
     :param advance: called with numbers of finished updates
