@@ -172,7 +172,7 @@ class Keeper:
         self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
 
     def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
-        """Store an evaluation and return the file. What was stored for the same model, text and settings is replaced."""
+        """Store an evaluation and return the file; an earlier one of the same model, text and settings is replaced."""
         if self.run is None or self.model is None:
             return None
         measurement = Measurement(self.run, name, self.model.result(), scored.text, search, scored.definition)

@@ -116,7 +116,7 @@ class EncoderOnDevice:
     def encode(
         self, texts: Sequence[Sequence[str]], objective: Objective | None = None, labels: Sequence[float] = ()
     ) -> Encoded:
-        """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first."""
+        """Tokenise examples, one or two lists; of those longer than ``max_length`` the longer text is cut first."""
         # Texts repeat (the premises of MNLI).
         unique = list(dict.fromkeys(text for column in texts for text in column))
         chunk = _CHUNK if self.tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
