@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from macaron.data.batching import Indices, bucket, epoch_order, padded
+from macaron.data.batching import Indices, Rows, bucket, epoch_order, pack, packed, padded
 from macaron.data.corpora import Mixture, reweighted
 from macaron.data.prepared import PairStore, PreparedData
-from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
