@@ -168,32 +168,21 @@ def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
     return [*done, *(layout for each in with_room for layout in each)]
 
 
-@dataclass(frozen=True)
-class PackedSide:
-    """One side of packed rows, each (R, W): ids; the position in the sentence, from 0; the sentence's number, from 1.
+def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
+    """One side of packed rows, (3, R, W): ids; the position in the sentence, from 0; the sentence's number, from 1.
 
-    Unused positions have padding as id, and ``sentence`` 0.
+    Unused positions have padding as id, and 0 as the number.
     """
-
-    ids: Matrix
-    position: Matrix
-    sentence: Matrix
-
-
-def packed(store: TokenStore, rows: Rows, start: int, stop: int, width: int, pad: int) -> PackedSide:
-    """The rows from ``start`` to ``stop`` (those beyond the last are empty)."""
-    first, last = np.searchsorted(rows.row, [start, stop])
-    pairs, row = rows.pairs[first:last], rows.row[first:last] - start
-    lengths = store.lengths[pairs].astype(np.int64)
+    lengths = store.lengths[rows.pairs].astype(np.int64)
     # The offset of each sentence in its row: all tokens before it, less those before its row.
     before = np.cumsum(lengths) - lengths
-    opening = np.searchsorted(row, row)  # the first pair of the same row
-    begins, number = before - before[opening], np.arange(len(row)) - opening + 1
-    shape = (stop - start, width)
-    ids, position, sentence = np.full(shape, pad, dtype=np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    at_row, inside = np.repeat(row, lengths), counting(lengths)
+    opening = np.searchsorted(rows.row, rows.row)  # the first pair of the same row
+    begins, number = before - before[opening], np.arange(len(rows.row)) - opening + 1
+    found = np.zeros((3, rows.count, width), np.int64)
+    found[0] = pad
+    at_row, inside = np.repeat(rows.row, lengths), counting(lengths)
     at_column = np.repeat(begins, lengths) + inside
-    ids[at_row, at_column] = store.ids[flat_positions(store, pairs, lengths)]
-    position[at_row, at_column] = inside
-    sentence[at_row, at_column] = np.repeat(number, lengths)
-    return PackedSide(ids, position, sentence)
+    found[0, at_row, at_column] = store.ids[flat_positions(store, rows.pairs, lengths)]
+    found[1, at_row, at_column] = inside
+    found[2, at_row, at_column] = np.repeat(number, lengths)
+    return found

@@ -6,6 +6,8 @@ from typing import Any, Literal
 from macaron.errors import MacaronError
 
 Metric = Literal["matthews", "accuracy", "f1", "pearson", "spearman"]
+#: Their usual names.
+METRICS = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
 
 
 @dataclass(frozen=True)

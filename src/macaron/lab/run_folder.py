@@ -1,10 +1,8 @@
 """The reader of run folders. A run may have just begun, be stopped, damaged or finished."""
 
-import codecs
 import json
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -14,14 +12,13 @@ from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER
-from macaron.json_files import parse_json, read_json
+from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
-Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Bytes of the largest of them: translations with their counts.
@@ -196,18 +193,11 @@ class RunFolder:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and (line.endswith(b"\n") or not _may_go_on(line)):
+            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
                 damaged.append(number)
         if damaged:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
-
-
-def _may_go_on(line: bytes) -> bool:
-    """Whether a line can be the beginning of a record, perhaps cut inside a character."""
-    with suppress(UnicodeError):
-        return codecs.getincrementaldecoder("utf-8")().decode(line).startswith("{")
-    return False
 
 
 def _merged(first: Record, second: Record) -> Record:

@@ -48,13 +48,15 @@ class Size:
 
 
 def _translation(hidden: int, layers: int) -> dict[str, Any]:
-    sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
-    return {**sizes, "encoder_layers": layers, "decoder_layers": layers}
+    return {**_width(hidden), "encoder_layers": layers, "decoder_layers": layers}
 
 
 def _encoder(hidden: int, layers: int) -> dict[str, Any]:
-    sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
-    return {**sizes, "num_hidden_layers": layers}
+    return {**_width(hidden), "num_hidden_layers": layers}
+
+
+def _width(hidden: int) -> dict[str, Any]:
+    return {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
 
 
 def _rate(batch: int, rate: float) -> dict[str, Any]:

@@ -95,11 +95,9 @@ def _previous(target: Tensor) -> Tensor:
 
 def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
     """A batch of these rows; those beyond the last pair are empty."""
-    source, target = (packed(side, rows, 0, rows.count, width, PAD) for side in (pairs.source, pairs.target))
-    ids = np.stack([source.ids, target.ids])
-    positions = np.stack([source.position, target.position]) + FIRST_POSITION
-    numbers = np.concatenate([ids, positions, np.stack([source.sentence, target.sentence])]).astype(np.int32)
-    given, wanted, *others = to_device(torch.from_numpy(numbers), device).unbind(0)
+    numbers = np.stack([packed(side, rows, width, PAD) for side in (pairs.source, pairs.target)], axis=1)
+    numbers[1] += FIRST_POSITION
+    given, wanted, *others = to_device(torch.from_numpy(numbers.astype(np.int32)), device).flatten(0, 1).unbind(0)
     wanted = wanted.long()
     return TranslationBatch(given.long(), wanted, _previous(wanted), *others)
 
@@ -195,10 +193,6 @@ class TranslationTask(Task):
         """The tokens, whether they are packed, and the weights of corpora if they differ from 1."""
         weights = {} if set(self.mixture.weights) == {1.0} else {"weights": self.mixture.weights}
         return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket", **weights}
-
-    def left_out(self) -> int:
-        """The number of training pairs that are too long for a batch or a row."""
-        return len(self.train_pairs) - len(self.kept)
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:

@@ -18,11 +18,11 @@ from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
+from macaron.json_files import Record
 from macaron.processes import Workers, check_stop
 from macaron.tasks.classification import FineTuning, Objective, glue_objective
 from macaron.tasks.classifier import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
-from macaron.tasks.glue.glue_results import Record
 
 _INTERVAL = 0.2  # seconds between two checks for a signal
 #: The search space of the paper (its "5e-3" is a misprint of Devlin's 5e-5).
