@@ -4,6 +4,7 @@ import os
 import sys
 
 import typer
+from typer import Option
 
 from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
@@ -73,7 +74,7 @@ def version(show: bool) -> None:
 
 @app.callback()
 def root(
-    _version: bool = typer.Option(False, "--version", "-V", callback=version, is_eager=True, help="Show the version."),
+    _version: bool = Option(False, "--version", "-V", callback=version, is_eager=True, help="Show the version."),
 ) -> None:
     """Train, decode and study Transformers written as splitting schemes."""
 
