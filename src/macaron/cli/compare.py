@@ -12,7 +12,7 @@ from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 def compare(
     runs: Annotated[list[Path], Argument(help="Folders of runs; the others are compared with the first.")],
-    out: Annotated[Path, Option(help="The page (HTML).", show_default=False)],
+    out: Annotated[Path, Option(help="The page (HTML).")],
     data: Annotated[Path | None, Option(help="A folder that macaron prepare wrote (default: the first run's).")] = None,
     split: Annotated[str, Option(help="valid or test.")] = "test",
     json_file: Annotated[Path | None, Option("--json", help="Write all numbers here.")] = None,

@@ -16,7 +16,7 @@ _CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
 
 
 def embed(
-    model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.", show_default=False)],
+    model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.")],
     input_file: Annotated[
         Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
     ] = None,

@@ -14,7 +14,7 @@ from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def evaluate(
-    model: Annotated[Path, Argument(help="A model folder, or the folder of a run.", show_default=False)],
+    model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
     data: Annotated[Path | None, Option(help="A folder that macaron prepare wrote.")] = None,
     split: Annotated[str, Option(help="valid or test.")] = "test",
     source: Annotated[Path | None, Option(help="Plain text to translate.")] = None,

@@ -14,12 +14,10 @@ from macaron.limits import LONGEST_TEXT, MOST_EXAMPLES
 
 
 def finetune(
-    model: Annotated[Path, Argument(help="A pre-trained model folder, or a run's.", show_default=False)],
-    train: Annotated[
-        Path, Option(help="Examples: .tsv (tabs, no quoting) or .csv, with a header.", show_default=False)
-    ],
-    dev: Annotated[Path, Option(help="Examples to score on, likewise.", show_default=False)],
-    out: Annotated[Path, Option(help="The run's folder.", show_default=False)],
+    model: Annotated[Path, Argument(help="A pre-trained model folder, or a run's.")],
+    train: Annotated[Path, Option(help="Examples: .tsv (tabs, no quoting) or .csv, with a header.")],
+    dev: Annotated[Path, Option(help="Examples to score on, likewise.")],
+    out: Annotated[Path, Option(help="The run's folder.")],
     text: Annotated[str, Option(help="Column of the text.")] = "text",
     text2: Annotated[str | None, Option(help="Column of a second text.")] = None,
     label: Annotated[str, Option(help="Column of the label.")] = "label",

@@ -21,7 +21,7 @@ def glue(
     tasks: Annotated[
         str, Option(help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
     ] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
-    out: Annotated[Path | None, Option(help="The run's folder.", show_default=False)] = None,
+    out: Annotated[Path | None, Option(help="The run's folder.")] = None,
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[
         Literal["paper", "fixed"],

@@ -12,10 +12,10 @@ from macaron.errors import UsageError
 
 
 def particles(
-    model: Annotated[Path, Argument(help="A model folder or a run's folder.", show_default=False)],
-    sentence: Annotated[str, Argument(help="The sentence.", show_default=False)],
-    out: Annotated[Path, Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.", show_default=False)],
-    model2: Annotated[Path | None, Option(help="A second model, shown beside the first.", show_default=False)] = None,
+    model: Annotated[Path, Argument(help="A model folder or a run's folder.")],
+    sentence: Annotated[str, Argument(help="The sentence.")],
+    out: Annotated[Path, Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.")],
+    model2: Annotated[Path | None, Option(help="A second model, shown beside the first.")] = None,
     target: Annotated[str | None, Option(help="The decoder's input; default: the model's own translation.")] = None,
     part: Annotated[
         Literal["encoder", "decoder", "both"], Option(help="Part of a translation model to show.")

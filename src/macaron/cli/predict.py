@@ -17,7 +17,7 @@ _ROWS = 1024
 
 
 def predict(
-    model: Annotated[Path, Argument(help="A fine-tuned model folder, or a run's.", show_default=False)],
+    model: Annotated[Path, Argument(help="A fine-tuned model folder, or a run's.")],
     input_file: Annotated[
         Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
     ] = None,

@@ -11,7 +11,7 @@ from macaron.cli.stopped import ready
 
 
 def report(
-    run: Annotated[Path, Argument(help="The folder of a run.", show_default=False)],
+    run: Annotated[Path, Argument(help="The folder of a run.")],
     out: Annotated[Path | None, Option(help="The page to write: FILE.html (default: RUN/report.html).")] = None,
     data: Annotated[Path | None, Option(help="Prepared data for the samples (default: as the recipe says).")] = None,
     samples: Annotated[

@@ -19,9 +19,9 @@ _NAMED = 5  # lines that a message names
 
 
 def score(
-    model: Annotated[Path, Argument(help="The folder of a translation model, or of a run.", show_default=False)],
-    source: Annotated[Path, Option(help="Source lines (plain, .gz, .xz).", show_default=False)],
-    target: Annotated[Path, Option(help="Their translations, likewise.", show_default=False)],
+    model: Annotated[Path, Argument(help="The folder of a translation model, or of a run.")],
+    source: Annotated[Path, Option(help="Source lines (plain, .gz, .xz).")],
+    target: Annotated[Path, Option(help="Their translations, likewise.")],
     output_file: Annotated[
         Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,

@@ -15,12 +15,9 @@ STARTED = time.monotonic()  # the wall clock of a run counts from here, imports 
 
 
 def train(
-    out: Annotated[Path, Option(help="The run's folder.", show_default=False)],
+    out: Annotated[Path, Option(help="The run's folder.")],
     recipe: Annotated[
-        Path | None,
-        Argument(
-            help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.", show_default=False
-        ),
+        Path | None, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.")
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -34,8 +31,7 @@ def train(
         float | None, Option(help="The same as --set train.max_minutes=N: the schedule is fitted to this time.")
     ] = None,
     source: Annotated[
-        Path | None,
-        Option("--from", metavar="MODEL", help="Start from a model: a run or a model folder.", show_default=False),
+        Path | None, Option("--from", metavar="MODEL", help="Start from a model: a run or a model folder.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the stopped run in --out.")] = False,
     verify: Annotated[

@@ -11,10 +11,8 @@ from macaron.limits import MOST_SEEDS
 
 
 def twins(
-    recipe: Annotated[
-        Path, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)
-    ],
-    out: Annotated[Path, Option(help="The folder for the runs and their page.", show_default=False)],
+    recipe: Annotated[Path, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.")],
+    out: Annotated[Path, Option(help="The folder for the runs and their page.")],
     schemes: Annotated[
         str,
         Option(
