@@ -10,7 +10,7 @@ from macaron.cli.early import check_early
 from macaron.cli.guard import guarded
 from macaron.files import check_unused
 
-app = typer.Typer(help="Convert foreign checkpoints to model folders.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
