@@ -1,5 +1,6 @@
 """``macaron finetune``: a classifier or a score from a user's own TSV or CSV."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -67,9 +68,6 @@ def finetune(
     )
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
-
-    def load() -> FineTuner:
-        return FineTuner(model, device, tuner)
-
+    load = partial(FineTuner, model, device, tuner)
     with writing(out):
         typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))
