@@ -117,7 +117,9 @@ class Subtitle(MarkedBlock):
             return joined
         words = _WORDS.findall(joined)
         lengths = [len(_TAG.sub("", word)) for word in words]
-        narrow, wide = 0, sum(lengths) + len(lengths)
+        narrow = max(len(_TAG.sub("", line[1])) for line in _LINE.finditer(before))
+        wide = sum(lengths) + len(lengths)
+        narrow = wide if wide <= narrow else 0  # one line will do
         while narrow < wide:  # the least width that is wide enough
             width = (narrow + wide) // 2
             enough = len(_breaks(lengths, width)) <= self.lines
