@@ -18,6 +18,8 @@ DEEPEST = 50
 #: Whole numbers in a file. (transformers' model_max_length has 31 digits.)
 _LARGEST_NUMBER = 10**40
 
+#: Bytes of a name in a path: what file systems allow.
+LONGEST_NAME = 255
 #: Hypotheses of a search, or samples of a sentence.
 MOST_BEAMS = 1024
 #: Tokens of a text.
@@ -32,6 +34,8 @@ LARGEST_DOCUMENT, MOST_TAGS = 64 << 20, 64
 LARGEST_VOCABULARY = 1_000_000
 #: Classes of a classifier.
 MOST_LABELS = 100_000
+#: Texts of a request to the server.
+MOST_TEXTS = 1000
 #: Sub-steps of a scheme.
 MOST_STEPS = 1000
 #: Sizes in the configuration of a model.

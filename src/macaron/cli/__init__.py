@@ -22,6 +22,7 @@ from macaron.cli.prepare import prepare
 from macaron.cli.recipe import app as recipe_app
 from macaron.cli.report import report
 from macaron.cli.score import score
+from macaron.cli.serve import serve
 from macaron.cli.train import train
 from macaron.cli.translate import translate
 from macaron.cli.twins import twins
@@ -48,6 +49,7 @@ for _verb in (
     predict,
     embed,
     score,
+    serve,
     report,
     particles,
     compare,
