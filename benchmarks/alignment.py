@@ -2,9 +2,9 @@
 
     python benchmarks/alignment.py RUN --train train.de.xz train.en.xz --test valid.de.xz valid.en.xz --out F.json
 
-There are no alignments by hand. Right are pairs of words that in the training text nearly always occur together: each is
-the other's best partner of the sentence by Dice's coefficient, which is at least 0.4, and is once in its sentence. Beside
-the alignment stands the diagonal, which links words by their place alone.
+There are no alignments by hand. Right are pairs of words that in the training text nearly always occur together: each
+is the other's best partner in the sentence by Dice's coefficient, which is at least 0.4, and is there once. Beside the
+alignment stands the diagonal, which links words by their place alone.
 """
 
 import argparse

@@ -79,6 +79,7 @@ def swapped(sentence: str) -> tuple[str, Alignment]:
             "DIE FIRMA <b class='x notranslate'>Gute Bank</b> ZAHLT.",
         ),
         ("Nutze <code>foo&lt;<i>T</i>&gt;()</code> hier.", "NUTZE <code>foo&lt;<i>T</i>&gt;()</code> HIER."),
+        ("Nutze <code>foo()</code>", "NUTZE <code>foo()</code>"),
         ("Drücke <kbd>Strg</kbd>+<kbd>C</kbd>.", "DRÜCKE <kbd>Strg</kbd>+<kbd>C</kbd>."),
         ("Das <svg><text>Hallo</text></svg> Bild", "DAS <svg><text>Hallo</text></svg> BILD"),
         ("Das <svg><path d='x'/></svg> Bild", "DAS <svg><path d='x'/></svg>BILD"),
