@@ -3,9 +3,12 @@
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from starlette.requests import Request
 from macaron.errors import MacaronError
 from macaron.serve.access import Access, read_keys
 from macaron.serve.files import TranslatedFiles
-from served import FREE, SLOW, Served
+from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
 BODY = {"q": SENTENCE, "source": "de", "target": "en"}
@@ -166,6 +169,27 @@ def test_files_of_keys(tmp_path: Path, text: str, words: str):
         read_keys(file)
     assert str(file) in str(error.value)
     assert not any(secret in str(error.value).partition(": ")[2] for secret in ("alfa", "bravo", "schl"))
+
+
+def test_a_damaged_file_of_keys_ends_the_command(tmp_path: Path, macaron: Callable[..., Any]):
+    file = tmp_path / "keys.txt"
+    file.write_text("# nothing\n")
+    done = macaron("serve", TRANSLATION, "--port", 0, "--api-keys", file)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no key in this file" in done.stderr
+    done = macaron("serve", TRANSLATION, "--port", 0, "--api-keys", tmp_path / "none.txt")
+    assert done.returncode == 1
+    assert "none.txt" in done.stderr
+
+
+def test_a_warning_where_everybody_may_ask():
+    command = [sys.executable, "-m", "macaron", "serve", str(TRANSLATION), "--host", "0.0.0.0", "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as run:
+        assert run.stderr is not None
+        assert "anyone who can reach 0.0.0.0 may use this server. Give --api-keys" in run.stderr.readline()
+        run.kill()
 
 
 def test_keys_and_their_limits(tmp_path: Path):
