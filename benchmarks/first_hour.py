@@ -6,7 +6,7 @@
 translation: prepare, train, evaluate on the valid set. Each --variant "NAME: --set KEY=VALUE ..." is one more run, with
 the given settings, on the same prepared data and in the same time.
 encoder: prepare --text, train, then finetune on SST-2 with the defaults, from the trained weights and from the random
-weights that the training began with, with several seeds.
+weights of the same network, with several seeds.
 """
 
 import argparse
@@ -88,8 +88,9 @@ def encoder(options: argparse.Namespace) -> dict[str, Any]:
     macaron("prepare", *(part for text in options.text for part in ("--text", text)), "--out", data)
     result: dict[str, Any] = {"text": options.text, "pretraining": trained("pretrain-mix", data, out, options)}
     # The same network: the recipe that was stored, one update at a rate of nothing.
-    nothing = ("--set", "train.max_updates=1", "--set", "train.learning_rate=1e-30", "--set", "train.max_minutes=")
-    macaron("train", out / "recipe.toml", *nothing, "--set", "train.weight_decay=0", "--out", random)
+    nothing = ("max_updates=1", "learning_rate=1e-30", "max_minutes=", "weight_decay=0", "embeddings=random")
+    settings = [part for setting in nothing for part in ("--set", f"train.{setting}")]
+    macaron("train", out / "recipe.toml", *settings, "--out", random)
     for name in ("train", "dev"):
         if not (options.sst2 / f"{name}.tsv").exists():
             content = lzma.decompress((options.sst2 / f"{name}.tsv.xz").read_bytes())

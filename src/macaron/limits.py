@@ -18,6 +18,8 @@ DEEPEST = 50
 #: Whole numbers in a file. (transformers' model_max_length has 31 digits.)
 _LARGEST_NUMBER = 10**40
 
+#: Bytes of a name in a path: what file systems allow.
+LONGEST_NAME = 255
 #: Hypotheses of a search, or samples of a sentence.
 MOST_BEAMS = 1024
 #: Tokens of a text.

@@ -259,11 +259,13 @@ def test_the_best_epoch_is_kept(encoder_folder: Path):
     assert (predicted != last.predictions["dev"]).any()
 
 
-def test_narrower_encoders_get_higher_rates():
-    rates = [usual_rate(width)[0] for width in (64, 128, 256, 512, 768, 1024)]
+def test_narrower_encoders_and_shorter_runs_get_higher_rates():
+    rates = [usual_rate(width, 100)[0] for width in (64, 128, 256, 512, 768, 1024)]
     assert rates == sorted(rates, reverse=True)
     assert (rates[0], rates[1], rates[4]) == (1e-3, 1e-3, 5e-5)
-    assert "128" in usual_rate(128)[1]
+    rates = [usual_rate(768, updates)[0] for updates in (1, 1_000, 6_300, 100_000)]
+    assert rates == [5e-5, 5e-5, 2e-5, 5e-6]
+    assert {"128", "4,000"} <= {word.strip(";") for word in usual_rate(128, 4_000)[1].split()}
 
 
 def test_symmetric_runs_see_both_orders(encoder_folder: Path):

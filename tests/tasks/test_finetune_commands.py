@@ -140,8 +140,8 @@ def test_a_score_of_two_texts(macaron, encoder_folder: Path, tmp_path: Path):
     options = ("--batch-size", "16", "--device", "cpu", "--epochs", 4)
     done = macaron("finetune", encoder_folder, *files, *columns, *options, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    # Without --learning-rate it follows the size of the model.
-    assert "learning rate 0.001 (5e-05 for BERT-base, higher for narrower encoders" in done.stderr
+    # Without --learning-rate it follows the size of the model and the length of the run.
+    assert "learning rate 0.001 (for hidden size 64 and 76 updates; 5e-05 for BERT-base" in done.stderr
     assert json.loads((tmp_path / "run" / "settings.json").read_text())["learning_rate"] == 1e-3
     assert "the best in dev pearson" in done.stderr
     assert json.loads((tmp_path / "run" / "results.json").read_text())["scores"]["dev"]["pearson"] > 80

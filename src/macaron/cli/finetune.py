@@ -34,7 +34,9 @@ def finetune(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Order and dropout.")] = 1,
     weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled.")] = 0.0,
     clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
-    dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
+    dropout: Annotated[
+        float, typer.Option("--dropout", min=0, max=1, help="Of all layers, whatever the model's own is.")
+    ] = 0.1,
     max_length: Annotated[
         int, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")
     ] = 256,

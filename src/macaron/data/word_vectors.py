@@ -22,7 +22,7 @@ _SHARE = 2 * sum(1 / distance for distance in range(1, WINDOW + 1))
 #: Pairs with a longer target say little about which words belong together.
 _LONGEST = 50
 #: Tokens of a store that are counted, roughly, evenly spread; sentences that are read at a time.
-_TOKENS, _BLOCK = 4_000_000, 8192
+_TOKENS, _BLOCK = 40_000_000, 8192
 #: Counts in memory at most: the contexts are the most frequent words.
 _COUNTS, _CONTEXTS = 1 << 27, 8192
 #: Frequent contexts count less (Levy, Goldberg and Dagan 2015).

@@ -25,6 +25,8 @@ _PATIENCE = {"cpu": 1, "cuda": 8}
 #: Finished sentences are removed once they reach this fraction of the batch: removal copies the rest and, on a GPU,
 #: requires a new recording.
 _LEAVE = {"cpu": 0.0, "cuda": 0.4}
+#: With more beams a batch is smaller: the memory of a sentence grows with their square (see `macaron.decode.cache`).
+_MANY_BEAMS = 32
 
 
 def translate_ids(
@@ -217,13 +219,14 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
             )
 
 
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+def batches(lengths: Sequence[int], batch_tokens: int, beam: int = 1) -> list[list[int]]:
     """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
+    most = int(batch_tokens * min(1, _MANY_BEAMS / beam) ** 2)
     groups: list[list[int]] = []
     room = 0
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         if not room:
-            room = max(1, batch_tokens // lengths[index])
+            room = max(1, most // lengths[index])
             groups.append([])
         groups[-1].append(index)
         room -= 1

@@ -230,7 +230,7 @@ class Translator:
         state: State,
         finished: Finished,
     ) -> None:
-        for batch in batches([len(source) for source in sources], batch_tokens):
+        for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
 
             def decode(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
                 indices = [batch[row] for row in rows]

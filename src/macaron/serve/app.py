@@ -14,6 +14,7 @@ from macaron.serve.engine import Engine
 from macaron.serve.inference import Inference
 from macaron.serve.libretranslate import LibreTranslate
 from macaron.serve.metrics import Counted
+from macaron.serve.page import Page
 from macaron.serve.protocols import ERRORS
 from macaron.serve.service import Service
 from macaron.serve.settings import ServeSettings
@@ -37,6 +38,7 @@ def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> S
         *LibreTranslate(service).routes(),
         *DeepL(service).routes(),
         *Inference(service).routes(),
+        *Page(service).routes(),
     ]
     return Starlette(
         routes=routes,

@@ -66,7 +66,7 @@ _INF = float("inf")
 TABLE: dict[tuple[str, str], tuple[Size, ...]] = {
     ("pairs", "cpu"): (
         Size(20, 250_000, "macaron-tiny", _translation(128, 2), {**_CPU, **_rate(1_024, 0.004)}),
-        Size(120, 180_000, "macaron-tiny", _translation(128, 3), {**_CPU, **_rate(1_024, 0.004)}),
+        Size(120, 80_000, "macaron-tiny", _translation(256, 2), {**_CPU, **_rate(1_024, 0.003)}),
         Size(1_000, 90_000, "macaron-tiny", _translation(256, 3), {**_CPU, **_rate(2_048, 0.003)}),
         Size(_INF, 60_000, "macaron-tiny", _translation(256, 6), {**_CPU, **_rate(4_096, 0.002)}),
     ),
@@ -75,8 +75,9 @@ TABLE: dict[tuple[str, str], tuple[Size, ...]] = {
         Size(_INF, 30_000_000, "macaron-small", {}, {**_GPU, **_rate(16_384, 0.002)}),
     ),
     ("text", "cpu"): (
+        Size(15, 250_000, "macaron-bert-tiny", _encoder(128, 2), {**_CPU_ENCODER, **_rate(1_024, 0.003)}, _CPU_TEXTS),
         Size(
-            1_000, 500_000, "macaron-bert-tiny", _encoder(128, 2), {**_CPU_ENCODER, **_rate(1_024, 0.003)}, _CPU_TEXTS
+            1_000, 140_000, "macaron-bert-tiny", _encoder(256, 2), {**_CPU_ENCODER, **_rate(2_048, 0.002)}, _CPU_TEXTS
         ),
         Size(_INF, 200_000, "macaron-bert-tiny", _encoder(256, 4), {**_ENCODER, **_rate(4_096, 0.002)}),
     ),

@@ -1,5 +1,6 @@
 """Classification and regression of one or two texts: the objective, its loss, the settings of a run."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from macaron.train.settings import TrainSettings
 Numbers = NDArray[np.float64]
 _BERT_RATE, _BERT_WIDTH = 5e-5, 768
 _HIGHEST_RATE = 1e-3
+#: Updates up to which the rate does not depend on their number.
+_SHORT_RUN = 1000
 
 
 @dataclass(frozen=True)
@@ -169,10 +172,12 @@ class FineTuning:
         )
 
 
-def usual_rate(hidden_size: int) -> tuple[float, str]:
-    """The learning rate for an encoder of this width, and why: narrow ones need higher rates.
+def usual_rate(hidden_size: int, updates: int) -> tuple[float, str]:
+    """The learning rate for an encoder of this width and a run of this length, and why.
 
-    BERT's rate, 5e-5 for 768, times (768 / width)^2, in one digit; docs/finetuning.md has the measurements.
+    BERT's rate, 5e-5 for 768, times (768 / width)^2: narrow encoders need higher rates. From 1,000 updates on it falls
+    with the root of their number. In one digit; docs/finetuning.md has the measurements.
     """
-    rate = float(f"{min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 2, _HIGHEST_RATE):.0e}")
-    return rate, f"{_BERT_RATE:g} for BERT-base, higher for narrower encoders; this one's hidden size is {hidden_size}"
+    rate = min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 2, _HIGHEST_RATE)
+    rate = float(f"{rate * min(1.0, math.sqrt(_SHORT_RUN / max(updates, 1))):.0e}")
+    return rate, f"for hidden size {hidden_size} and {updates:,} updates; {_BERT_RATE:g} for BERT-base and few updates"

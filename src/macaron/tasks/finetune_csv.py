@@ -60,7 +60,7 @@ def finetune_csv(
         + (f"; {cut:,} are longer than {tuner.max_length} tokens and cut" if cut else "")
     )
     if choose_rate:
-        rate, reason = usual_rate(tuner.model.config.hidden_size)
+        rate, reason = usual_rate(tuner.model.config.hidden_size, settings.updates(len(data)))
         settings = replace(settings, learning_rate=rate)
         progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
     described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}

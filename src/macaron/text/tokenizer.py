@@ -133,10 +133,15 @@ class MacaronTokenizer:
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        largest = max(backend.get_vocab().values(), default=0)
+        ids = set(backend.get_vocab().values())
+        largest = max(ids, default=-1)
         if largest >= LARGEST_VOCABULARY:  # tokenizers would write all ids below it
             raise MacaronError(
                 f"{folder / 'tokenizer.json'}: an id is {largest:,}; the limit is {LARGEST_VOCABULARY:,}"
+            )
+        if largest >= len(ids):
+            raise MacaronError(
+                f"{folder / 'tokenizer.json'}: damaged, of {largest + 1:,} ids {len(ids):,} have a token"
             )
         return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
 

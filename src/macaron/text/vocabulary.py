@@ -77,7 +77,7 @@ def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, s
     :param words: of the corpus, both sides
     """
     sizes = (4_000, 10_000, 32_000) if kind == "translation" else (8_000, 16_000, 32_000)
-    limits = (5_000_000, 50_000_000) if kind == "translation" else (25_000_000, 40_000_000)
+    limits = (5_000_000, 50_000_000) if kind == "translation" else (10_000_000, 40_000_000)
     size = sizes[sum(words >= limit for limit in limits)]
     return size, f"chosen for {words:,} words of training text; another with --vocab-size or data.vocab_size"
 
