@@ -16,7 +16,8 @@ from typing import BinaryIO
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, atomic_folder, remove, remove_leftovers, write_json, write_text
+from macaron.files import atomic_file, atomic_folder, remove, remove_leftovers, tidy, write_json, write_text
+from macaron.locks import locked
 
 
 @contextmanager
@@ -220,6 +221,19 @@ def test_killed_between_the_two_renames_the_old_folder_comes_back(tmp_path: Path
     killed_while(f"{kill}with files.atomic_folder(Path('folder')) as f:\n    (f / 'c').write_text('new')", tmp_path)
     remove_leftovers(tmp_path)
     assert content(tmp_path) == before
+
+
+def test_what_is_left_beside_a_complete_folder_is_removed_without_writing_it_again(tmp_path: Path):
+    write_folder(tmp_path / "folder", "before")
+    kill = f"files.shutil.rmtree = lambda path, **_: {KILL} if Path(path).exists() else None"
+    killed_while(f"{kill}\nwith files.atomic_folder(Path('folder')) as f:\n    (f / 'c').write_text('new')", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", ".folder.removed", ".folder.lock"}
+    with locked(tmp_path / ".folder.lock", tmp_path / "folder"):
+        tidy(tmp_path / "folder")  # another process writes it
+        assert (tmp_path / ".folder.removed").exists()
+    tidy(tmp_path / "folder")
+    assert content(tmp_path) == {"folder/c": "new"}
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def _hold(path: Path, ready: "multiprocessing.synchronize.Event", go: "multiprocessing.synchronize.Event") -> None:

@@ -103,6 +103,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         ("train.ema=1.0", "train.ema must be at least 0 and below 1"),
         ("decode.beam=0", "decode.beam"),
         ("data.out=3", "data.out must be a path, not 3"),
+        (f"data.out=a/{'b' * 256}", "a name in data.out must be at most 255, not 256"),
         ("vocab_size=300", "unknown section 'vocab_size'; did you mean 'data.vocab_size'"),
     ],
 )

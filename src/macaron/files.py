@@ -116,12 +116,13 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     final = Path(os.path.realpath(path))
     if final.exists() and not final.is_dir():
         raise MacaronError(f"{path} is a file, not a folder. Choose another path.")
-    partial, old = (final.with_name(f".{final.name}{suffix}") for suffix in (_PARTIAL, _OLD))
-    with alone(path, final.with_name(f".{final.name}{LOCK}")):
+    old, partial, removed, lock = _beside(final)
+    with alone(path, lock):
         try:
             with refusing(path):
                 _put_back(old)
                 remove(partial)
+                remove(removed)
                 partial.mkdir()
             with refusing(path, inside=partial):
                 yield partial
@@ -139,6 +140,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             remove(partial)
             raise
         remove(old)
+
+
+def tidy(path: Path) -> None:
+    """Remove what a killed process left beside an `atomic_folder`; not while another process writes the folder."""
+    old, *others, lock = _beside(Path(os.path.realpath(path)))
+    with suppress(MacaronError, OSError):  # whoever writes the folder is told why that is not possible
+        if any(each.exists() for each in (old, *others, lock)):
+            with alone(path, lock):
+                _put_back(old)
+                for each in others:
+                    remove(each)
 
 
 def remove(path: Path) -> None:
@@ -241,6 +253,11 @@ def refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
             if not named and not (name is None and cause.errno in (*FULL, errno.EIO)):
                 raise
         raise CannotWrite(path, cause) from cause
+
+
+def _beside(final: Path) -> list[Path]:
+    """The names that a folder has while it is written: what it replaces, itself, what is removed, and its lock."""
+    return [final.with_name(f".{final.name}{suffix}") for suffix in (_OLD, _PARTIAL, _REMOVED, LOCK)]
 
 
 def _put_back(old: Path) -> None:

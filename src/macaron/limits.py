@@ -18,6 +18,8 @@ DEEPEST = 50
 #: Whole numbers in a file. (transformers' model_max_length has 31 digits.)
 _LARGEST_NUMBER = 10**40
 
+#: Bytes of a name in a path: what file systems allow.
+LONGEST_NAME = 255
 #: Hypotheses of a search, or samples of a sentence.
 MOST_BEAMS = 1024
 #: Tokens of a text.
@@ -26,10 +28,14 @@ LONGEST_TEXT = 100_000
 MOST_TOKENS, MOST_EXAMPLES = 10**8, 10**5
 #: Processes or threads; seeds of one command.
 MOST_PROCESSES, MOST_SEEDS = 1024, 1000
+#: Bytes of a document to translate, and tags inside one of its sentences that are placed among the words.
+LARGEST_DOCUMENT, MOST_TAGS = 64 << 20, 64
 #: Entries of a vocabulary.
 LARGEST_VOCABULARY = 1_000_000
 #: Classes of a classifier.
 MOST_LABELS = 100_000
+#: Texts of a request to the server.
+MOST_TEXTS = 1000
 #: Sub-steps of a scheme.
 MOST_STEPS = 1000
 #: Sizes in the configuration of a model.
@@ -61,13 +67,13 @@ class Between:
             raise MacaronError(f"{name} must be {limit}, not {value}")
 
 
-def read_limited(path: Path, largest: int) -> str:
+def read_limited(path: Path, largest: int, encoding: str = "utf-8-sig") -> str:
     """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
     with path.open("rb") as file:
         content = file.read(largest + 1)  # not the size that the system tells: a pipe has none
     if len(content) > largest:
         raise ValueError(f"the file is larger than the limit of {largest:,} bytes")
-    return content.decode("utf-8-sig")
+    return content.decode(encoding)
 
 
 def check_limits(content: Any, finite: bool = False) -> None:

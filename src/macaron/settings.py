@@ -13,7 +13,7 @@ from reprlib import repr as shortened
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest
-from macaron.limits import DEEPEST, LARGEST_TOML, check_limits, read_limited, why
+from macaron.limits import DEEPEST, LARGEST_TOML, LONGEST_NAME, Between, check_limits, read_limited, why
 from macaron.origin import KeyPath, Origin, dotted
 
 T = TypeVar("T")
@@ -187,6 +187,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
     if kind is Any or (kind is float and isinstance(value, int) and not isinstance(value, bool)):
         return float(value) if kind is float else value
     if kind is Path and isinstance(value, str):
+        longest = max(len(name.encode(errors="replace")) for name in value.split("/"))
+        Between(0, LONGEST_NAME).check(f"{origin.prefix(path)}the bytes of a name in {dotted(path)}", longest)
         return Path(value)
     if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be at most {2**63 - 1:,}, not {value}")

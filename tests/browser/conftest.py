@@ -1,5 +1,7 @@
-"""A real browser: Debian's chromium without a head, driven by playwright, with the network off."""
+"""A real browser: Debian's chromium without a head, driven by playwright. Pages of files have no network; those of a
+server may ask that server only."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
 from macaron.text import MacaronTokenizer
+from served import TRANSLATION, Served, start
 
 LINES = ["The cat sits on the mat.", "A dog, a cat and a mouse sleep.", "Where is the big house? It is over there!"]
 SENTENCE, TARGET = "The big cat sits on the mat.", "A dog and a mouse sleep."
@@ -22,6 +25,8 @@ SIZES = {"vocab_size": None, "hidden_size": 32, "num_attention_heads": 2, "inter
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # What a page may load: itself, and what is written into it.
 LOCAL = ("file:", "data:", "blob:")
+#: Characters that the server takes.
+TEXT_LIMIT = 600
 
 
 @pytest.fixture(scope="session")
@@ -40,21 +45,28 @@ class Visits:
     """Pages that were opened, and what they complained about."""
 
     def __init__(self, browser: Any) -> None:
-        self.browser, self.contexts = browser, []
+        self.browser, self.contexts, self.allowed = browser, [], LOCAL
         self.complaints: list[str] = []
 
     def open(
-        self, path: Path, width: int = 1280, height: int = 800, dark: bool = False, hash: str = "", **context: Any
+        self, path: Path | str, width: int = 1280, height: int = 800, dark: bool = False, hash: str = "", **context: Any
     ) -> Any:
+        """Open a page of a file, or of a server: its address is a string."""
+        address = path if isinstance(path, str) else path.resolve().as_uri()
+        offline = address.startswith("file:")
+        self.allowed = LOCAL if offline else (*LOCAL, address)
         size, scheme = {"width": width, "height": height}, "dark" if dark else "light"
-        self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=True, **context))
+        self.contexts.append(self.browser.new_context(viewport=size, color_scheme=scheme, offline=offline, **context))
+        self.contexts[-1].on("page", self._watch)
         page = self.contexts[-1].new_page()
+        page.goto(address + (f"#{hash}" if hash else ""))
+        return page
+
+    def _watch(self, page: Any) -> None:
         page.set_default_timeout(10_000)
         page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.complaints.append(f"{path.name}: {error}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url.rpartition('/')[2]}: {error}"))
         page.on("request", self._asked)
-        page.goto(path.resolve().as_uri() + (f"#{hash}" if hash else ""))
-        return page
 
     def close(self) -> None:
         for context in self.contexts:
@@ -65,7 +77,7 @@ class Visits:
             self.complaints.append(f"console {message.type}: {message.text}")
 
     def _asked(self, request: Any) -> None:
-        if not request.url.startswith(LOCAL):
+        if not request.url.startswith(self.allowed):
             self.complaints.append(f"asks for {request.url}")
 
 
@@ -256,6 +268,41 @@ def until() -> Callable[[Any, str], None]:
         pytest.fail(f"never true: {expression}")
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """German to English, and the same model as if it were English to German. One key may ask twice a minute."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text("good-key\nslow-key 2\n", encoding="utf-8")
+    models = f"de-en={TRANSLATION}", f"en-de={TRANSLATION}"
+    started = start(*models, "--api-keys", keys, "--text-limit", TEXT_LIMIT)
+    yield started
+    code, errors = started.stop()
+    assert code == 0, errors
+
+
+@pytest.fixture(scope="session")
+def enter(served: Served) -> Callable[..., Any]:
+    """Open the server's page with `open_page` or `Visits.open`, choose German and give a key."""
+
+    def entered(open: Callable[..., Any], key: str = "good-key", **options: Any) -> Any:
+        page = open(served.url + "/", **options)
+        page.wait_for_selector("#more:not([hidden])", state="attached")
+        page.select_option("#source", "de")
+        if key:
+            page.fill("#key", key)
+            page.press("#key", "Enter")
+        page.focus("#text")
+        return page
+
+    return entered
+
+
+@pytest.fixture(scope="session")
+def shows(until: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
+    """Wait until the server's page shows a translation."""
+    return lambda page, text: until(page, f"document.querySelector('#translation').textContent === {json.dumps(text)}")
 
 
 @pytest.fixture(scope="session")

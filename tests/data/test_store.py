@@ -111,6 +111,9 @@ def test_offsets_of_other_ids_are_refused(store: Path) -> None:
     store.with_name("x.offsets").write_bytes(np.array([0, 9, 5], "<u8").tobytes())
     with pytest.raises(MacaronError, match="do not grow"):
         TokenStore(store).check()
+    store.with_name("x.offsets").write_bytes(np.array([0, 0, 5], "<u8").tobytes())  # an empty sequence
+    with pytest.raises(MacaronError, match="do not grow"):
+        TokenStore(store).check()
     # Of int64, these differences would be right again as int32.
     store.with_name("x.offsets").write_bytes(np.array([0, 2**32 + 2, 5], "<u8").tobytes())
     with pytest.raises(MacaronError, match="do not grow"):

@@ -7,23 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from macaron.decode.pieces import FittedText, LineRefused, Piece, longest_start, parts_that_fit
 from macaron.decode.settings import Hypothesis
-from macaron.decode.text_pieces import (
-    FittedText,
-    LineRefused,
-    Piece,
-    fit_texts,
-    join_pieces,
-    longest_start,
-    parts_that_fit,
-    text_pieces,
-    whole_line,
-)
+from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 
 
 def marked(text: str, lang: str = "de") -> str:
     """A text with its sentences in angle brackets."""
     return "".join(piece.text if piece.kept else f"⟨{piece.text}⟩" for piece in text_pieces(text, lang))
+
+
+def no_alignment(sources: list[str], translations: list[str]) -> list[None]:
+    return [None for _ in sources]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,17 @@ def marked(text: str, lang: str = "de") -> str:
         ("- - -", "- - -"),
         ("https://example.org/a?b=c", "https://example.org/a?b=c"),
         ("tom@example.org", "tom@example.org"),
-        ("Siehe www.example.org dort.", "⟨Siehe www.example.org dort.⟩"),
+        ("Siehe www.example.org dort.", "⟨Siehe X dort.⟩"),
+        ("Xaver mag https://a.org/b?c=(d), oder?", "⟨Xaver mag Y), oder?⟩"),
+        ("Tom (tom@example.org, tel. 0123456789) kommt.", "⟨Tom (X, tel. 0123456789) kommt.⟩"),
+        ("Ich liebe 😀 dich. 👩‍👩‍👧 ❤️ Ja! #berlin", "⟨Ich liebe dich.⟩ 👩‍👩‍👧 ❤️ ⟨Ja!⟩ #berlin"),
+        ("@tom Was macht @anna@example.org?", "@tom ⟨Was macht X?⟩"),
+        ("www.a.de, www.b.de", "www.a.de, www.b.de"),
+        ("😀 5 €", "😀 5 €"),
+        (
+            "Es gibt " + " ".join(f"www.{n}.de" for n in "abcdefghi"),
+            "⟨Es gibt⟩ " + " ".join(f"www.{n}.de" for n in "abcdefghi"),
+        ),
         ("Eins.\r\n\n  Zwei\u2028Drei", "⟨Eins.⟩\r\n\n  ⟨Zwei⟩\u2028⟨Drei⟩"),
         ("他走了。她来了！完", "⟨他走了。⟩⟨她来了！⟩⟨完⟩"),
     ],
@@ -78,7 +83,30 @@ TEXTS = st.one_of(
     st.text(),
     st.lists(
         st.sampled_from(
-            ["Ja.", "Nein!", "-", "•", "1.", "a)", " ", "  ", "\t", "\n", "\u00a0", "。", "5", "Mai", "...", "“"]
+            [
+                "Ja.",
+                "Nein!",
+                "😀",
+                "www.a.de",
+                "a@b.org",
+                "12345",
+                "@tom",
+                "X",
+                "-",
+                "•",
+                "1.",
+                "a)",
+                " ",
+                "  ",
+                "\t",
+                "\n",
+                "\u00a0",
+                "。",
+                "5",
+                "Mai",
+                "...",
+                "“",
+            ]
         )
     ).map("".join),
 )
@@ -87,7 +115,7 @@ TEXTS = st.one_of(
 @given(TEXTS)
 def test_pieces_are_the_text(text: str):
     pieces = text_pieces(text, "de")
-    joined = "".join(piece.text for piece in pieces)
+    joined = "".join(piece.original for piece in pieces)
     assert "".join(joined.split()) == "".join(text.split())
     assert all(piece.kept or " ".join(piece.text.split()) == piece.text for piece in pieces)
     # Outer space and breaks stay exactly.
@@ -115,7 +143,7 @@ def hypothesis(text: str, *scores: float, notes: tuple = ()) -> Hypothesis:
 def joined(text: str, translations: dict[str, str], lang: str = "en") -> str:
     pieces = text_pieces(text, "de")
     lists = [[hypothesis(translations[piece.text], -1.0)] for piece in pieces if not piece.kept]
-    (best,) = join_pieces(FittedText(pieces, [], []), lists, 1.0, lang)
+    (best,) = join_pieces(FittedText(pieces, [], []), lists, 1.0, lang, no_alignment)
     return best.text
 
 
@@ -132,11 +160,11 @@ def test_texts_come_together_again():
 def test_scores_of_a_text_are_those_of_all_its_tokens():
     lists = [[hypothesis("a", -1.0, -2.0, notes=("length",))], [hypothesis("b", -4.0, notes=("length", "repetition"))]]
     text = FittedText([Piece("A."), Piece(" ", kept=True), Piece("B.")], [], ["long word"])
-    (best,) = join_pieces(text, lists, 0.5, "en")
+    (best,) = join_pieces(text, lists, 0.5, "en", no_alignment)
     assert (best.text, best.tokens, best.token_scores) == ("a b", (0, 1, 0), (-1.0, -2.0, -4.0))
     assert best.score == pytest.approx(-7 / 3**0.5)
     assert best.notes == ("long word", "length", "repetition")
-    nothing = join_pieces(FittedText([Piece("--", kept=True)], [], []), [], 1.0, "en")
+    nothing = join_pieces(FittedText([Piece("--", kept=True)], [], []), [], 1.0, "en", no_alignment)
     assert nothing == [Hypothesis("--", 0.0)]
 
 
@@ -175,7 +203,7 @@ def test_long_sentences_are_cut_and_noted():
     with pytest.raises(LineRefused, match="line 8 has a sentence of 18 tokens, more than 10"):
         fit_texts(texts, encode, 10, "refuse", first_line=7)
     (cut,) = fit_texts(texts[1:2], encode, 10, "truncate")
-    assert cut.pieces == [Piece("one two")]
+    assert cut.pieces == [Piece("one two three four", parts=(Piece("one two"),))]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from macaron.decode import Sampling, Translator
-from macaron.decode.text_pieces import longest_start, parts_that_fit
+from macaron.decode.pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM
@@ -223,6 +223,8 @@ def test_batches():
     assert all(len(group) == 1 or len(group) * max(lengths[i] for i in group) <= 10 for group in groups)
     assert groups[0] == [5]
     assert batches([], 10) == []
+    # The memory of a sentence grows with the square of the beams.
+    assert [len(batches([5] * 8, 40, beam)) for beam in (1, 32, 64, 1024)] == [1, 1, 4, 8]
 
 
 @pytest.mark.parametrize("lines", ["one string", None, 7, [1], ["good", None], b"bytes"])

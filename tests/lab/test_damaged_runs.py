@@ -20,6 +20,14 @@ FINETUNED: dict[str, Any] = {
     "results.json": {"scores": SCORES, "epoch": 2, "labels": ["a", "b"], "updates": 9, "seconds": 3.5},
     "metrics.jsonl": EPOCHS,
 }
+TRAINED: dict[str, Any] = {
+    "metrics.jsonl": [{"update": 4, "loss": 1.0}],
+    "environment.json": [{"update": 0, "gpu": None, "machine": "x", "processes": 1, "packages": {"torch": "2"}}],
+    "summary.json": {
+        **{"update": 4, "seconds": 1.5, "final_model": "last"},
+        **{"candidates": {"last": 1.0}, "candidate_scores": {"last": 9.0}},
+    },
+}
 ODD = (None, "x", 1e300, float("nan"), [[1]], {"a": 1})
 
 
@@ -57,13 +65,25 @@ def report(run: Path, out: Path) -> None:
     assert str(run) in said
 
 
-def test_values_of_another_kind(tmp_path: Path):
-    run = write(tmp_path / "run", FINETUNED)
+@pytest.mark.parametrize("files", [FINETUNED, TRAINED])
+def test_values_of_another_kind(files: dict[str, Any], tmp_path: Path):
+    run = write(tmp_path / "run", files)
     report(run, tmp_path / "page.html")
-    for name in ("results.json", "metrics.jsonl"):
-        for changed in variants(FINETUNED[name]):
-            write(run, {**FINETUNED, name: changed})
+    for name in files.keys() - {"settings.json"}:
+        for changed in variants(files[name]):
+            write(run, {**files, name: changed})
             report(run, tmp_path / "page.html")
+
+
+def test_what_others_use_has_its_type_or_is_left_out(tmp_path: Path):
+    for name in ("environment.json", "summary.json"):
+        for changed in variants(TRAINED[name]):
+            found = RunFolder(write(tmp_path / "run", {**TRAINED, name: changed}))
+            packages = [start.get("packages", {}) for start in found.starts]
+            assert all(isinstance(version, str) for each in packages for version in each.values())
+            hash(tuple((start.get("gpu"), start.get("machine"), start.get("processes")) for start in found.starts))
+            hash(found.summary.get("final_model"))
+            assert all(loss is None or is_number(loss) for loss in found.summary.get("candidates", {}).values())
 
 
 CONTENTS = (b"", b"\xff\xfe\0", b"null\n", b"[]\n", b'"x"\n', b"5\n", b"{}\n", b'{"update": Infinity}\n', b"{" * 10)

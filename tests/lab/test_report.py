@@ -234,7 +234,8 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
     (run / "scores.json").write_text('{"scores": [{"metric": "BLEU", "score": "high"}]}')
     text = write_report(run, samples=False).read_text()
     assert "metrics.jsonl: 5 damaged line(s) are left out." in text
-    assert "summary.json is damaged and was ignored." in text
+    assert "summary.json: candidates.last must be a number" in text
+    assert "environment.json: " in text
     assert "scores.json" not in text
 
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "macaron"
 #: Each of them may import only from those before it, and from the files beside the rooms.
 ROOMS = (
     *("ode", "nn", "models", "text", "data", "decode", "evaluate", "train", "recipe", "tasks", "convert"),
-    *("huggingface", "lab", "cli"),
+    *("huggingface", "lab", "serve", "cli"),
 )
 #: Files beside the rooms, which import no room.
 BESIDE = (

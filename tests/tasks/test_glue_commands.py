@@ -315,3 +315,6 @@ def test_a_damaged_list_of_results_is_named(tmp_path: Path):
     (tmp_path / "results.jsonl").write_text(whole + '\n{"ru\n')
     with pytest.raises(MacaronError, match=r"results\.jsonl, line 2"):
         GlueResults(tmp_path)
+    (tmp_path / "results.jsonl").write_text(whole.replace('"score": 50.0', '"score": -Infinity') + "\n")
+    with pytest.raises(MacaronError, match=r"results\.jsonl, line 1.*score must be at least -100"):
+        GlueResults(tmp_path)

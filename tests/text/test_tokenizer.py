@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from macaron.errors import MacaronError
+from macaron.seal import seal
 from macaron.text import MacaronTokenizer, verify
 from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import SETTINGS
@@ -117,6 +118,16 @@ def test_a_complete_vocabulary_is_saved_loaded_and_recognised(
         assert again.encode_lines([text]) == tokenizer.encode_lines([text])
         assert characters(again.decode_lines(again.encode_lines([text]))[0]) == characters(text)
         assert not again.show_unknown
+
+
+def test_a_vocabulary_with_a_gap_is_refused(raw: MacaronTokenizer, tmp_path: Path) -> None:
+    raw.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    del content["model"]["vocab"]["÷"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    seal(tmp_path)
+    with pytest.raises(MacaronError, match=rf"tokenizer\.json: damaged, of {len(raw)} ids {len(raw) - 1} have a token"):
+        MacaronTokenizer.from_pretrained(tmp_path)
 
 
 def test_a_small_vocabulary_shows_what_it_does_not_know(moses: MacaronTokenizer, tmp_path: Path) -> None:

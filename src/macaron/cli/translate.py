@@ -9,11 +9,12 @@ import typer
 
 from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
-from macaron.errors import UsageError
+from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
 
 if TYPE_CHECKING:
+    from macaron.decode.degenerate import NotedLines
     from macaron.decode.settings import Hypothesis, Sampling
     from macaron.decode.translator import Translator
 
@@ -27,6 +28,12 @@ def translate(
     ] = None,
     output_file: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+    ] = None,
+    document: Annotated[
+        Path | None,
+        typer.Option(
+            "--document", metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt."
+        ),
     ] = None,
     corpus: Annotated[
         Path | None,
@@ -120,6 +127,8 @@ def translate(
         raise UsageError("--corpus FILE and --out PREFIX belong together")
     if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
         raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+    others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
+    text = None if document is None else _read_document(document, alone=not others)
 
     check_early(
         translators=[model],
@@ -129,8 +138,8 @@ def translate(
         length_penalty=length_penalty,
     )
     from macaron.decode.degenerate import NotedLines
+    from macaron.decode.pieces import LineRefused
     from macaron.decode.stream import output, windows
-    from macaron.decode.text_pieces import LineRefused
     from macaron.decode.translator import Translator
 
     ready(model)
@@ -149,8 +158,11 @@ def translate(
     if corpus is not None and out is not None:
         _make_corpus(translator, corpus, out, options)
         return
-    number = 1
     noted = NotedLines()
+    if document is not None and text is not None:
+        _translate_document(translator, document, text, output_file, options, noted)
+        return
+    number = 1
     filled = translated = False
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
@@ -174,6 +186,42 @@ def translate(
             "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
         )
     for message in noted.messages():
+        typer.echo(f"macaron: {message}", err=True)
+
+
+def _read_document(path: Path, alone: bool) -> str:
+    from macaron.decode.documents import ENDINGS
+    from macaron.limits import LARGEST_DOCUMENT, read_limited, why
+
+    if not alone:
+        raise UsageError("--document goes without --input, --corpus, --one-per-line, --nbest, --scores and --json")
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"{path}: a document is one of {', '.join(ENDINGS)}, by the end of its name")
+    try:
+        return read_limited(path, LARGEST_DOCUMENT, "utf-8")
+    except ValueError as error:
+        raise MacaronError(f"{path}: {why(error)}") from None
+
+
+def _translate_document(
+    translator: "Translator",
+    path: Path,
+    text: str,
+    output_file: Path | None,
+    options: dict[str, Any],
+    noted: "NotedLines",
+) -> None:
+    from macaron.decode.documents import ENDINGS, translate_document
+    from macaron.decode.stream import output
+
+    given = {name: value for name, value in options.items() if name not in ("nbest", "one_per_line")}
+    mark = text[: text.startswith("\ufeff")]  # a byte order mark stays, but is not text
+    translated, notes = translate_document(translator, text[len(mark) :], ENDINGS[path.suffix.lower()], **given)
+    with output(output_file) as file:
+        file.write((mark + translated).encode("utf-8"))
+    for number, each in enumerate(notes, start=1):
+        noted.add(number, each)
+    for message in noted.messages("sentence"):
         typer.echo(f"macaron: {message}", err=True)
 
 

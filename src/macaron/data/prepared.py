@@ -83,7 +83,7 @@ class PreparedFolder:
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
         if not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
-            raise MacaronError(f"{folder}: not the tokenizer that these tokens were made with. {REMEDY}")
+            raise MacaronError(f"{folder}: not the tokenizer that {MANIFEST} names. {REMEDY}")
         return tokenizer
 
     def stores(self, split: Split) -> tuple[TokenStore, ...]:
@@ -244,7 +244,7 @@ class PreparedText(PreparedFolder):
         documents: NDArray[np.uint64] = map_file(path, OFFSET, expected["documents"] + 1)
         if int(documents[0]) != 0 or int(documents[-1]) != expected["sentences"]:
             raise MacaronError(f"{path}: belongs to other sentences. {REMEDY}")
-        check_growth(path, documents, expected["sentences"], shortest=1)
+        check_growth(path, documents, expected["sentences"])
         return documents
 
 

@@ -79,7 +79,7 @@ class TokenStore:
         return lengths
 
     def check(self) -> None:
-        """Refuse ids beyond the vocabulary and sequences that overlap: all is read once, 4 GB a second from memory."""
+        """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""
         check_growth(_file(self.base, "offsets"), self.offsets, np.iinfo(np.int32).max)
         for start in range(0, self.tokens, _BLOCK):
             block = self.ids[start : start + _BLOCK]
@@ -171,13 +171,13 @@ def _read_header(base: Path) -> Header:
     return header
 
 
-def check_growth(path: Path, offsets: NDArray[np.uint64], longest: int, shortest: int = 0) -> None:
-    """Refuse offsets that do not grow by at least ``shortest`` and at most ``longest``."""
+def check_growth(path: Path, offsets: NDArray[np.uint64], longest: int) -> None:
+    """Refuse offsets that do not grow by at least 1 and at most ``longest``."""
     for start in range(0, len(offsets), _BLOCK):
         block = offsets[start : start + _BLOCK + 1]
         # Unsigned: a difference below 0 is a huge one. The last offset is known to be right, so nothing wraps unseen.
         steps = np.diff(block)
-        if len(steps) and not shortest <= int(steps.min()) <= int(steps.max()) <= longest:
+        if len(steps) and not 1 <= int(steps.min()) <= int(steps.max()) <= longest:
             raise MacaronError(f"{path}: damaged, its offsets do not grow as they should. {REMEDY}")
 
 

@@ -87,8 +87,8 @@ class NotedLines:
             if len(named) < _NAMED:
                 named.append(number)
 
-    def messages(self) -> Iterator[str]:
+    def messages(self, what: str = "line") -> Iterator[str]:
         """A sentence for each kind."""
         for note, count in self.counts.items():
             named = ", ".join(map(str, self.first[note])) + (", ..." if count > _NAMED else "")
-            yield f"{count:,} line{'' if count == 1 else 's'} ({named}): {_MESSAGES[note]}"
+            yield f"{count:,} {what}{'' if count == 1 else 's'} ({named}): {_MESSAGES[note]}"

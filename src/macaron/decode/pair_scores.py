@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from macaron.decode.translator import batches, load_folder
+from macaron.decode.forced import forced
+from macaron.decode.search import batches
+from macaron.decode.translator import load_folder
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, not_finite
 
@@ -89,19 +91,9 @@ class PairScorer:
     @torch.inference_mode()
     def _totals(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
         """Log-probabilities of the targets given the sources, (B,), in float32 or better."""
-        model, config = self.model, self.model.config
-        source, target = self._padded(sources), self._padded(targets)
-        start = config.decoder_start_token_id
-        first = torch.full_like(target[:, :1], targets[0][-1] if start is None else start)
-        real = source != model.pad
-        states = model.decode(torch.cat([first, target[:, :-1]], dim=1), model.encode(source, real), real)
+        model = self.model
+        target, states = forced(model, sources, targets)
         logits = model.logits(states)
         chosen = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
         chosen = chosen.gather(-1, target.unsqueeze(-1)).squeeze(-1)
         return chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
-
-    def _padded(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        """(B, T), padded on the right."""
-        tensors = [torch.tensor(row) for row in rows]
-        padded = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=self.model.pad)
-        return padded.to(self.model.device)

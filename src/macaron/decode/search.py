@@ -1,6 +1,6 @@
 """Beam search and sampling over token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -18,11 +18,15 @@ from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
+#: Is told the indices of sentences that have just been finished, and their hypotheses.
+Finished = Callable[[Sequence[int], Sequence[list[Hypothesis]]], None]
 #: Steps between checks for finished sentences; each check synchronises with the GPU.
 _PATIENCE = {"cpu": 1, "cuda": 8}
 #: Finished sentences are removed once they reach this fraction of the batch: removal copies the rest and, on a GPU,
 #: requires a new recording.
 _LEAVE = {"cpu": 0.0, "cuda": 0.4}
+#: With more beams a batch is smaller: the memory of a sentence grows with their square (see `macaron.decode.cache`).
+_MANY_BEAMS = 32
 
 
 def translate_ids(
@@ -33,6 +37,7 @@ def translate_ids(
     keys: Sequence[Sequence[int]] | None = None,
     nbest: int | None = None,
     half: torch.dtype | None = None,
+    finished: Finished | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch of sentences, given and returned as token ids (`Hypothesis.text` is empty).
 
@@ -43,6 +48,7 @@ def translate_ids(
     :param keys: numbers that identify each sentence, for sampling; by default its index in the batch
     :param nbest: hypotheses wanted for each sentence; by default as many as beams
     :param half: on a GPU, precision of the decoder's matrix products if less than the model's
+    :param finished: called during the search
     :returns: for each sentence its hypotheses, best first; fewer than ``nbest`` where there are no more
     """
     settings = settings or SearchSettings()
@@ -57,7 +63,7 @@ def translate_ids(
         model.eval()
     try:
         with torch.inference_mode(), threads_for_products() if few else nullcontext():
-            return _search(model, sources, settings, keys, nbest or settings.beam, half)
+            return _search(model, sources, settings, keys, nbest or settings.beam, half, finished)
     finally:
         if was_training:
             model.train()
@@ -76,6 +82,7 @@ def _search(
     keys: Sequence[Sequence[int]],
     nbest: int,
     half: torch.dtype | None,
+    finished: Finished | None,
 ) -> list[list[Hypothesis]]:
     end = _end_token(model)
     start = model.config.decoder_start_token_id
@@ -116,8 +123,11 @@ def _search(
         if sum(closed) == 0 or (not all(closed) and sum(closed) < leave * len(closed)):
             continue
         gone, stay = ([row for row, done in enumerate(closed) if done == which] for which in (True, False))
-        for row, best in zip(gone, state.results(torch.tensor(gone, device=device), nbest), strict=True):
-            found[numbers[row]] = best
+        left, results = [numbers[row] for row in gone], state.results(torch.tensor(gone, device=device), nbest)
+        for number, best in zip(left, results, strict=True):
+            found[number] = best
+        if finished is not None:
+            finished(left, results)
         if not stay:
             break
         rows = torch.tensor(stay, device=device)
@@ -207,3 +217,17 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
                 f"source {number} has token {max(source)}, but the vocabulary has {model.config.vocab_size} tokens: "
                 "use the tokenizer that belongs to the model"
             )
+
+
+def batches(lengths: Sequence[int], batch_tokens: int, beam: int = 1) -> list[list[int]]:
+    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
+    most = int(batch_tokens * min(1, _MANY_BEAMS / beam) ** 2)
+    groups: list[list[int]] = []
+    room = 0
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if not room:
+            room = max(1, most // lengths[index])
+            groups.append([])
+        groups[-1].append(index)
+        room -= 1
+    return groups

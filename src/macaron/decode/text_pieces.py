@@ -4,22 +4,22 @@
 
 Kept are white space, tabs between cells, line breaks, list marks, and what has no words: numbers, rules, addresses.
 Lines of a file, cells of a table and paragraphs of a document all go this way.
+
+Addresses, emoji and long numbers inside a sentence come through unchanged: a letter stands for an address while the
+sentence is translated, an emoji is taken out, and both are put back where the alignment of the words says.
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise, zip_longest
 
-from macaron.decode.settings import Hypothesis, Note
-from macaron.errors import MacaronError
+from macaron.decode.pieces import END, FittedText, LineRefused, Literal, LongLines, Piece, longest_start, parts_that_fit
+from macaron.decode.place_tags import Alignment, Element, place_tags
+from macaron.decode.settings import Hypothesis
 from macaron.text.abbreviations import abbreviations
 from macaron.text.pipeline import State
-from macaron.text.sentence_splitter import SPACELESS, splitter
-
-LongLines = Literal["split", "refuse", "truncate"]
-END = 1  # `</s>`, which every source ends with
+from macaron.text.sentence_splitter import splitter
 
 #: Tabs between cells and all line breaks.
 _BREAK = re.compile(r"([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
@@ -31,43 +31,22 @@ _MARKS = re.compile(
 )
 _LAST_NUMBER = re.compile(r"\d{1,3}\.\s+$")
 _FIRST_WORD = re.compile(r"\w*")
-_ADDRESS = re.compile(r"\w+://\S+|www\.\S+|\S+@\S+\.\w+")
+#: What no translation changes. Each begins after a boundary and has bounded parts: a search takes linear time.
+_SIGN = (
+    r"(?:[\U0001f000-\U0001faff\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff]"
+    r"[\ufe0e\ufe0f\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*|[0-9#*]\ufe0f?\u20e3)+"  # with modifiers
+    r"|(?<![\w@#&/])[@#][^\W\d_]\w*(?![\w@])"  # names and tags of posts
+)
+_ADDRESS = (
+    r"(?<!\w)(?:\w{1,20}://|www\.)\S*[^\s.,;:!?…()\[\]{}<>\"'«»‹›“”„‘’。！？]"
+    r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+)
+_LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|\d{{4,}}")
+#: What stands for an address, in this order: models have met it as a name.
+_LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
 _NO_SPACE_BETWEEN = ("zh", "ja")
-#: Boundaries to cut a long sentence at, best first: sentences, clauses, words.
-_BOUNDARIES = (
-    re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])"),
-    re.compile(r"(?<=[,;:–—])\s+|(?<=[，、；：])"),
-    re.compile(r"\s+"),
-)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a text: a sentence to translate, its white space normalised, or text that is kept as it is."""
-
-    text: str
-    kept: bool = False
-
-
-class LineRefused(MacaronError):
-    """A line is too long and was to be refused; nothing has been translated.
-
-    :param index: its index among the given lines, so that those before it can still be translated
-    """
-
-    def __init__(self, message: str, index: int) -> None:
-        super().__init__(message)
-        self.index = index
-
-
-@dataclass(frozen=True)
-class FittedText:
-    """The pieces of a text, the token ids of its sentences, each with its end, and what to note about the text."""
-
-    pieces: list[Piece]
-    sources: list[list[int]]
-    notes: list[Note]
+Aligner = Callable[[list[str], list[str]], Sequence[Alignment | None]]
 
 
 def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece]:
@@ -91,9 +70,63 @@ def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece
             bullet = _BULLET.match(sentence)
             words = sentence[bullet.end() :] if bullet else sentence
             pieces.append(Piece(sentence[: len(sentence) - len(words)], kept=True))
-            pieces.append(Piece(words, kept=not any(map(str.isalpha, words)) or bool(_ADDRESS.fullmatch(words))))
+            pieces += _around_literals(words) if state == "raw" else [Piece(words, kept=not _has_words(words))]
             pieces.append(Piece(space, kept=True))
     return [piece for piece in pieces if piece.text]
+
+
+def _has_words(text: str) -> bool:
+    return any(map(str.isalpha, text))
+
+
+def _around_literals(sentence: str) -> list[Piece]:
+    """A sentence, without the emoji and names at its ends."""
+    found = list(_LITERAL.finditer(sentence))
+    start, end = 0, len(sentence)
+    first, last = 0, len(found)
+    while first < last and found[first]["sign"] and not _has_words(sentence[start : found[first].start()]):
+        start, first = found[first].end(), first + 1
+    while first < last and found[last - 1]["sign"] and not _has_words(sentence[found[last - 1].end() : end]):
+        end, last = found[last - 1].start(), last - 1
+    inner = with_literals(
+        sentence[start:end], [(each.start() - start, each.end() - start) for each in found[first:last]]
+    )
+    return [Piece(sentence[:start], kept=True), *inner, Piece(sentence[end:], kept=True)]
+
+
+def with_literals(sentence: str, spans: Sequence[tuple[int, int]]) -> list[Piece]:
+    """A sentence whose literals are put back later, and the space around it; cut at them if they are many.
+
+    :param spans: the places of literals, in order
+    """
+    between = [sentence[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(sentence), 0)])]
+    if not _has_words("".join(between)):
+        return [Piece(sentence, kept=True)]
+    letters = [letter for letter in _LETTERS if letter not in sentence]
+    if len(spans) > len(letters):
+        kept = [Piece(sentence[start:end], kept=True) for start, end in spans]
+        return [piece for text, literal in zip_longest(between, kept) for piece in (*_spaced(text), literal) if piece]
+    left, words, right = _spaced(sentence)
+    text, end, literals = "", len(left.text), []
+    for start, stop in spans:
+        literal = sentence[start:stop]
+        word = any(map(str.isalnum, literal)) or start == len(left.text) or stop == len(sentence) - len(right.text)
+        stand_in = literal if literal.isdigit() else letters.pop(0) if word else ""
+        # Of two spaces around an emoji one goes with it.
+        wide = not stand_in and sentence[start - 1 : start].isspace() and sentence[stop : stop + 1] == " "
+        text += sentence[end:start]
+        end = stop + wide
+        literals.append(Literal(start - len(left.text), sentence[start:end], len(text), len(text) + len(stand_in)))
+        text += stand_in
+    text += sentence[end : len(sentence) - len(right.text)]
+    return [left, Piece(text, literals=tuple(literals), source=words.text) if literals else words, right]
+
+
+def _spaced(text: str) -> list[Piece]:
+    words = text.strip()
+    left = len(text) - len(text.lstrip())
+    kept = not _has_words(words)
+    return [Piece(text[:left], kept=True), Piece(words, kept), Piece(text[left + len(words) :], kept=True)]
 
 
 def whole_line(line: str) -> list[Piece]:
@@ -141,7 +174,7 @@ def fit_texts(
         for piece in text:
             ids = [] if piece.kept else next(encoded)
             if len(ids) <= END:  # kept, or nothing that the tokenizer knows
-                made.pieces.append(Piece(piece.text, kept=True))
+                made.pieces.append(Piece(piece.original, kept=True))
             elif len(ids) <= longest + END:
                 made.pieces.append(piece)
                 made.sources.append(ids)
@@ -154,61 +187,24 @@ def fit_texts(
             else:
                 cut = parts_that_fit if long_lines == "split" else longest_start
                 parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)
-                made.pieces.extend(parts)
+                made.pieces.append(replace(piece, parts=tuple(parts)))
                 made.sources.extend(encode([part.text for part in parts if not part.kept]))
                 words = any(part.kept and part.text != " " for part in parts)
                 made.notes.append("long word" if words else "long sentence")
     return fitted
 
 
-def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """Cut a sentence into parts that fit, each at the best kind of boundary, as near to the middle as possible.
-
-    A word that does not fit is kept, untranslated: it is no word of a language. Scripts without spaces are cut
-    anywhere.
-
-    :param text: without white space at its ends
-    :param fits: whether a text is short enough for the model
-    """
-    if fits(text) or len(text) < 2:
-        return [Piece(text)]
-    cut = _cut(text)
-    if cut is None:
-        return [Piece(text, kept=True)]
-    left, right = text[:cut].rstrip(), text[cut:].lstrip()
-    space = [Piece(" ", kept=True)] if len(left) + len(right) < len(text) else []
-    return [*parts_that_fit(left, fits), *space, *parts_that_fit(right, fits)]
-
-
-def longest_start(text: str, fits: Callable[[str], bool]) -> list[Piece]:
-    """The longest beginning that fits, ending between words if possible, as the only part."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(text[:middle]) else (low, middle - 1)
-    if low == len(text):
-        return [Piece(text)]
-    words = text[:low] if text[low : low + 1].isspace() else text[:low].rpartition(" ")[0]
-    return [Piece(words.rstrip() or text[:low])]
-
-
-def _cut(text: str) -> int | None:
-    for boundary in _BOUNDARIES:
-        # The text has no white space at its ends: both sides of a cut inside are non-empty.
-        inside = [match.end() for match in boundary.finditer(text) if match.end() < len(text)]
-        if inside:
-            return min(inside, key=lambda at: abs(at - len(text) / 2))
-    return len(text) // 2 if SPACELESS.search(text) else None
-
-
-def join_pieces(text: FittedText, lists: Sequence[list[Hypothesis]], penalty: float, lang: str) -> list[Hypothesis]:
+def join_pieces(
+    text: FittedText, lists: Sequence[list[Hypothesis]], penalty: float, lang: str, align: Aligner
+) -> list[Hypothesis]:
     """The translations of a text from those of its sentences: the n-th joins the n-th best of each.
 
     :param lists: the hypotheses of each sentence, best first; one sentence alone keeps its own
     :param penalty: exponent of the length that scores are divided by
     :param lang: of the translation
+    :param align: sentences and translations, for sentences that have literals
     """
-    if len(text.pieces) == len(lists) == 1 and not text.notes:
+    if len(text.pieces) == len(lists) == 1 and not text.notes and not text.pieces[0].literals:
         return lists[0]
     joined: list[Hypothesis] = []
     for rank in range(max(map(len, lists), default=1)):
@@ -217,13 +213,31 @@ def join_pieces(text: FittedText, lists: Sequence[list[Hypothesis]], penalty: fl
         scores = tuple(score for each in chosen for score in each.token_scores)
         score = sum(scores) / max(len(tokens), 1) ** penalty
         notes = tuple(dict.fromkeys([*text.notes, *(note for each in chosen for note in each.notes)]))
-        made = _join_texts(text.pieces, [each.text for each in chosen], lang)
-        joined.append(Hypothesis(made, score, tokens, scores, notes))
+        given = (each.text for each in chosen)
+        texts = []
+        for piece in text.pieces:
+            if not piece.kept:
+                made = "".join(spaced_texts(piece.parts or [piece], given, lang))
+                texts.append(restore(piece, made, align([piece.text], [made])[0] if piece.literals else None))
+        joined.append(Hypothesis("".join(spaced_texts(text.pieces, iter(texts), lang)), score, tokens, scores, notes))
     return sorted(joined, key=lambda each: -each.score)
 
 
-def _join_texts(pieces: Sequence[Piece], translations: Sequence[str], lang: str) -> str:
-    given = iter(translations)
+def restore(piece: Piece, translation: str, alignment: Alignment | None) -> str:
+    """A translation with the literals of its sentence."""
+    if not piece.literals:
+        return translation
+    if translation == piece.text:
+        return piece.source
+    elements = [Element(each.start, each.end, each.text.strip(), literal=True) for each in piece.literals]
+    return place_tags(piece.text, translation, alignment, elements)
+
+
+def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> list[str]:
+    """The text of each piece in a translation, with the space between sentences that its language has.
+
+    :param given: translations of the sentences, in their order
+    """
     texts = [piece.text if piece.kept else next(given) for piece in pieces]
     close = lang.startswith(_NO_SPACE_BETWEEN)
     for index, (before, after) in enumerate(pairwise(pieces)):
@@ -231,4 +245,4 @@ def _join_texts(pieces: Sequence[Piece], translations: Sequence[str], lang: str)
             texts[index] += " "  # Chinese sentences have no space between them, their translations do
         elif close and before.text == " " and index > 0 and not pieces[index - 1].kept and not after.kept:
             texts[index] = ""
-    return "".join(texts)
+    return texts

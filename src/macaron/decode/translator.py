@@ -1,6 +1,6 @@
 """The Translator: text in, text out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,9 +10,12 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.search import translate_ids
+from macaron.decode.forced import align
+from macaron.decode.pieces import END, LongLines
+from macaron.decode.place_tags import Alignment
+from macaron.decode.search import Finished, batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
-from macaron.decode.text_pieces import END, LongLines, fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
 from macaron.models.configuration import TranslationConfig
@@ -126,6 +129,8 @@ class Translator:
         first_line: int = 1,
         state: State = "raw",
         tags: Sequence[str | None] | None = None,
+        bound: bool | None = None,
+        found: Callable[[int, list[Hypothesis]], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The best translations of each line with their scores, best first.
 
@@ -145,6 +150,8 @@ class Translator:
         :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too
         :param tags: the tag of each line; by default the translator's own
+        :param bound: cut degenerate translations; by default where lines are split
+        :param found: called with the index and the translations of a line as soon as they are there
         """
         lines = _list_of_lines(lines)
         if not one_per_line:
@@ -179,17 +186,39 @@ class Translator:
             texts = [whole_line(line) for line in lines]
         else:
             texts = [text_pieces(line, self.tokenizer.source_lang or "en", state) for line in lines]
+        if not one_per_line if bound is None else bound:
             settings = bounded(settings)
         encode = partial(self.tokenizer.encode_lines, state=state)
         fitted = fit_texts(texts, encode, longest, long_lines, first_line)
         # The sentences of all lines are translated together.
-        keys = [(first_line + line, part) for line, text in enumerate(fitted) for part in range(len(text.sources))]
+        places = [(line, part) for line, text in enumerate(fitted) for part in range(len(text.sources))]
         sources = [front + source for front, text in zip(fronts, fitted, strict=True) for source in text.sources]
-        found = iter(self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state))
-        lang = self.tokenizer.target_lang or ""
-        return [
-            join_pieces(text, [next(found) for _ in text.sources], settings.length_penalty, lang) for text in fitted
-        ]
+        lists: list[list[list[Hypothesis]]] = [[[] for _ in text.sources] for text in fitted]
+        joined: list[list[Hypothesis]] = [[] for _ in fitted]
+
+        def join(line: int) -> None:
+            if all(lists[line]):
+                lang = self.tokenizer.target_lang or ""
+                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang, self.align)
+                if found is not None:
+                    found(line, joined[line])
+
+        def finished(indices: Sequence[int], results: Sequence[list[Hypothesis]]) -> None:
+            for (line, part), best in zip((places[i] for i in indices), results, strict=True):
+                lists[line][part] = best
+                join(line)
+
+        for line, text in enumerate(fitted):
+            if not text.sources:
+                join(line)
+        keys = [(first_line + line, part) for line, part in places]
+        self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state, finished)
+        return joined
+
+    def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
+        """For each translation which words of its source it renders, see `macaron.decode.forced`."""
+        limit = min(self.batch_tokens, 8192)  # each pair of tokens has weights in every layer
+        return align(self.model, self.tokenizer, self._front, sources, translations, limit)
 
     def _translate(
         self,
@@ -199,33 +228,36 @@ class Translator:
         nbest: int,
         batch_tokens: int,
         state: State,
-    ) -> list[list[Hypothesis]]:
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        for batch in batches([len(source) for source in sources], batch_tokens):
+        finished: Finished,
+    ) -> None:
+        for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
+
+            def decode(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
+                indices = [batch[row] for row in rows]
+                if settings.longest is not None:
+                    results = [
+                        [without_repetition(each, sources[i], settings) for each in best]
+                        for i, best in zip(indices, results, strict=True)
+                    ]
+                ids = [each.tokens for best in results for each in best]
+                decoded = iter(self.tokenizer.decode_lines(ids, state=state))
+                finished(indices, [[replace(each, text=next(decoded)) for each in best] for best in results])
+
             try:
-                results = translate_ids(
+                translate_ids(
                     self.searched,
                     [sources[i] for i in batch],
                     settings,
                     keys=[keys[i] for i in batch],
                     nbest=nbest,
                     half=self.half,
+                    finished=decode,
                 )
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
-            if settings.longest is not None:
-                results = [
-                    [without_repetition(each, sources[i], settings) for each in best]
-                    for i, best in zip(batch, results, strict=True)
-                ]
-            ids = [each.tokens for best in results for each in best]
-            decoded = iter(self.tokenizer.decode_lines(ids, state=state))
-            for i, best in zip(batch, results, strict=True):
-                found[i] = [replace(each, text=next(decoded)) for each in best]
-        return found
 
 
 def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
@@ -233,19 +265,6 @@ def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
     folder = find_folder(path, TranslationConfig.model_type)
     model, _ = load_model(folder, TranslationModel)
     return model, model_tokenizer(folder, "translation", model.config)
-
-
-def batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches of at most ``batch_tokens``, padding included, longest first."""
-    groups: list[list[int]] = []
-    room = 0
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if not room:
-            room = max(1, batch_tokens // lengths[index])
-            groups.append([])
-        groups[-1].append(index)
-        room -= 1
-    return groups
 
 
 def _list_of_lines(lines: Any) -> list[str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.prepared import PreparedData, Split
-from macaron.decode.search import translate_ids
+from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import SearchSettings
-from macaron.decode.translator import Translator, batches
+from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
 from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
 from macaron.evaluate.significance import Interval, bootstrap_interval

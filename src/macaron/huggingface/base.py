@@ -83,14 +83,17 @@ class PreTrainedMixin:
 
     def encoder_output(
         self: Any,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        output_attentions: bool | None,
-        output_hidden_states: bool | None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
     ) -> BaseModelOutput:
-        """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for."""
+        """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for.
+
+        Without ``token_type_ids`` all belong to the first segment.
+        """
         if input_ids is None and inputs_embeds is None:
             raise ValueError("give input_ids or inputs_embeds")
         states: list[Tensor] | None = [] if output_hidden_states else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, TypeGuard
+from typing import Annotated, Any, Literal, TypedDict, TypeGuard
 
 from safetensors import SafetensorError, safe_open
 
@@ -16,7 +16,7 @@ from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
 from macaron.seal import fingerprint
-from macaron.settings import load_toml
+from macaron.settings import OTHERS, load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
@@ -29,6 +29,27 @@ _GREATEST = 1e100
 COUNTS = ("update", "epoch", "seconds")
 #: Numbers in a line of the training log that are of its last update; the others are means over its targets.
 _OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gib"}
+
+
+class _Start(TypedDict, total=False):
+    """Of the environment at a start, what is used."""
+
+    update: int
+    gpu: str | None
+    machine: str
+    processes: int
+    packages: dict[str, str]
+
+
+class _Summary(TypedDict, total=False):
+    """Of a run's end, what is used."""
+
+    final_model: str
+    candidates: dict[str, float | None]
+    candidate_scores: dict[str, float]
+
+
+_Starts = list[Annotated[_Start, OTHERS]] | Annotated[_Start, OTHERS]
 
 
 class RunFolder:
@@ -55,9 +76,8 @@ class RunFolder:
         self.remarks: list[str] = []
         self.settings, self.origin = self._settings()
         self.kind = _kind(path, self.settings)
-        environment = self._json("environment.json") or self._json("run.json")
-        starts = environment if isinstance(environment, list) else [environment]
-        self.starts: list[Record] = [start for start in starts if isinstance(start, dict) and start]
+        starts = self._json("environment.json", _Starts) or self._json("run.json", _Starts) or []
+        self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
         self.model_folder = run_model(path)
         model = self.model_folder.relative_to(path) if self.model_folder else "model"
         self.config = self._record(f"{model}/config.json")
@@ -142,15 +162,12 @@ class RunFolder:
 
     def _summary(self) -> Record:
         name = "results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json"
-        found = self._json(name)
-        if isinstance(found, dict):
-            losses = found.get("candidates")
-            numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
-            numbers += [loss for loss in losses.values() if loss is not None] if isinstance(losses, dict) else []
-            if all(map(is_number, numbers)):
-                return found
-        if found is not None:
-            self.remarks.append(f"{name} is damaged and was ignored.")
+        found: Record = self._json(name, Annotated[_Summary, OTHERS]) or {}
+        numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
+        numbers += [loss for loss in found.get("candidates", {}).values() if loss is not None]
+        if all(map(is_number, numbers)):
+            return found
+        self.remarks.append(f"{name} is damaged and was ignored.")
         return {}
 
     def _settings(self) -> tuple[Record, Origin]:
@@ -164,9 +181,9 @@ class RunFolder:
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
         return found, Origin("settings.json", text)
 
-    def _json(self, file: str) -> Any:
+    def _json(self, file: str, kind: Any = Any) -> Any:
         try:
-            return read_json(self.path / file, Any, largest=_LARGEST, finite=False)
+            return read_json(self.path / file, kind, largest=_LARGEST, finite=False)
         except FileNotFoundError:
             return None
         except MacaronError as error:

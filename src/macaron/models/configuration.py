@@ -134,14 +134,11 @@ class TranslationConfig(ModelConfig):
         if self.decoder_scheme is None:
             return lift(find_scheme(self.scheme))
         scheme = find_scheme(self.decoder_scheme)
-        if "H" not in scheme.operators:
-            raise MacaronError(
-                f"decoder_scheme {scheme.name!r} has no cross-attention (H): it could not see the source"
-            )
-        if "F" not in scheme.operators:
-            raise MacaronError(
-                f"decoder_scheme {scheme.name!r} has no self-attention (F): it could not see its own words"
-            )
+        needed = {"H": "cross-attention (H): it could not see the source"}
+        needed["F"] = "self-attention (F): it could not see its own words"
+        for operator, lacking in needed.items():
+            if operator not in scheme.operators:
+                raise MacaronError(f"decoder_scheme {scheme.name!r} has no {lacking}")
         return scheme
 
 

@@ -33,12 +33,8 @@ _WRONG_TYPE = {
 }
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
-_CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-)
+_CONFIG, _GENERATION = "config.json", "generation_config.json"
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
 MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."

@@ -33,29 +33,16 @@ class SubLayer(nn.Module):
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
         self.norm = build_norm(settings)
+        size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
         self.operator: nn.Module
         if operator == "G":
             activation = settings.activation
             if not isinstance(activation, str) and not callable(activation):
                 activation = activation[application]
-            self.operator = FeedForward(
-                settings.hidden_size,
-                width,
-                activation,
-                settings.activation_dropout,
-                settings.initializer,
-                settings.bias,
-            )
+            self.operator = FeedForward(size, width, activation, settings.activation_dropout, *drawn)
         else:
             attention = {"F": SelfAttention, "H": CrossAttention}[operator]
-            self.operator = attention(
-                settings.hidden_size,
-                settings.num_attention_heads,
-                width,
-                settings.attention_dropout,
-                settings.initializer,
-                settings.bias,
-            )
+            self.operator = attention(size, settings.num_attention_heads, width, settings.attention_dropout, *drawn)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
@@ -186,12 +173,7 @@ class SchemeLayer(nn.Module):
 
 def build_norm(settings: LayerSettings) -> nn.LayerNorm:
     """The norm of a sub-layer or of a stack."""
-    return nn.LayerNorm(
-        settings.hidden_size,
-        settings.layer_norm_eps,
-        elementwise_affine=settings.norm_affine,
-        bias=settings.bias,
-    )
+    return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:

@@ -1,6 +1,7 @@
 """Sentence embeddings: the mean of a text's token states, scaled to length 1."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +47,29 @@ class Embedder(EncoderOnDevice):
         """Numbers in a vector."""
         return int(self.model.config.hidden_size)
 
-    def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+    def embed(self, texts: str | Sequence[str], normalize: bool = True) -> NDArray[np.float32]:
         """The vectors of texts, (N, D), or the vector of one text, (D,). They do not depend on each other.
 
         White space around a text does not count. An empty text has the vector of the special tokens alone.
+
+        :param normalize: divide the mean of the states by its length
         """
         if isinstance(texts, str):
-            return self.embed([texts])[0]
+            return self.embed([texts], normalize)[0]
         data = self.encode([[text.strip() for text in texts]])
         with self.memory_explained("texts"):
-            vectors = self.over_batches(data, self._vectors, self.size).astype(np.float32)
+            vectors = self.over_batches(data, partial(self._vectors, normalize), self.size).astype(np.float32)
         if not np.isfinite(vectors).all():
             raise not_finite()
         return vectors
 
-    def _vectors(self, batch: ClassificationBatch) -> Tensor:
+    def _vectors(self, normalize: bool, batch: ClassificationBatch) -> Tensor:
         """(B, D), in float32."""
         states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
         real = batch.real.unsqueeze(-1).float()
         with torch.autocast(states.device.type, enabled=False):
-            return F.normalize((states * real).sum(dim=1) / real.sum(dim=1), dim=1)
+            mean = (states * real).sum(dim=1) / real.sum(dim=1)
+            return F.normalize(mean, dim=1) if normalize else mean
 
     def export(self, folder: Path) -> None:
         """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising.

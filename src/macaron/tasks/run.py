@@ -46,7 +46,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     """Train a recipe in a folder, alone or as one of the processes of torchrun.
 
     :param started: when the run began (``time.monotonic()``); default: now
-    :returns: whether this process should write more about the run; no process if the run was finished before
+    :returns: whether this process should write the report; no process if the run has ended before, with a report
     """
     with (
         join(recipe.train) as processes,
@@ -63,7 +63,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
-            return False
+            return processes.first and not _is_reported(out)
         _train(recipe, out, resume, fresh, processes, started)
         return processes.first
 
@@ -156,6 +156,12 @@ def _is_finished(recipe: Recipe, out: Path) -> bool:
         return False
     state = run_state(kept[-1])
     return bool(state.update == done and stopping.over(recipe.train, state, state.seconds))
+
+
+def _is_reported(out: Path) -> bool:
+    """Whether the report is of the end of the run; it is written last, and the process may have been killed before."""
+    report = out / "report.html"
+    return report.is_file() and report.stat().st_mtime_ns >= (out / "summary.json").stat().st_mtime_ns
 
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:

@@ -8,9 +8,12 @@ The tokenizer stores the settings of its pipeline, so that input and output are 
     spaces  text that is already tokenised, with tokens separated by white space
 """
 
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from threading import Thread
 from typing import Annotated, Any, Literal, TypedDict, cast, get_args
 
@@ -24,6 +27,8 @@ Side = Literal["source", "target"]
 State = Literal["raw", "moses"]
 #: What besides its name makes a pipeline; it means something for ``moses`` only.
 MOSES_SETTINGS = ("source_lang", "target_lang", "lower", "normalize")
+
+_LETTER, _ESCAPED = re.compile(r"\S"), re.compile(r"&(?:amp|lt|gt|apos|quot|#\d+);|\S")
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,30 @@ class Pipeline:
 
     def _language(self, side: Side) -> str:
         return str(self.source_lang if side == "source" else self.target_lang or self.source_lang)
+
+
+def spans_of_original(
+    text: str, prepared: str, spans: Sequence[tuple[int, int]], pipeline: str
+) -> list[tuple[int, int]]:
+    """Spans of prepared text as spans of the text it was made of.
+
+    Both have the same characters but for white space and Moses' escapes; where normalising has changed their number,
+    places are approximate.
+    """
+    letters = [place for place, letter in enumerate(text) if not letter.isspace()]
+    counts = [0] * (len(prepared) + 1)
+    for letter in (_ESCAPED if pipeline == "moses" else _LETTER).finditer(prepared):
+        counts[letter.end()] = 1
+    counts = list(accumulate(counts))
+    last = len(letters) - 1
+
+    def place(count: int) -> int:
+        return letters[min(max(count * (last + 1) // max(counts[-1], 1), 0), last)]
+
+    return [
+        (place(counts[start]), place(counts[end] - 1) + 1) if counts[start] < counts[end] else (0, 0)
+        for start, end in spans
+    ]
 
 
 def import_moses_in_background() -> None:

@@ -22,7 +22,15 @@ from macaron.limits import LARGEST_VOCABULARY
 from macaron.seal import check, seal
 from macaron.settings import OTHERS
 from macaron.text.fingerprint import fingerprint
-from macaron.text.pipeline import SETTINGS, Pipeline, PipelineName, Side, State, StoredSettings
+from macaron.text.pipeline import (
+    SETTINGS,
+    Pipeline,
+    PipelineName,
+    Side,
+    State,
+    StoredSettings,
+    spans_of_original,
+)
 from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
@@ -125,10 +133,15 @@ class MacaronTokenizer:
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        largest = max(backend.get_vocab().values(), default=0)
+        ids = set(backend.get_vocab().values())
+        largest = max(ids, default=-1)
         if largest >= LARGEST_VOCABULARY:  # tokenizers would write all ids below it
             raise MacaronError(
                 f"{folder / 'tokenizer.json'}: an id is {largest:,}; the limit is {LARGEST_VOCABULARY:,}"
+            )
+        if largest >= len(ids):
+            raise MacaronError(
+                f"{folder / 'tokenizer.json'}: damaged, of {largest + 1:,} ids {len(ids):,} have a token"
             )
         return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
 
@@ -231,6 +244,15 @@ class MacaronTokenizer:
             wrong = next((line for line in lines if _SURROGATE.search(line)), "")
             raise MacaronError(f"{wrong[:80]!r} is not valid Unicode (it holds lone surrogates)") from None
         return [self.known(encoding.ids) for encoding in encodings]
+
+    def token_spans(self, lines: Sequence[str], side: Side = "source") -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The token ids of plain lines, with their end, and the characters of the line that the others stand for."""
+        prepared = [self.prepare(line, side, "raw", False) for line in lines]
+        self._tokenizer.encode_special_tokens = True
+        return [
+            (self.known(each.ids), spans_of_original(line, text, each.offsets[:-1], self.pipeline))
+            for line, text, each in zip(lines, prepared, self._tokenizer.encode_batch(prepared), strict=True)
+        ]
 
     def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:
         """Send text through the pipeline; special tokens to be recognised go as words that it leaves alone."""

@@ -77,6 +77,7 @@ class Trainer:
         self.processes.wait()  # nothing is removed before all have read it
         if self.processes.first:
             remove_leftovers(self.folder)
+            checkpoint.prune(self.folder, self.settings.kept, self.state.best_update)
         self._consult()
         keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
@@ -220,8 +221,7 @@ class Trainer:
         moments = self.optimiser.tensors()
         self._write(self.folder / f"update-{self.state.update:08d}", moments, scheduled)
         if self.processes.first:
-            kept = max(self.settings.keep, self.settings.average)
-            checkpoint.prune(self.folder, kept, self.state.best_update)
+            checkpoint.prune(self.folder, self.settings.kept, self.state.best_update)
 
     def _write(self, folder: Path, moments: dict[str, Tensor], scheduled: bool) -> None:
         weights = self.weights()

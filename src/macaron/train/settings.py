@@ -109,6 +109,11 @@ class TrainSettings:
         return self.bleu_sentences or (0 if self.best_metric == "loss" else SCORED_SENTENCES)
 
     @property
+    def kept(self) -> int:
+        """How many checkpoints are kept."""
+        return max(self.keep, self.average)
+
+    @property
     def fixed_limits(self) -> tuple[str, ...]:
         """The limits that decide the schedule's length, and so every learning rate: they cannot change on resume.
 

@@ -226,5 +226,7 @@ def test_how_runs_ended(twins: tuple[Path, Path]):
     packages = {**second.starts[0]["packages"], "torch": "1.0"}
     other = changed(second, starts=[{**second.starts[0], "packages": packages}])
     assert "different versions: torch 1.0 / " in judged(first, other).cautions[0]
+    other = changed(second, remarks=["environment.json could not be read"])
+    assert judged(first, other).cautions == ("macaron: environment.json could not be read",)
     other = changed(second, summary={**second.summary, "final_model": "best"})
     assert "final models were chosen differently" in judged(first, other).cautions[0]

@@ -66,7 +66,11 @@ def call(folder: Path, arguments: Sequence[str], results: Sequence[str] = ()) ->
     from macaron.cli import main
 
     os.chdir(folder)
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    # As Python opens them: a message may name an argument that is not UTF-8, a result may not.
+    out, err = (
+        io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors, write_through=True)
+        for errors in ("strict", "backslashreplace")
+    )
     before, sys.argv = sys.argv, ["macaron", *arguments]
     code, crashed = 0, None
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -64,16 +64,23 @@ def same_output(case: Accepted) -> str | None:
     return None if case.expected["output"] == case.found["output"] else "another output"
 
 
-def _retyped(old: Any, new: Any, path: str = "") -> str | None:
-    """Where a value has another type than before, or is not finite, or a key is unknown."""
+def _retyped(old: Any, new: Any, path: str = "", others: bool = False) -> str | None:
+    """Where a value has another type than before, or is not finite, or a key is unknown.
+
+    :param others: unknown keys at the top are legal
+    """
     if isinstance(old, dict) and isinstance(new, dict):
+        if others:
+            new = {key: value for key, value in new.items() if key in old}
         if unknown := sorted(new.keys() - old.keys()):
             return f"unknown key {path}.{unknown[0]}"
         return next(filter(None, (_retyped(old[key], new[key], f"{path}.{key}") for key in new)), None)
     if isinstance(old, list) and isinstance(new, list):
         kinds = old or [None]
-        pairs = [(kinds[min(i, len(kinds) - 1)], item) for i, item in enumerate(new)]
-        return next(filter(None, (_retyped(*pair, f"{path}[{i}]") for i, pair in enumerate(pairs))), None)
+        # An object may be like any other in its list: a tokenizer's template has special tokens and sequences.
+        like = [kinds if isinstance(item, dict) else [kinds[min(i, len(kinds) - 1)]] for i, item in enumerate(new)]
+        found = ([_retyped(kind, item, f"{path}[{i}]") for kind in like[i]] for i, item in enumerate(new))
+        return next((said[0] for said in found if all(said)), None)
     if isinstance(new, float) and not math.isfinite(new):
         return f"{path} is not finite"
     free = (
@@ -86,10 +93,10 @@ def _retyped(old: Any, new: Any, path: str = "") -> str | None:
     return None if free else f"{path} was {type(old).__name__}, is {type(new).__name__}"
 
 
-def _parsed(parse: Callable[[str], Any]) -> Oracle:
+def _parsed(parse: Callable[[str], Any], others: bool = False) -> Oracle:
     def oracle(case: Accepted) -> str | None:
         try:
-            return _retyped(parse(case.before.decode()), parse(case.after.decode("utf-8-sig")))
+            return _retyped(parse(case.before.decode()), parse(case.after.decode("utf-8-sig")), others=others)
         except (ValueError, RecursionError) as error:
             return f"it cannot be parsed ({str(error)[:80]})"
 
@@ -97,6 +104,8 @@ def _parsed(parse: Callable[[str], Any]) -> Oracle:
 
 
 typed = _parsed(json.loads)
+#: Of generation_config.json: it is transformers' file, which may hold any of its settings and those of other programs.
+typed_among_others = _parsed(json.loads, others=True)
 typed_toml = _parsed(tomllib.loads)
 typed_lines = _parsed(lambda text: [json.loads(line) for line in text.split("\n") if line.strip()])
 

@@ -120,7 +120,7 @@ def _models() -> Iterator[Reader]:
     sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.", "its weights are damaged")}
     for file, mutation, right in (
         ("config.json", m.as_json, o.typed),
-        ("generation_config.json", m.as_json, o.typed),
+        ("generation_config.json", m.as_json, o.typed_among_others),
         ("tokenizer.json", m.as_json, o.equal),
         ("tokenizer_config.json", m.as_json, o.typed),
         ("model.safetensors", m.safetensors, o.tensors),
@@ -153,8 +153,10 @@ def _runs() -> Iterator[Reader]:
     ):
         words = ("update-00000002",)
         yield Reader(name, f"{at}/{file}", mutation, RESUME, RESUMED, right, DATA, at, words, 0.5)
+    # A billion updates are legal, and take as long as they take.
+    ends = (*RESUME, "--set", "train.max_updates=4")
     yield Reader(
-        "resumed recipe", "stopped/recipe.toml", m.toml, RESUME, RESUMED, o.typed_toml, DATA, names=KEYS, share=0.5
+        "resumed recipe", "stopped/recipe.toml", m.toml, ends, RESUMED, o.typed_toml, DATA, names=KEYS, share=0.5
     )
     yield Reader(
         "resumed metrics", "stopped/metrics.jsonl", m.json_lines, RESUME, RESUMED, o.same_files, DATA, share=0.5
@@ -223,7 +225,7 @@ def _texts() -> Iterator[Reader]:
     yield Reader("options of translate", "--beam=2", number, (*TRANSLATE, "{}"), OUT, o.anything, names=words)
     scheme = '{"name": "x", "branches": [{"weight": 1.0, "steps": [["F", 1.0], ["G", 1.0]]}]}'
     words = ("scheme", "branch", "step", "coefficient", "weight", "operator")
-    yield Reader("scheme", scheme, m.as_json, ("ode", "show", "{}", "--json"), names=words)
+    yield Reader("scheme", scheme, m.as_json, ("ode", "show", "--json", "--", "{}"), names=words)
     yield Reader("fairseq checkpoint", "foreign.pt", m.pickled, CONVERT, CONVERTED, o.converted)
     yield Reader("fairseq dict.txt", "dict.txt", m.text, CONVERT, (*CONVERTED, "new/tokenizer.json"), o.anything)
     yield Reader(
@@ -247,7 +249,8 @@ def assignment(draw: Random, data: bytes) -> bytes:
 def number(draw: Random, data: bytes) -> bytes:
     """An option of the search."""
     names = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
-    values = "0 -1 1 2 20 100000 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
+    # 100,000 tokens are legal, and take as long as they take; one more is refused.
+    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
     return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
 
 

@@ -13,7 +13,7 @@ from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import SPLITS, PreparedData, PreparedText, open_prepared
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.files import atomic_folder, write_json
+from macaron.files import atomic_folder, tidy, write_json
 from macaron.processes import Progress, Workers
 from macaron.seal import seal
 from macaron.settings import to_data
@@ -25,6 +25,7 @@ from macaron.text.tokenizer import MacaronTokenizer
 VERSION = 1
 #: Paths and addresses do not decide what is in the folder.
 _PATHS = ("out", "root", "downloads", "archives", "fetch", "wikipedia", "tokenizer")
+_ELSEWHERE = "Choose another path with --out (in a recipe: data.out)."
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def prepare(
     from macaron.data.prepare.fetch import gather  # late: worker processes do without it
 
     progress = progress or Progress(quiet=True)
+    tidy(settings.out)  # what is complete and up to date is not written again
     older = _older(settings.out, settings.kind)
     kind = {"kind": "text"} if settings.kind == "text" else {}
     settings, given = _with_tokenizer(settings)
@@ -135,14 +137,14 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
     if not (out / MANIFEST).is_file():
-        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. Choose another path with --out.")
+        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
     try:
         older = read_manifest(out)
     except MacaronError:  # of an older version, or damaged: it is replaced
         return {}
     held = older.get("kind", "pairs")
     if held != kind:
-        raise MacaronError(f"{out} holds {KINDS[held]}. Choose another path with --out.")
+        raise MacaronError(f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
     return older
 
 

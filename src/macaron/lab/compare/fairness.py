@@ -171,6 +171,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
             f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
         )
+    cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
     starts = [start for run in runs for start in run.starts]
     packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
     versions = {name: [version for other, version in packages if other == name] for name, _ in packages}

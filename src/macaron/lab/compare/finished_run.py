@@ -48,9 +48,8 @@ class FinishedRun(RunFolder):
             raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no final model yet: continue with {resume_command(path)}")
-        losses = self.summary.get("candidates")
-        chosen = self.summary.get("final_model")
-        self.final_loss: float = losses.get(chosen, math.nan) if isinstance(losses, dict) else math.nan
+        losses = self.summary.get("candidates", {})
+        self.final_loss: float = losses.get(self.summary.get("final_model"), math.nan)
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
         if self.damaged_lines:

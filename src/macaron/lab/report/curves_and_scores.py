@@ -142,11 +142,10 @@ def score_tables(run: RunFolder) -> list[str]:
             for part, metric, value in numbers_in(run.summary["scores"])
         ]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
-    candidates = run.summary.get("candidates")
-    if isinstance(candidates, dict) and candidates:
+    if candidates := run.summary.get("candidates"):
         chosen = run.summary.get("final_model")
-        scores = run.summary.get("candidate_scores")
-        scores = scores if isinstance(scores, dict) and all(map(is_number, scores.values())) else {}
+        scores = run.summary.get("candidate_scores", {})
+        scores = scores if all(map(is_number, scores.values())) else {}
         metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
         weights: list[tuple[object, ...]] = [
             (

@@ -182,7 +182,7 @@ def _environment(run: RunFolder) -> str:
             "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
             "GPU": start.get("gpu") or "none",
             "processes": start.get("processes"),
-            **(packages if packages and isinstance(packages, dict) else {"torch": start.get("torch")}),
+            **(packages if packages else {"torch": start.get("torch")}),
             "command": " ".join(["macaron", *map(str, command)]) if isinstance(command, list) and command else None,
         }
         for name, value in known.items():

@@ -11,8 +11,11 @@ from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import Average, glue_average, task_score
 from macaron.files import read_lines, remove, write_text
 from macaron.json_files import Record, parse_json
+from macaron.limits import Between
 from macaron.settings import OTHERS
 
+#: Per cent; a correlation may be rounded upwards.
+_Score = Annotated[float, Between(-100.1, 100.1)]
 _MEASURES: dict[str, Callable[[list[float]], float | None]] = {
     "median": median,
     "sd": lambda values: stdev(values) if len(values) > 1 else None,
@@ -26,11 +29,11 @@ class _Record(TypedDict):  # as far as it is read again
     task: str
     setting: str
     seed: int
-    score: float
-    scores: dict[str, dict[str, float]]
+    score: _Score
+    scores: dict[str, dict[str, _Score]]
     diverged: bool
     data: NotRequired[dict[str, str]]
-    constant: NotRequired[dict[str, dict[str, float]] | None]
+    constant: NotRequired[dict[str, dict[str, _Score]] | None]
 
 
 class GlueResults:

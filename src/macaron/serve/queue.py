@@ -1,0 +1,127 @@
+"""The queue of the engine: sentences of all requests, which take turns, and batches of sentences of like length.
+
+Whose turn it is gives its longest sentence; then every request of the same kind offers the one that is nearest in
+length, round after round, as long as the padded batch is within its budget. Who has given something goes to the end
+of the line. So a request waits for at most one batch for each of those before it, however long their texts are.
+"""
+
+import asyncio
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+#: Requests that are asked for a batch.
+_ASKED = 256
+
+
+class Kind(NamedTuple):
+    """What sentences have in common that may share a batch.
+
+    :param options: of the task, as JSON
+    """
+
+    model: str
+    task: str
+    options: str
+
+
+@dataclass(eq=False)
+class Sentence:
+    """A sentence, or the whole input of a task that is not translation.
+
+    :param length: in characters
+    """
+
+    content: Any
+    length: int
+    answer: "asyncio.Future[Any]"
+
+    def __lt__(self, other: "Sentence") -> bool:
+        return self.length < other.length
+
+
+@dataclass(eq=False)
+class Work:
+    """What a request wants.
+
+    :param waiting: its sentences, by length
+    """
+
+    kind: Kind
+    waiting: list[Sentence]
+    length: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = sorted(self.waiting)
+        self.length = sum(each.length for each in self.waiting)
+
+    def nearest(self, length: int) -> int:
+        """The index of the sentence that is nearest to a length. There is one."""
+        place = bisect_left(self.waiting, length, key=lambda each: each.length)
+        around = [i for i in (place - 1, place) if 0 <= i < len(self.waiting)]
+        return min(around, key=lambda i: abs(self.waiting[i].length - length))
+
+    def take(self, index: int) -> Sentence:
+        """Remove a sentence."""
+        found = self.waiting.pop(index)
+        self.length -= found.length
+        return found
+
+
+class TurnQueue:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._line: dict[Work, None] = {}  # in the order of their turns
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def sentences(self) -> int:
+        """How many wait."""
+        return sum(len(work.waiting) for work in self._line)
+
+    def add(self, work: Work) -> None:
+        """Put a request at the end of the line."""
+        if work.waiting:
+            self._line[work] = None
+
+    def discard(self, work: Work) -> None:
+        """Take a request out, with what it has waiting."""
+        self._line.pop(work, None)
+
+    def ahead_of(self, length: int) -> dict[Kind, int]:
+        """What is translated before a new request of this length is done, in characters by kind, itself not counted.
+
+        Requests take turns: as long as it has something waiting, each of the others gets no more than it.
+        """
+        found: dict[Kind, int] = {}
+        for work in self._line:
+            found[work.kind] = found.get(work.kind, 0) + min(work.length, length)
+        return found
+
+    def take(self, budget: float) -> tuple[Kind, list[Sentence]]:
+        """The next batch, and its kind. The queue is not empty.
+
+        :param budget: characters of a batch, padding included; one sentence may have more
+        """
+        first = next(iter(self._line))
+        sharing = [work for work in self._line if work.kind == first.kind][:_ASKED]
+        batch, served = [first.take(-1)], {first: None}
+        size = longest = batch[0].length
+        while True:
+            before = len(batch)
+            offers = [(work.nearest(size), work) for work in sharing if work.waiting]
+            for index, work in sorted(offers, key=lambda each: abs(each[1].waiting[each[0]].length - size)):
+                padded = max(longest, work.waiting[index].length)
+                if padded * (len(batch) + 1) <= budget:
+                    longest = padded
+                    batch.append(work.take(index))
+                    served[work] = None
+            if len(batch) == before:
+                break
+        for work in served:
+            self.discard(work)
+            self.add(work)
+        return first.kind, batch

@@ -1,0 +1,184 @@
+"""A worker: the process that holds the models. It imports torch; the process that answers HTTP does not.
+
+Lines of JSON come on standard input and go to standard output. The first line holds the settings, and is answered by
+``{"ready": ...}`` or ``{"failed": message}``. Each further line is a batch, ``{"model", "task", "items", "options"}``.
+Its items are answered one by one, as soon as each is done, by ``{"item": index, "result": ...}`` or ``{"item": index,
+"error": message, "fault": ...}``; ``{"done": true}`` ends the batch. ``fault`` is true where the input is not to blame.
+The process ends with its input, and ignores SIGTERM and Ctrl-C, which may reach all processes at once: its parent
+decides when the work is done.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from macaron.errors import MacaronError
+
+#: Is told the index of an item and its result.
+Found = Callable[[int, Any], None]
+
+
+class Models:
+    """The models of a worker.
+
+    :param settings: the first line
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        import torch
+
+        from macaron.decode.translator import Translator
+        from macaron.tasks.classifier import Predictor
+        from macaron.tasks.embedder import Embedder
+
+        if "OMP_NUM_THREADS" not in os.environ:
+            torch.set_num_threads(settings["threads"])
+        self.device = settings["device"]
+        self.folders = {each["name"]: Path(each["folder"]) for each in settings["models"]}
+        self.translators: dict[str, Translator] = {}
+        for each in settings["models"]:
+            folder = self.folders[each["name"]]
+            if each["kind"] == "translation":
+                made = Translator(folder, device=self.device, int8=settings["int8"])
+                made.translate("a")  # what is made once is made now
+                self.translators[each["name"]] = made
+            else:
+                _loaded(Predictor if each["labels"] else Embedder, folder, self.device)
+        self.budget = min((each.batch_tokens for each in self.translators.values()), default=1024)
+
+    def run(self, model: str, task: str, items: Sequence[Any], options: dict[str, Any], found: Found) -> None:
+        """Do a batch of one task."""
+        if task == "translate":
+            self._translate(self.translators[model], items, options["nbest"], found)
+            return
+        if task not in _TASKS:
+            raise MacaronError(f"there is no task {task!r}")
+        for index, item in enumerate(items):
+            found(index, _TASKS[task](self.folders[model], self.device, item, **options))
+
+    def _translate(self, translator: Any, items: Sequence[str | list[str]], nbest: int, found: Found) -> None:
+        """Translate sentences. Those in a list are aligned, too, after all have been translated."""
+        texts = [item if isinstance(item, str) else item[0] for item in items]
+        marked: dict[int, list[str]] = {}
+
+        def told(index: int, best: list[Any]) -> None:
+            made = [each.text for each in best]
+            if isinstance(items[index], str):
+                found(index, [made, None])
+            else:
+                marked[index] = made
+
+        translator.translate_nbest(texts, nbest=nbest, bound=True, found=told)
+        if marked:
+            aligned = translator.align([texts[i] for i in marked], [made[0] for made in marked.values()])
+            for (index, made), each in zip(marked.items(), aligned, strict=True):
+                found(index, [made, each and [[*link.source, *link.target] for link in each.links]])
+
+
+@cache
+def _loaded(kind: Callable[..., Any], *arguments: Any) -> Any:
+    return kind(*arguments)
+
+
+def _classify(folder: Path, device: str, texts: list[str], top_k: int = 1) -> list[list[dict[str, Any]]]:
+    from macaron.tasks.classifier import Predictor
+
+    found = []
+    for each in _loaded(Predictor, folder, device).predict([texts]) if texts else []:
+        shares = each.get("probabilities") or {"score": each["score"]}
+        best = sorted(shares.items(), key=lambda pair: -pair[1])[:top_k]
+        found.append([{"label": label, "score": share} for label, share in best])
+    return found
+
+
+def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> list[list[float]]:
+    from macaron.tasks.embedder import Embedder
+
+    vectors: list[list[float]] = _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
+    return vectors
+
+
+def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> list[list[Any]]:
+    from macaron.tasks.mask_filler import MaskFiller
+
+    found: list[list[Any]] = _loaded(MaskFiller, folder, device).fill(texts, **options)
+    return found
+
+
+def _particles(folder: Path, _device: str, sentence: str) -> str:
+    from macaron.lab.particles.build_data import assemble
+    from macaron.lab.particles.particles_page import particles_page
+    from macaron.lab.particles.traced_model import TracedModel
+
+    sentence = " ".join(sentence.split())
+    traced = _loaded(TracedModel, folder).trace(sentence, ("encoder", "decoder"), None)
+    return particles_page(assemble(sentence, [traced]))
+
+
+_TASKS: dict[str, Callable[..., Any]] = {
+    "text_classification": _classify,
+    "feature_extraction": _embed,
+    "fill_mask": _fill,
+    "particles": _particles,
+}
+
+
+def _alone(found: Found, index: int, _: int, result: Any) -> None:
+    found(index, result)
+
+
+def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
+    """Do a batch. Where it fails, its items are tried one by one: one bad text is no harm to others."""
+    done: set[int] = set()
+
+    def found(index: int, result: Any) -> None:
+        done.add(index)
+        send({"item": index, "result": result})
+
+    model, task, items, options = (batch[name] for name in ("model", "task", "items", "options"))
+    try:
+        models.run(model, task, items, options, found)
+    except Exception:
+        for index in set(range(len(items))) - done:
+            try:
+                models.run(model, task, [items[index]], options, partial(_alone, found, index))
+            except MacaronError as error:
+                message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
+                send({"item": index, "error": message, "fault": False})
+            except Exception as error:
+                # Where it happened, but no message: it may quote the text.
+                places = "".join(traceback.format_tb(error.__traceback__)[-3:])
+                print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+                send({"item": index, "error": type(error).__name__, "fault": True})
+    send({"done": True})
+
+
+def main(read: BinaryIO, write: BinaryIO) -> None:
+    """Answer until the input ends."""
+
+    def send(message: dict[str, Any]) -> None:
+        write.write(json.dumps(message).encode() + b"\n")
+        write.flush()
+
+    try:
+        models = Models(json.loads(read.readline()))
+    except MacaronError as error:
+        send({"failed": str(error)})
+        return
+    send({"ready": True, "budget": models.budget})
+    for line in read:
+        answer(models, json.loads(line), send)
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not come among the answers
+    main(sys.stdin.buffer, answers)
