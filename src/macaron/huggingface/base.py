@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
@@ -81,6 +82,7 @@ class PreTrainedMixin:
         """Replace the token embedding."""
         self.embedding.tokens = value
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def encoder_output(
         self: Any,
         input_ids: Tensor | None = None,

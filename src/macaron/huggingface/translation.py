@@ -49,9 +49,8 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         end; the decoder's input is made from them.
         """
         if encoder_outputs is None:
-            encoder_outputs = self.get_encoder()(
-                input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states
-            )
+            given = input_ids, attention_mask, None, inputs_embeds, output_attentions, output_hidden_states
+            encoder_outputs = self.encoder_output(*given, return_dict=True)
         encoded: Any = BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if labels is None:
@@ -154,19 +153,4 @@ class EncoderCall(nn.Module):
 
     def __init__(self, model: HFTranslationModel) -> None:
         super().__init__()
-        object.__setattr__(self, "model", model)
-
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> BaseModelOutput:
-        """Encode (B, S) tokens, or token vectors (B, S, D)."""
-        model: Any = self.model
-        return model.encoder_output(
-            input_ids, attention_mask, None, inputs_embeds, output_attentions, output_hidden_states
-        )
+        self.forward = model.encoder_output
