@@ -171,12 +171,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
-        """Show a step while it runs; without a terminal, a line with the amount and the time follows.
-
-        :param name: what is done
-        :param unit: what is counted
-        :param total: how many there are, if it is known
-        """
+        """Show a step while it runs; without a terminal, a line with the amount and the time follows."""
         # Late: a quarter of a second that a mistake in the call should not cost.
         from rich import progress
         from rich.console import Console

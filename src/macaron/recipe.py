@@ -130,10 +130,7 @@ def load_data_recipe(
 
 
 def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
-    """A recipe for training from plain data.
-
-    :param origin: the file, for messages
-    """
+    """A recipe for training from plain data."""
     origin = Origin(origin) if isinstance(origin, str) else origin
     kind, data, model = _check(content, origin)
     if "out" not in data:

@@ -118,13 +118,10 @@ def attentions_of(weights: list[tuple[str, Tensor]] | None, operator: str) -> tu
 
 
 def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: Any = None) -> Tensor | None:
-    """Cross-entropy over the labelled positions, in float32 at least; None without labels.
+    """Cross-entropy of logits (..., V) over the labelled positions (...), in float32 at least; None without labels.
 
     Labels of -100 and padding are no targets. The mean is over targets, or over ``count`` where a trainer that
     accumulates gradients gives the number for the whole batch (``num_items_in_batch``).
-
-    :param logits: (..., V)
-    :param labels: (...)
     """
     if labels is None:
         return None

@@ -79,8 +79,7 @@ class SubStep:
     """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
     :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state before the sub-step
-    :param after: (B, T, D), the state after it
+    :param before: (B, T, D), the state, as is ``after``
     """
 
     layer: "SchemeLayer"
