@@ -156,10 +156,7 @@ def available_cores() -> int:
 
 
 class Progress:
-    """The steps of a long job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr.
-
-    :param quiet: show nothing at all
-    """
+    """The steps of a long job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet

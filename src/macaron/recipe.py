@@ -107,7 +107,6 @@ def load_recipe(
 ) -> Recipe:
     """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
 
-    :param source: a model to start from
     :param options: options that stand for an assignment: ``{"--minutes 5": "train.max_minutes=5"}``
     """
     options = options or {}

@@ -48,8 +48,6 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
-
-    :param model_type: by default any of ours
     """
     folder = Path(path)
     if not (folder / _CONFIG).is_file():

@@ -32,7 +32,6 @@ class LayerSettings:
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param norm: pre or post
     :param activation: relu, gelu or a function, or a sequence with one for each feed-forward network of a layer
     :param initializer: xavier or kaiming, both as in the authors' code
     """

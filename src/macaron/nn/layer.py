@@ -103,7 +103,6 @@ class SchemeLayer(nn.Module):
 
     Sub-layers are named by operator and application: ``G1``, ``F1``, ``G2`` for Macaron.
 
-    :param branches: a scheme's branches
     :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
     :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
     """
