@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -199,3 +200,36 @@ def test_usage_errors(folder: Path):
         done = run(folder, *arguments)
         assert done.returncode == 2
         assert words in done.stderr.decode()
+
+
+# Documents
+
+
+def test_a_document(folder: Path, tmp_path: Path):
+    page = tmp_path / "page.HTML"
+    page.write_bytes(b"\xef\xbb\xbf<p>The <b>cat</b> sits.\r\n</p><pre>The cat</pre> 12 https://a.org/b")
+    done = run(folder, "--document", page, "--output", tmp_path / "out.html", "--device", "cpu", "--greedy")
+    assert (done.returncode, done.stdout) == (0, b""), done.stderr
+    made = (tmp_path / "out.html").read_bytes()
+    assert made.startswith(b"\xef\xbb\xbf<p>")
+    assert made.endswith(b"\r\n</p><pre>The cat</pre> 12 https://a.org/b")
+    assert sorted(re.findall(rb"<[^>]*>", made)) == sorted(re.findall(rb"<[^>]*>", page.read_bytes()))
+    assert run(folder, "--document", page, "--device", "cpu", "--greedy").stdout == made
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--document", "a.pdf"], 2, "a.pdf: a document is one of .txt, .html, .htm, .srt"),
+        (["--document", "a.txt", "--one-per-line"], 2, "--document goes without"),
+        (["--document", "gone.txt"], 1, "gone.txt"),
+        (["--document", "bad.srt"], 1, "bad.srt: not UTF-8 text"),
+    ],
+)
+def test_documents_that_are_refused(folder: Path, tmp_path: Path, arguments: list[str], code: int, message: str):
+    (tmp_path / "a.txt").write_text("The cat.")
+    (tmp_path / "bad.srt").write_bytes(b"\xff\xfe")
+    done = run(folder, arguments[0], tmp_path / arguments[1], *arguments[2:])
+    assert (done.returncode, done.stdout) == (code, b"")
+    assert message in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()

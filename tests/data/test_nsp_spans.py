@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macaron.data import nsp_spans as module
+from macaron.data.batching import pack_by_length, row_layouts
 from macaron.data.nsp_spans import Corpus, Spans, fit, sentence_pairs, single_spans, span_pairs
-from macaron.data.row_packing import pack_by_length, row_layouts
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=2, max_size=8)
 longest_texts = st.integers(8, 64)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from macaron.decode import Translator
+
 pytestmark = pytest.mark.slow
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 RECIPE = """
@@ -89,6 +91,11 @@ def test_reversing_is_learned(scheme: str, corpus: Path, tmp_path: Path):
         "translate", run / "model", "--one-per-line", "--input", "test.src", "--device", "cpu", where=corpus
     )
     assert translated.splitlines() == output.read_text().splitlines()
+    sources = (corpus / "test.src").read_text().splitlines()
+    linked = [pair for found in Translator(run).align(sources, expected) for pair in found.links]
+    turned = [(len(line) - 1 - place) for line in sources for place in range(0, len(line), 2)]
+    right = sum(link.source[0] == place for link, place in zip(linked, turned, strict=True))
+    assert right >= 0.9 * len(linked)
 
 
 @pytest.mark.parametrize("batching", ["pack", "bucket"])

@@ -27,7 +27,6 @@ def masked_counts(lengths: Lengths, ratio: float) -> Indices:
 def choose(lengths: Lengths, counts: Indices, allowed: Flags, random: Random) -> Flags:
     """Choose ``counts`` tokens of each text at random.
 
-    :param lengths: of the texts
     :param allowed: for each token whether it may be chosen (special tokens may not); all of them are chosen if a text
         has too few
     :returns: for each token whether it is chosen
@@ -46,7 +45,6 @@ def corrupt(
 ) -> Indices:
     """The model's input: of the chosen tokens most are masked, some replaced by a random word, the others unchanged.
 
-    :param mask: the mask token
     :param words: the ids of words that may replace a token
     :param mask_share: of the chosen ones
     :param random_share: likewise

@@ -12,8 +12,9 @@ Formats are plain text, HTML, and subtitles (.srt). No torch here: a server spli
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from macaron.decode.html_blocks import html_blocks
@@ -117,27 +118,12 @@ class Subtitle(MarkedBlock):
             return joined
         words = _WORDS.findall(joined)
         lengths = [len(_TAG.sub("", word)) for word in words]
-        narrow, wide = 0, sum(lengths) + len(lengths)
-        while narrow < wide:  # the least width that is wide enough
-            width = (narrow + wide) // 2
-            enough = len(_breaks(lengths, width)) <= self.lines
-            narrow, wide = (narrow, width) if enough else (width + 1, wide)
-        newline = _LINE.match(before)
-        ends = _breaks(lengths, wide)
-        lines = [" ".join(words[start:end]) for start, end in pairwise([0, *ends])]
-        return (newline[2] if newline else "\n").join(lines)
-
-
-def _breaks(lengths: Sequence[int], width: int) -> list[int]:
-    """The ends of lines of words, each as full as a width allows."""
-    ends: list[int] = []
-    room = width
-    for index, length in enumerate(lengths):
-        if length > room and index:
-            ends.append(index)
-            room = width
-        room -= length + 1
-    return [*ends, len(lengths)]
+        middles = [end - length / 2 for end, length in zip(accumulate(lengths), lengths, strict=True)]
+        lines = list(_LINE.finditer(before))
+        one = sum(lengths) + len(lengths) <= max(len(_TAG.sub("", line[1])) for line in lines)
+        width = sum(lengths) / (1 if one else self.lines)
+        ends = {bisect_left(middles, width * line) for line in range(1, self.lines)}
+        return lines[0][2].join(" ".join(words[a:b]) for a, b in pairwise(sorted({0, len(words)} | ends)))
 
 
 def srt_blocks(document: str) -> list[TextBlock]:

@@ -6,16 +6,14 @@ as it was. Every token is found by one pass over the document.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import escape, unescape
 from typing import NamedTuple
 
 from macaron.decode.marked_text import MarkedBlock
 
-_SPACE = r"[ \t\n\f\r]"
-_ATTRIBUTE = (
-    rf"(=?[^ \t\n\f\r/>=]*+)"
-    rf"(?:{_SPACE}*+={_SPACE}*+(\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'>])[^ \t\n\f\r>]*+))?+"
-)
+_VALUE = r"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'>])[^ \t\n\f\r>]*+"
+_ATTRIBUTE = rf"(=?[^ \t\n\f\r/>=]*+)(?:[ \t\n\f\r]*+=[ \t\n\f\r]*+({_VALUE}))?+"
 #: A comment; other declarations and bogus comments; a tag. Markup that is not closed reaches to the end.
 _MARKUP = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))"
@@ -34,11 +32,9 @@ _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark math nobr output q s "  # noqa: SIM905
     "samp small span strike strong sub sup svg time tt u var wbr".split()
 )
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
-)
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 #: Elements whose content is not markup; only that of the title is text to translate.
-_RAW = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
+_RAW = {"iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"}
 _UNTOUCHED = (_RAW - {"title"}) | {"code", "kbd", "math", "pre", "samp", "svg"}
 #: Text that stays as it is may be part of a sentence if it is short and ends none.
 _SHORT = re.compile(r"(?:[^.!?…。！？]|[.!?…](?! )){1,100}")
@@ -56,16 +52,17 @@ class Token(NamedTuple):
 
 def html_blocks(document: str) -> list[MarkedBlock]:
     """The blocks of an HTML document or fragment that have text to translate."""
-    blocks = [MarkedBlock(document, 0, _escape)]
+    make = partial(MarkedBlock, document, escape=partial(escape, quote=False))
+    blocks = [make(0)]
     tokens = _tokens(document)
     for token in tokens:
-        block = blocks[-1]
+        block, end = blocks[-1], token.end
         inline = token.name in _INLINE
         if not token.name:
-            for text, start, end in _characters(document, token):
-                block.add(text, start, end)
+            for part in _characters(document, token):
+                block.add(*part)
         elif token.name == "!":
-            block.add_tag(token.start, token.end)
+            block.add_tag(token.start, end)
         elif not token.closing and _is_untouched(token):
             text, end = _skip(document, token, tokens)
             if inline and not text:
@@ -73,17 +70,13 @@ def html_blocks(document: str) -> list[MarkedBlock]:
             elif inline and _SHORT.fullmatch(text):
                 block.add_literal(text, token.start, end)
             else:
-                blocks.append(MarkedBlock(document, end, _escape))
+                blocks.append(make(end))
         elif inline:
-            block.add_tag(token.start, token.end, "" if token.name in _VOID else token.name, token.closing)
+            block.add_tag(token.start, end, "" if token.name in _VOID else token.name, token.closing)
         else:
-            blocks.append(MarkedBlock(document, token.end, _escape))
-        block.end = blocks[-1].start if block is not blocks[-1] else token.end
+            blocks.append(make(end))
+        block.end = end
     return [block for block in blocks if block.letters]
-
-
-def _escape(text: str) -> str:
-    return escape(text, quote=False)
 
 
 def _tokens(document: str) -> Iterator[Token]:

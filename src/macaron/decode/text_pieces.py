@@ -216,12 +216,9 @@ def join_pieces(
         given = (each.text for each in chosen)
         texts = []
         for piece in text.pieces:
-            made = (
-                spaced_texts(piece.parts, given, lang) if piece.parts else [piece.text if piece.kept else next(given)]
-            )
-            found = align([piece.text], made)[0] if piece.literals else None
             if not piece.kept:
-                texts.append(restore(piece, "".join(made), found))
+                made = "".join(spaced_texts(piece.parts or [piece], given, lang))
+                texts.append(restore(piece, made, align([piece.text], [made])[0] if piece.literals else None))
         joined.append(Hypothesis("".join(spaced_texts(text.pieces, iter(texts), lang)), score, tokens, scores, notes))
     return sorted(joined, key=lambda each: -each.score)
 

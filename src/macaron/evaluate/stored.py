@@ -86,7 +86,6 @@ class Translated:
 class Measurement:
     """Everything that translations and their scores depend on, and where they are stored.
 
-    :param run: the run's folder
     :param name: the beginning of the file's name: the split, or the file that was translated
     :param model: the fingerprint of the model folder
     :param text: the digest of the text (see `evaluation.text_digest`)
@@ -143,10 +142,7 @@ class Measurement:
         return Translated(content["translations"], tuple(scores), content["search"], self.path, True)
 
     def store(self, scored: Evaluation, data: str) -> Translated:
-        """Keep an evaluation.
-
-        :param data: what was translated, in words
-        """
+        """Keep an evaluation; ``data`` says in words what was translated."""
         said = scored.to_dict()
         made = Translated(scored.translations, scored.scores, said["search"], self.path, False)
         content = {
@@ -176,11 +172,7 @@ class Keeper:
         self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
 
     def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
-        """Store an evaluation and return the file. What was stored for the same model, text and settings is replaced.
-
-        :param name: of the split or file
-        :param data: what was translated, in words
-        """
+        """Store an evaluation and return the file; an earlier one of the same model, text and settings is replaced."""
         if self.run is None or self.model is None:
             return None
         measurement = Measurement(self.run, name, self.model.result(), scored.text, search, scored.definition)

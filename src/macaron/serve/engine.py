@@ -27,9 +27,11 @@ __all__ = ["Busy", "Engine", "Format", "TooLate", "Translated", "WorkerLost"]
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
 #: A request is accepted if it will be done in this share of its time, as far as one can tell.
-_SURE = 2 / 3
+_SURE = 1 / 2
 #: The weight of the past in the speed of a model, batch by batch.
 _PAST = 0.8
+#: Turns of the event loop before a batch is made: requests that have come already shall be in it.
+_TURNS = 5
 #: Longer texts are cut into sentences in a thread.
 _LONG = 2000
 
@@ -70,7 +72,9 @@ class Engine:
             "threads": max(1, available_cores() // settings.workers),
         }
         stuck = max(60.0, 4 * settings.deadline)
-        events = (self._account, self._dispatch, self.metrics.restarts.inc)
+        self._wanted = asyncio.Event()  # a worker has become free, or there is something new in the queue
+        self._dispatcher: asyncio.Task[None] | None = None
+        events = (self._account, self._wanted.set, self.metrics.restarts.inc)
         self._workers = [WorkerProcess(first_line, stuck, *events) for _ in range(settings.workers)]
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
@@ -85,6 +89,7 @@ class Engine:
 
     async def start(self) -> None:
         """Start the workers and wait until all of them have loaded the models."""
+        self._dispatcher = asyncio.create_task(self._dispatch())
         try:
             await asyncio.gather(*(worker.start() for worker in self._workers))
         except BaseException:
@@ -93,6 +98,8 @@ class Engine:
 
     async def stop(self, grace: float) -> None:
         """End the workers, each after its batch; kill those that take longer than so many seconds."""
+        if self._dispatcher is not None:
+            self._dispatcher.cancel()
         await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
 
     async def translate(
@@ -157,7 +164,7 @@ class Engine:
         work = Work(kind, sentences)
         self._admit(work, limit)
         self._queue.add(work)
-        self._dispatch()
+        self._wanted.set()
         try:
             async with asyncio.timeout(limit):
                 return await asyncio.gather(*(each.answer for each in sentences))
@@ -185,11 +192,16 @@ class Engine:
             self.metrics.refused.inc()
             raise Busy(min(60, max(1, math.ceil(seconds - _SURE * limit))))
 
-    def _dispatch(self) -> None:
+    async def _dispatch(self) -> None:
         """Give batches to the workers that are free."""
-        for worker in self._workers:
-            if worker.free and len(self._queue):
-                worker.run(*self._queue.take(worker.budget * _CHARACTERS))
+        while True:
+            await self._wanted.wait()
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            self._wanted.clear()
+            for worker in self._workers:
+                if worker.free and len(self._queue):
+                    worker.run(*self._queue.take(worker.budget * _CHARACTERS))
 
     def _account(self, kind: Kind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""

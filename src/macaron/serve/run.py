@@ -43,7 +43,7 @@ async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socke
         app,
         http=type("Patient", (PatientProtocol,), {"patience": settings.patience}),
         lifespan="off",
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         limit_concurrency=files - _OTHER_FILES,

@@ -69,10 +69,7 @@ class TuningOutcome:
 
 
 class FineTuner(EncoderOnDevice):
-    """An encoder that is fine-tuned again and again, each time from its pre-trained weights and a head of zeros.
-
-    :param path: a pre-trained model folder
-    """
+    """An encoder that is fine-tuned again and again, each time from its pre-trained weights and a head of zeros."""
 
     step: TrainStep
     _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
@@ -105,10 +102,8 @@ class FineTuner(EncoderOnDevice):
     ) -> TuningOutcome:
         """One run. Its weights stay in the model until the next one.
 
-        :param dev: sets to score on
         :param check: called before every update; may raise an exception, which ends the run
         :param advance: called with numbers of finished updates
-        :param after_epoch: called with the epoch's record
         :param keep_best: end with the weights of the epoch that is best in the first metric, the later of two equals
         """
         started = time.monotonic()

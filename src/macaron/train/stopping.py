@@ -34,10 +34,7 @@ def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
 
 
 def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: str) -> str | None:
-    """What has ended a run before the limit that its schedule was planned for; None if nothing has.
-
-    :param resume: the command that continues the run
-    """
+    """What has ended a run before the limit that its schedule was planned for; None if nothing has."""
     planned, *caps = (name for name in LIMITS if getattr(settings, name) is not None)
     share, *others = shares(settings, state, seconds)
     if share >= 1.0:

@@ -109,9 +109,6 @@ def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) ->
 
     Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
     three documents only one.
-
-    :param starts: file with one byte per sentence, 1 if a document starts with it
-    :param roles: file to write, one byte per sentence
     """
     held = 2 if documents >= 4 else 1
     few = [(1 + number) * documents // (1 + held) for number in range(held)]

@@ -39,7 +39,6 @@ class FinishedRun(RunFolder):
     :ivar final_loss: the validation loss of the model that the run chose
     :ivar progress: where training ended
     :ivar identity: what its checkpoints record of the training data; None if they are gone
-    :ivar data: the folder of the training data
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -119,10 +118,7 @@ def folder_digests(folder: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Runs that differ in nothing but the seed.
-
-    :param parameters: of each of its models
-    """
+    """Runs that differ in nothing but the seed."""
 
     label: str
     runs: tuple[FinishedRun, ...]
