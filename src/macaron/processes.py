@@ -15,7 +15,6 @@ from itertools import chain, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from macaron.errors import MacaronError, require
@@ -113,9 +112,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is None:
             return
         if kind is not None:

@@ -107,12 +107,10 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
     ) -> None:
         # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
         # over caches that grow by themselves.
-        dynamic = generation_config.cache_implementation in (None, "dynamic")
+        kind = generation_config.cache_implementation
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            if not dynamic:
-                raise ValueError(
-                    f"cache_implementation={generation_config.cache_implementation!r} is not supported; use 'dynamic'"
-                )
+            if kind not in (None, "dynamic"):
+                raise ValueError(f"cache_implementation={kind!r} is not supported; use 'dynamic'")
             model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
             return
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
