@@ -148,10 +148,7 @@ def default_labels(count: int) -> dict[int, str]:
 
 
 class ClassifierInput(TypedDict, total=False):
-    """What a classifier takes; further keys say where it comes from.
-
-    Number of texts, their columns in the training file, tokens of the longest example.
-    """
+    """What a classifier takes: texts, their columns, tokens of the longest example. Other keys say where it is from."""
 
     texts: Annotated[int, Between(1, 2)]
     columns: list[str]

@@ -151,8 +151,7 @@ class SchemeLayer(nn.Module):
     ) -> Tensor:
         """One step of the scheme from (B, T, D) to (B, T, D).
 
-        :param self_slot: first slot of this layer's self-attentions in the cache
-        :param memory_slot: first slot of its cross-attentions
+        :param self_slot: first slot of this layer's self-attentions in the cache; ``memory_slot``: of its others
         :param visit: called after every sub-step
         """
         start, total = x, None

@@ -97,7 +97,6 @@ class SmoothedCrossEntropy(nn.Module):
 
     The smoothed loss is (1 - e) nll + e times the mean over the vocabulary of -log p, as in the authors' code.
 
-    :param ignored: target id to ignore (padding)
     :param chunk: rows of logits held at a time; the default depends on the device
     """
 
