@@ -40,9 +40,7 @@ def check_early(
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
-    :param reads: files to read
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
-    :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
     from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -78,7 +76,6 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """Check the folder of a run, and the data of a new one; of several processes the first one does.
 
     :param new: the folder may not be in use
-    :param verify: as in `check_early`
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing

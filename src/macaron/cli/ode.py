@@ -67,13 +67,10 @@ def orders(
     if as_json:
         _print_json(data)
         return
-    _print_table(
-        ("scheme", "order", *METHODS),
-        [
-            (row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values()))
-            for row in data["schemes"]
-        ],
-    )
+    rows = []
+    for row in data["schemes"]:
+        rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
+    _print_table(("scheme", "order", *METHODS), rows)
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 

@@ -125,10 +125,7 @@ def _given(options: dict[str, object]) -> list[str]:
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
-    """Print what cleaning dropped by rule, and the sizes of the splits and of the vocabulary.
-
-    :param tokenizer: the model whose tokenizer was taken
-    """
+    """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
     import sys
 
     from rich.console import Console

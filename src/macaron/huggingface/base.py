@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
@@ -81,6 +82,7 @@ class PreTrainedMixin:
         """Replace the token embedding."""
         self.embedding.tokens = value
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def encoder_output(
         self: Any,
         input_ids: Tensor | None = None,
@@ -116,13 +118,10 @@ def attentions_of(weights: list[tuple[str, Tensor]] | None, operator: str) -> tu
 
 
 def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: Any = None) -> Tensor | None:
-    """Cross-entropy over the labelled positions, in float32 at least; None without labels.
+    """Cross-entropy of logits (..., V) over the labelled positions (...), in float32 at least; None without labels.
 
     Labels of -100 and padding are no targets. The mean is over targets, or over ``count`` where a trainer that
     accumulates gradients gives the number for the whole batch (``num_items_in_batch``).
-
-    :param logits: (..., V)
-    :param labels: (...)
     """
     if labels is None:
         return None

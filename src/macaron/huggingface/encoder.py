@@ -31,7 +31,7 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
 
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\.", r"classifier\."]
 
-    forward: ClassVar[Any] = can_return_tuple(PreTrainedMixin.encoder_output)
+    forward = PreTrainedMixin.encoder_output
 
 
 @dataclass

@@ -27,10 +27,7 @@ class EncoderModel(Network):
         self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
-        """Tokens (B, T) to states (B, T, D), as `encode`, without attention to padding.
-
-        :param real: (B, T), which positions are tokens; by default all but padding
-        """
+        """Tokens (B, T) to states (B, T, D), as `encode`; ``real`` is by default all but padding."""
         return self.encode(ids, ids != self.pad if real is None else real, segments)
 
 

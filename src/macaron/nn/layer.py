@@ -79,8 +79,7 @@ class SubStep:
     """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
     :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state before the sub-step
-    :param after: (B, T, D), the state after it
+    :param before: (B, T, D), the state, as is ``after``
     """
 
     layer: "SchemeLayer"
@@ -104,7 +103,6 @@ class SchemeLayer(nn.Module):
 
     Sub-layers are named by operator and application: ``G1``, ``F1``, ``G2`` for Macaron.
 
-    :param branches: a scheme's branches
     :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
     :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
     """
@@ -153,8 +151,7 @@ class SchemeLayer(nn.Module):
     ) -> Tensor:
         """One step of the scheme from (B, T, D) to (B, T, D).
 
-        :param self_slot: first slot of this layer's self-attentions in the cache
-        :param memory_slot: first slot of its cross-attentions
+        :param self_slot: first slot of this layer's self-attentions in the cache; ``memory_slot``: of its others
         :param visit: called after every sub-step
         """
         start, total = x, None
