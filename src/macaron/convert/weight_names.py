@@ -54,9 +54,6 @@ def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cros
     """The names of an encoder or decoder stack.
 
     The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
-
-    :param prefix: of our names
-    :param cross: whether the layers attend to an encoder
     """
     macaron = config.scheme == "strang-gfg"
     last = "G2" if macaron else "G1"

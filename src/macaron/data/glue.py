@@ -19,7 +19,6 @@ SOURCE = "https://gluebenchmark.com/tasks"
 class Examples:
     """Texts and labels of a file.
 
-    :param texts: one or two lists
     :param labels: class indices or scores; empty for a test file
     :param skipped: torn lines and lines without an agreed label
     """

@@ -51,8 +51,6 @@ class Submission:
 class GlueTask:
     """A task.
 
-    :param name: for the command
-    :param title: for tables
     :param folders: names of its folder, that of the archive first
     :param labels: of its classes, in the order of their indices (the authors'); empty for a score
     :param dev: the development sets by name; MNLI has two

@@ -104,7 +104,6 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
     many tokens from a random position of another document, and then the rest is used again. If a document has only one
     sentence left, B is of another one.
 
-    :param longest: tokens of a pair, special ones included
     :param short_share: the share of pairs that get a random, shorter length, since tasks have shorter texts, too
     :param next_share: the share of pairs with the real B, if there is one
     """

@@ -88,9 +88,7 @@ class Measurement:
     """Everything that translations and their scores depend on, and where they are stored.
 
     :param name: the beginning of the file's name: the split, or the file that was translated
-    :param model: the fingerprint of the model folder
     :param text: the digest of the text (see `evaluation.text_digest`)
-    :param definition: of the tokenised BLEU
     """
 
     run: Path

@@ -7,7 +7,7 @@ import numpy as np
 
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.figures import scheme_label, trajectory_label
-from macaron.lab.page import Raw, escape, html_table, render_page, section, write_page
+from macaron.lab.page import Raw, asset, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (
     AS_LAYERS,
@@ -48,7 +48,7 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
         section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
-        section("What this shows, and what it does not", *_caveats(first, len(groups) > 1), id="caveats"),
+        section("What this shows, and what it does not", _caveats(first, len(groups) > 1), id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
     page = render_page(
@@ -205,15 +205,6 @@ def _ratio_tables(groups: Sequence[Group]) -> str:
     return f'<div class="charts">{"".join(tables)}</div>'
 
 
-def _caveats(found: TrajectoryComparison, networks: bool) -> list[str]:
-    euler = (
-        "An Euler step is itself of first order, and no scheme can repair that: with Euler sub-steps both schemes are "
-        "of first order. The theorem, by which Strang's scheme is of second order, is about exact sub-flows, which no "
-        "layer computes."
-    )
-    system = (
-        f"This is one system, softmax attention and a small tanh network in the plane (seed {found.seed}), over a "
-        f"time of {DURATION:g}. The default seed was chosen among 400 because its paths do not overlap; the orders do "
-        "not depend on it (macaron ode orders measures seven other systems)."
-    )
-    return [f"<p>{text}</p>" for text in ([euler] if networks else []) + [system]]
+def _caveats(found: TrajectoryComparison, networks: bool) -> str:
+    euler = asset("trajectories-euler.html") if networks else ""
+    return euler + asset("trajectories-system.html").format(seed=found.seed, time=DURATION)

@@ -104,10 +104,6 @@ def make_twins(
 
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
         gives the twins other names
-    :param seeds: seeds 1 to this are trained
-    :param budget: updates of every run; by default as the recipe says in updates or epochs, or as many as the slowest
-        twin makes in its minutes
-    :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: give a folder for the runs")

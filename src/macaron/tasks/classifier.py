@@ -47,7 +47,6 @@ class Encoded:
 
     :param texts: one or two lists, each with one array per example
     :param targets: as the loss takes them, (N,); zeros where there are no labels
-    :param truncated: number of examples that were cut
     :param labels: class indices or scores, as the metrics take them
     """
 

@@ -197,11 +197,7 @@ def prune(folder: Path, keep: int, best_update: int | None) -> None:
 
 
 def candidates(folder: Path, state: RunState, last: Weights, mean: Weights, average: int) -> dict[str, Weights]:
-    """All weights that may become the final model, by name.
-
-    :param mean: their running mean; may be empty
-    :param average: number of checkpoints to average
-    """
+    """All weights that may become the final model, by name."""
     found = {"last": last}
     if state.best_update is not None and state.best_update != state.update:
         found["best"] = load(best_path(folder, state.best_update), moments=False).weights
@@ -228,7 +224,6 @@ def require_same(
 ) -> None:
     """Refuse a checkpoint of another model or of other data.
 
-    :param identity: what is trained on now, see `Task.identity`
     :param losses: number of losses that are logged
     """
     if len(found.state.log_losses) != losses:

@@ -49,7 +49,6 @@ def prepare(
 ) -> Outcome:
     """Prepare a corpus for training; the result does not depend on the number of worker processes.
 
-    :param workers: number of processes, by default one for every core
     :param chunk_lines: lines that a worker cleans at a time
     :param verify: read an existing folder, even if it has not changed since it was last verified
     """

@@ -62,9 +62,6 @@ def compare(
     """Compare runs.
 
     :param runs: folders of runs, by name if they have names of their own; others are compared with the first kind
-    :param data: a prepared folder; by default that of the first run's recipe
-    :param vary: settings (``train.learning_rate``) that differ on purpose, beside the shape of the network
-    :param trials: resamples and exchanges of every test
     """
     if split not in ("valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")

@@ -42,7 +42,6 @@ class Evidence:
     """The input of a verdict on two kinds of model.
 
     :param difference: second minus first
-    :param runs: the number of trained models of each
     :param adjusted: the largest p-value, corrected for several comparisons
     :param comparisons: the number of comparisons it was corrected for
     :param remarks: what a reader must know besides, such as unequal sizes

@@ -20,11 +20,7 @@ _LOSSES = {
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
-    """Write the page of a run, by default RUN/report.html, and return its path.
-
-    :param samples: show what the model makes of a few validation sentences
-    :param data: the prepared folder they are from; by default the one in the recipe
-    """
+    """Write the page of a run, by default RUN/report.html, and return its path."""
     path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)

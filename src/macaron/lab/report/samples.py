@@ -53,15 +53,12 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     """Mask words of validation sentences, always the same ones, and let a run's model predict them."""
     import torch
 
-    from macaron.models import EncoderConfig, EncoderForPreTraining
-    from macaron.models.load import find_folder, load_model
-    from macaron.text.load_tokenizer import model_tokenizer
+    from macaron.tasks.mask_filler import MaskFiller
 
     prepared = PreparedText.open(data)
     sentences = prepared.sentences("valid")
-    folder = find_folder(run, EncoderConfig.model_type)
-    model, _ = load_model(folder, EncoderForPreTraining, torch.float32)
-    tokenizer = model_tokenizer(folder, "encoder", model.config)
+    filler = MaskFiller(run, "cpu")
+    model, tokenizer = filler.model, filler.tokenizer
     if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
         raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
     found = []
