@@ -28,9 +28,8 @@ from gpu_training import train
 from torch import Tensor
 
 from macaron.data.batching import Rows
-from macaron.data.masking import masked_counts
-from macaron.data.nsp_spans import Corpus
 from macaron.data.prepared import PreparedText
+from macaron.data.pretraining_texts import Corpus, masked_counts
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.recipe import Recipe, load_recipe
 from macaron.tasks import pretraining_batches as batches

@@ -256,3 +256,19 @@ def test_joined_lines(place: Path):
     assert bleu["one to a line"] - bleu["split"] == pytest.approx(result["loss"], abs=0.002)
     assert bleu["split"] > bleu["whole"] + 5  # so small a model translates one sentence at best
     assert "| split " in said
+
+
+@pytest.mark.slow
+def test_serve(place: Path):
+    fixtures = REPOSITORY / "tests" / "compatibility" / "fixtures"
+    options = ["--quick", "--source", fixtures / "corpus" / "test.de"]
+    result, said = measured("serve.py", fixtures / "translation", *options, where=place)
+    assert result["throughput"]["identical"]
+    assert result["throughput"]["sentences"] == 64
+    overload = result["overload"]
+    assert overload["requests"] == sum(overload["statuses"].values()) > 0
+    assert (overload["hanging"], result["exit_code"]) == (0, 0)
+    for name in ("vanishing clients", "malformed requests", "dawdling clients"):
+        assert result["faults"][name]["usual_requests"] > 0
+        assert result["faults"][name]["lost"] == 0
+    assert "| Translator, batches" in said

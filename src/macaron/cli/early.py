@@ -37,6 +37,7 @@ def check_early(
     """Check what a verb was given, each if it was.
 
     :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
+    :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
@@ -54,9 +55,10 @@ def check_early(
     for folders, kind in kinds:
         for folder in filter(None, folders):
             _check_model(folder, kind)
-    for run in filter(None, runs):
-        if not run.is_dir():
-            raise MacaronError(f"{run}: no such folder. Give the folder of a run, as macaron train --out made it.")
+    if runs:
+        from macaron.lab.run_folder import RunFolder, check_same_task
+
+        check_same_task([RunFolder(run) for run in filter(None, runs)])
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:

@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_recipe
+from macaron.errors import UsageError
 from macaron.limits import MOST_SEEDS
 
 
@@ -38,6 +39,8 @@ def twins(
     chosen = load_recipe(recipe, settings or [], options=limit)
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
+    if len(names) < 2:
+        raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     check_recipe(chosen, out, new=False)
     for part in (part for name in names for part in name.split("/") if part != "control"):
         scheme(part)

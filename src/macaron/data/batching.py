@@ -114,13 +114,11 @@ def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, op
 
 
 def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Generator) -> Rows:
-    """Fill rows of ``width`` positions with whole texts (best fit).
+    """Fill rows of ``width`` positions with whole texts, at most ``most`` in each (best fit).
 
     All lengths of an epoch are known, so the best row for every length is found once for all texts of that length:
     longest first, each into the fullest row that still has room. The time does not grow with the corpus. The choice
     among texts of one length, and the order of the rows, are random.
-
-    :param most: texts in a row, at most
     """
     if int(lengths.max(initial=0)) > width:
         raise ValueError(f"a text is longer than a row of {width}")
@@ -142,10 +140,9 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
 
 def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
-    """Which lengths share a row.
+    """Which lengths share a row of at most ``most`` texts.
 
     :param counts: number of texts of each length from 0 to ``width``
-    :param most: texts in a row, at most
     """
     done: list[RowLayout] = []
     with_room: list[list[RowLayout]] = [[] for _ in range(width + 1)]  # by the room that is left

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -242,6 +242,13 @@ def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:
         for metric, value in metrics.items() if isinstance(metrics, dict) else ():
             if is_number(value):
                 yield part, metric, value
+
+
+def check_same_task(runs: Sequence[RunFolder]) -> None:
+    """Refuse to compare runs of different tasks."""
+    if len({run.kind for run in runs}) > 1:
+        kinds = ", ".join(f"{run.path} ({run.kind})" for run in runs)
+        raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")
 
 
 def _kind(path: Path, settings: Record) -> RunKind:

@@ -192,6 +192,9 @@ class EncoderConfig(ModelConfig):
                 raise MacaronError(f"id2label must have the keys 0 to {len(indices) - 1}, each once")
             object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
         Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
+        takes = self.classification or {}
+        if "columns" in takes and len(takes["columns"]) != takes.get("texts"):
+            raise MacaronError("classification.columns must have as many names as classification.texts says")
 
     @property
     def num_labels(self) -> int:

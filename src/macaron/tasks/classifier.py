@@ -73,8 +73,6 @@ def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
 class EncoderOnDevice:
     """An encoder with a classifier's head on a device, its tokenizer, and how examples become batches.
 
-    :param path: the model's folder, or a run's
-    :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
     :param max_length: tokens of an example; longer ones are cut; default: the model's
     :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
     :param dropout: everywhere; the model's own by default

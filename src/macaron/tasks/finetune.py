@@ -31,8 +31,6 @@ _COMPILED_SHAPES = 64
 class TunerSettings:
     """How the model of all runs is loaded and computed.
 
-    :param max_length: tokens of an example; longer ones are cut
-    :param dropout: default: the model's own
     :param compiled: compile the layers: somewhat faster in long runs, slow to start
     """
 

@@ -184,7 +184,6 @@ class WordEncoder:
     A subword never crosses a space, so the ids of a line are the concatenated ids of its words. This is ten times as
     fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer).
 
-    :param end: put ``</s>`` at the end of every line
     :param known: replaces ids that the model does not know, see `MacaronTokenizer.known`
     """
 

@@ -197,8 +197,7 @@ def run_jobs(
     """Run all jobs and yield their records in the order in which they end.
 
     :param best: the record of a task's best run so far
-    :param check: called often; may raise an exception, which ends all jobs
-    :param advance: called with numbers of finished updates
+    :param check: see `FineTuner.fit`, like ``advance``
     """
     workers = workers[: len(jobs)]
     if len(workers) == 1:

@@ -1,0 +1,84 @@
+"""The models that are served, and the language of a text among theirs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from macaron.errors import MacaronError, UsageError
+from macaron.serve.catalogue import Catalogue, language_name
+from served import CLASSIFIER, ENVIRONMENT, TRANSLATION
+
+
+@pytest.fixture
+def nameless(tmp_path: Path) -> Path:
+    """A model that does not name its languages."""
+    folder = tmp_path / "nameless"
+    shutil.copytree(TRANSLATION, folder)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"source_lang": None, "target_lang": None}))
+    return folder
+
+
+def test_models_by_pair_and_name(nameless: Path):
+    catalogue = Catalogue([str(TRANSLATION), str(CLASSIFIER), f"fr-de={nameless}", f"pt-BR-de={nameless}"])
+    assert [model.name for model in catalogue.models] == ["de-en", "classifier", "fr-de", "pt-BR-de"]
+    assert catalogue.pair("DE", "en") is catalogue.named("de-en")
+    assert catalogue.pair("en", "de") is None
+    assert catalogue.sources == ["de", "fr", "pt-BR"]
+    assert catalogue.targets("fr") == ["de"]
+    assert catalogue.languages == ["de", "fr", "pt-BR", "en"]
+    assert [model.name for model in catalogue.encoders] == ["classifier"]
+    assert catalogue.named("classifier").labels
+    assert (language_name("pt-BR"), language_name("de"), language_name("tlh")) == ("Portuguese", "German", "tlh")
+    with pytest.raises(MacaronError, match="unknown model 'de-em': did you mean de-en"):
+        catalogue.named("de-em")
+
+
+def test_languages_are_detected_among_those_served(nameless: Path):
+    alone = Catalogue([str(TRANSLATION)])
+    assert alone.detect("Bonjour à tous !") == [("de", 1.0)]
+    several = Catalogue([str(TRANSLATION), f"fr-en={nameless}", f"tlh-en={nameless}"])
+    for text, language in (("Bonjour à tous, comment allez-vous ?", "fr"), ("Guten Morgen, wie geht es dir?", "de")):
+        found = several.detect(text)
+        assert found[0][0] == language
+        assert found[0][1] > 0.9
+        assert found[-1] == ("tlh", 0.0)  # unknown to the detector
+    assert {code for code, _ in several.detect("")} == {"de", "fr", "tlh"}
+    assert Catalogue([str(CLASSIFIER)]).detect("Hello") == []
+
+
+def test_mistakes(nameless: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"does not name its languages. Name them: de-en="):
+        Catalogue([str(nameless)])
+    with pytest.raises(UsageError, match="are both de-en: serve one of them"):
+        Catalogue([str(TRANSLATION), f"de-en={nameless}"])
+    with pytest.raises(MacaronError, match="no such folder"):
+        Catalogue([str(tmp_path / "missing")])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([TRANSLATION, "--device", "tpu"], 2, "no device 'tpu'"),
+        ([TRANSLATION, "--device", "cuda", "--int8"], 2, "--int8 is for the CPU"),
+        ([TRANSLATION, "--deadline", "0"], 2, "--deadline must be above 0 and at most a day, not 0"),
+        ([TRANSLATION, "--api-keys", "missing"], 1, "missing: No such file"),
+        ([TRANSLATION, "--host", "192.0.2.1"], 1, "cannot listen on 192.0.2.1, port 5000"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments: list[Any], code: int, message: str, macaron: Callable[..., Any]):
+    done = macaron("serve", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+def test_what_answers_http_needs_no_torch():
+    program = "import sys, macaron.serve.run; print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT, check=True)
+    assert done.stdout == "set()\n"
