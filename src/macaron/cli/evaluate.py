@@ -25,10 +25,7 @@ def evaluate(
         bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
     ] = None,
     compound_split: Annotated[
-        bool | None,
-        Option(
-            "--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (default: as in the recipe)."
-        ),
+        bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
     ] = None,
     batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
     tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
