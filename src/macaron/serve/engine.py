@@ -18,11 +18,11 @@ from macaron.decode.place_tags import Alignment, Link
 from macaron.processes import available_cores
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.metrics import Metrics
-from macaron.serve.queue import Kind, Sentence, TurnQueue, Work
+from macaron.serve.queue import BatchKind, Sentence, TurnQueue, Work
 from macaron.serve.settings import ServeSettings
 from macaron.serve.worker_process import WorkerLost, WorkerProcess
 
-__all__ = ["Busy", "Engine", "Format", "TooLate", "Translated", "WorkerLost"]
+__all__ = ["Busy", "Engine", "Format", "TooLate", "TranslatedText", "WorkerLost"]
 
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
@@ -49,7 +49,7 @@ class TooLate(Exception):
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslatedText:
     """A translation, and the next best ones."""
 
     text: str
@@ -110,7 +110,7 @@ class Engine:
         format: Format = "text",
         alternatives: int = 0,
         deadline: float | None = None,
-    ) -> list[Translated]:
+    ) -> list[TranslatedText]:
         """Translate texts with a model of the catalogue; each as `Translator.translate` does.
 
         :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
@@ -132,16 +132,16 @@ class Engine:
         ]
         found = iter(await self._do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
 
-        def join(document: Document) -> Translated:
+        def join(document: Document) -> TranslatedText:
             mine = list(islice(found, len(document.sentences)))
             alignments = [None if links is None else alignment(links) for _, links in mine]
             best, *others = (
                 document.join([best[min(rank, len(best) - 1)] for best, _ in mine], alignments, served.target)
                 for rank in range(alternatives + 1)
             )
-            return Translated(best, tuple(dict.fromkeys(each for each in others if each != best)))
+            return TranslatedText(best, tuple(dict.fromkeys(each for each in others if each != best)))
 
-        def joined() -> list[Translated]:
+        def joined() -> list[TranslatedText]:
             return [join(document) for document in documents]
 
         return await asyncio.to_thread(joined) if long else joined()
@@ -159,7 +159,7 @@ class Engine:
     ) -> list[Any]:
         """The results of sentences, or of the inputs of a task, in their order."""
         loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
-        kind = Kind(model, task, json.dumps(options, sort_keys=True))
+        kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
         work = Work(kind, sentences)
         self._admit(work, limit)
@@ -203,7 +203,7 @@ class Engine:
                 if worker.free and len(self._queue):
                     worker.run(*self._queue.take(worker.budget * _CHARACTERS))
 
-    def _account(self, kind: Kind, batch: Sequence[Sentence], seconds: float) -> None:
+    def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""
         length = sum(each.length for each in batch)
         past, spent = self._speeds.get(kind[:2], (0.0, 0.0))

@@ -12,7 +12,7 @@ from typing import Any
 
 import macaron
 from macaron.errors import MacaronError
-from macaron.serve.queue import Kind, Sentence
+from macaron.serve.queue import BatchKind, Sentence
 
 _LONGEST_LINE = 1 << 28  # bytes of an answer
 #: Seconds before a worker is started again: none at first, then more and more, until one has lived for a minute.
@@ -37,7 +37,7 @@ class WorkerProcess:
         self,
         settings: Mapping[str, Any],
         limit: float,
-        done: Callable[[Kind, list[Sentence], float], None],
+        done: Callable[[BatchKind, list[Sentence], float], None],
         free: Callable[[], None],
         died: Callable[[], None],
     ) -> None:
@@ -46,7 +46,7 @@ class WorkerProcess:
         self._process: Process | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._kind, self._batch, self._began = Kind("", "", ""), list[Sentence](), 0.0
+        self._kind, self._batch, self._began = BatchKind("", "", ""), list[Sentence](), 0.0
         self.alive = False
         #: Tokens of a batch, padding included.
         self.budget = 0
@@ -79,7 +79,7 @@ class WorkerProcess:
         self._kill()
         await self._process.wait()
 
-    def run(self, kind: Kind, batch: list[Sentence]) -> None:
+    def run(self, kind: BatchKind, batch: list[Sentence]) -> None:
         """Give it a batch. It is free."""
         loop = asyncio.get_running_loop()
         self._kind, self._batch, self._began = kind, batch, loop.time()
