@@ -28,6 +28,7 @@ def main() -> None:
     parser.add_argument("--case", type=int, help="one case of one reader again: its index")
     parser.add_argument("--out", type=Path, help="JSON file for all numbers")
     arguments = parser.parse_args()
+    out = arguments.out and arguments.out.resolve()  # commands are called in other folders
     wanted = [part.strip() for part in arguments.readers.split(";")]
     readers = [reader for reader in READERS.values() if any(part in reader.name for part in wanted)]
     begun = time.monotonic()
@@ -36,7 +37,7 @@ def main() -> None:
             arguments.seed, Path(folder), [] if arguments.kills else readers, NEEDS if arguments.kills else set()
         )
         if arguments.kills:
-            sys.exit(_kills(campaign, arguments.kills, arguments.out))
+            sys.exit(_kills(campaign, arguments.kills, out))
         built = time.monotonic()
         cases = plan(campaign.readers, arguments.cases)
         if arguments.case is not None:
@@ -63,9 +64,9 @@ def main() -> None:
     took = time.monotonic() - built
     each = 1000 * took / max(1, len(outcomes))
     print(f"{len(readers)} readers; ready after {built - begun:.1f} s; {each:.0f} ms a case")
-    if arguments.out:
+    if out:
         faults = [asdict(outcome) for outcome in outcomes if outcome.kind not in CLASSES[:2]]
-        arguments.out.write_text(
+        out.write_text(
             json.dumps(
                 {"seed": arguments.seed, "seconds": took, "table": rows, "total": total, "faults": faults}, indent=1
             )

@@ -27,10 +27,9 @@ from common import number
 from gpu_training import train
 from torch import Tensor
 
-from macaron.data.masking import masked_counts
-from macaron.data.nsp_spans import Corpus
+from macaron.data.batching import Rows
 from macaron.data.prepared import PreparedText
-from macaron.data.row_packing import Rows
+from macaron.data.pretraining_texts import Corpus, masked_counts
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.recipe import Recipe, load_recipe
 from macaron.tasks import pretraining_batches as batches

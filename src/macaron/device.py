@@ -50,7 +50,6 @@ class Recording(Generic[T]):
     The default stream cannot record: there, a stream of the device's own is used (see `own_stream`).
     `torch.cuda.graph` always returns cached memory to the driver, which is slow for many recordings; so it is not used.
 
-    :param function: called once, while recording
     :param pool: the memory pool of an earlier recording (``graph.pool()``) that is never replayed at the same time
     :param release_memory: return cached memory to the driver first, for large recordings
     """

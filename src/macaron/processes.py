@@ -15,7 +15,6 @@ from itertools import chain, islice
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from macaron.errors import MacaronError, require
@@ -113,9 +112,7 @@ class Workers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is None:
             return
         if kind is not None:
@@ -156,10 +153,7 @@ def available_cores() -> int:
 
 
 class Progress:
-    """The steps of a long job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr.
-
-    :param quiet: show nothing at all
-    """
+    """The steps of a long job: a moving bar on a terminal, plain lines elsewhere. Both go to stderr."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
@@ -171,12 +165,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, unit: str = "pairs", total: int | None = None) -> Iterator[Advance]:
-        """Show a step while it runs; without a terminal, a line with the amount and the time follows.
-
-        :param name: what is done
-        :param unit: what is counted
-        :param total: how many there are, if it is known
-        """
+        """Show a step while it runs; without a terminal, a line with the amount and the time follows."""
         # Late: a quarter of a second that a mistake in the call should not cost.
         from rich import progress
         from rich.console import Console

@@ -107,7 +107,6 @@ def load_recipe(
 ) -> Recipe:
     """Read a recipe for training and apply ``--set`` assignments; see `load_content`.
 
-    :param source: a model to start from
     :param options: options that stand for an assignment: ``{"--minutes 5": "train.max_minutes=5"}``
     """
     options = options or {}
@@ -130,10 +129,7 @@ def load_data_recipe(
 
 
 def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
-    """A recipe for training from plain data.
-
-    :param origin: the file, for messages
-    """
+    """A recipe for training from plain data."""
     origin = Origin(origin) if isinstance(origin, str) else origin
     kind, data, model = _check(content, origin)
     if "out" not in data:

@@ -76,11 +76,7 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
 
 
 def build(cls: type[T], data: Any, origin: Origin | str = "", path: KeyPath = ()) -> T:
-    """Make a (nested) frozen dataclass from plain data, checking every key and type.
-
-    :param origin: the file, for messages
-    :param path: the section, for messages
-    """
+    """Make a (nested) frozen dataclass from plain data, checking every key and type; `path` is the section."""
     return cast(T, _read(cls, data, Origin(origin) if isinstance(origin, str) else origin, path, True))
 
 

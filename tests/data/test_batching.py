@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.data.batching import bucket, epoch_order
-from macaron.data.row_packing import pack
+from macaron.data.batching import bucket, epoch_order, pack
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=120)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data.masking import choose, corrupt, masked_counts
+from macaron.data.pretraining_texts import choose, corrupt, masked_counts
 
 MASK, FIRST, VOCABULARY = 4, 6, 300
 texts = st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=40), min_size=1, max_size=12)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data import nsp_spans as module
-from macaron.data.nsp_spans import Corpus, Spans, fit, sentence_pairs, single_spans, span_pairs
-from macaron.data.row_packing import pack_by_length, row_layouts
+from macaron.data import pretraining_texts as module
+from macaron.data.batching import pack_by_length, row_layouts
+from macaron.data.pretraining_texts import Corpus, Spans, fit, sentence_pairs, single_spans, span_pairs
 
 documents = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=15), min_size=2, max_size=8)
 longest_texts = st.integers(8, 64)

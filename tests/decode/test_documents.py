@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from macaron.decode import Translator, translate_document
@@ -152,6 +152,7 @@ def test_unchanged_sentences_give_the_document(text: str, format: Format):
         return
     document = split_document(text, format, "de")
     made = joined(document, str)
+    assume(format == "text" or not re.search("[。！？]", text))  # between Chinese sentences English has a space
     if format == "text":  # white space inside sentences is normalised
         made, text = "".join(made.split()), "".join(text.split())
     assert made == text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from macaron.data.nsp_spans import Corpus
+from macaron.data.pretraining_texts import Corpus
 from macaron.models import EncoderForPreTraining, preset
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining import PretrainingLoss

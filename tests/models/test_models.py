@@ -124,6 +124,7 @@ def test_mistakes_in_a_config_are_named(field: str, value: object, message: str)
         ("problem_type", "guess", "problem_type must be one of 'regression'"),
         ("classification", {"max_length": 10**9, "task": "rte"}, "classification.max_length must be at most 100,000"),
         ("classification", {"texts": 3}, "classification.texts must be at most 2"),
+        ("classification", {"texts": 2, "columns": ["a"]}, "classification.columns must have as many names"),
         ("first_segment", 2, "first_segment must be at most 1"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from macaron.data.nsp_spans import Corpus
+from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, preset
 from macaron.tasks import pretraining_batches as batches

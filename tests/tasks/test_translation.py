@@ -8,9 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from macaron.data.batching import bucket
+from macaron.data.batching import Rows, bucket
 from macaron.data.prepared import PairStore
-from macaron.data.row_packing import Rows
 from macaron.data.store import StoreWriter, TokenStore
 from macaron.models import TranslationModel, preset
 from macaron.tasks.translation import TranslationBatch, TranslationLoss, packed_batch, padded_batch, plan_packed

@@ -2,61 +2,24 @@
 
 import os
 import sys
+from importlib import import_module
 
 import typer
 
-from macaron.cli.compare import compare
 from macaron.cli.convert import app as convert_app
-from macaron.cli.demo import demo
-from macaron.cli.doctor import doctor
-from macaron.cli.embed import embed
-from macaron.cli.evaluate import evaluate
-from macaron.cli.finetune import finetune
-from macaron.cli.glue import glue
 from macaron.cli.guard import fail, guarded, occupy_stdout, stop_like_ctrl_c
-from macaron.cli.models import models
 from macaron.cli.ode import app as ode_app
-from macaron.cli.particles import particles
-from macaron.cli.predict import predict
-from macaron.cli.prepare import prepare
 from macaron.cli.recipe import app as recipe_app
-from macaron.cli.report import report
-from macaron.cli.score import score
-from macaron.cli.serve import serve
-from macaron.cli.train import train
-from macaron.cli.translate import translate
-from macaron.cli.twins import twins
-from macaron.cli.verify import verify
 from macaron.errors import MacaronError, system_message
 
-app = typer.Typer(
-    help="Train, decode and study Transformers written as splitting schemes.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-
-for _verb in (
-    prepare,
-    train,
-    translate,
-    evaluate,
-    models,
-    demo,
-    doctor,
-    glue,
-    finetune,
-    predict,
-    embed,
-    score,
-    serve,
-    report,
-    particles,
-    compare,
-    twins,
-    verify,
-):
-    app.command()(guarded(_verb))
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+#: In the order of ``macaron --help``. Each is a function in a file of its own, which has the same name.
+_VERBS = """
+    prepare train translate evaluate models demo doctor glue finetune predict embed score serve report particles
+    compare twins verify
+"""
+for _verb in _VERBS.split():
+    app.command()(guarded(getattr(import_module(f"macaron.cli.{_verb}"), _verb)))
 app.add_typer(recipe_app, name="recipe")
 app.add_typer(ode_app, name="ode")
 app.add_typer(convert_app, name="convert")

@@ -4,30 +4,26 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import Dtype, check_early
 from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; the others are compared with the first.")],
-    out: Annotated[Path, typer.Option("--out", help="The page (HTML).", show_default=False)],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="A folder that macaron prepare wrote (default: the first run's).")
-    ] = None,
-    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all numbers here.")] = None,
+    runs: Annotated[list[Path], Argument(help="Folders of runs; the others are compared with the first.")],
+    out: Annotated[Path, Option(help="The page (HTML).")],
+    data: Annotated[Path | None, Option(help="A folder that macaron prepare wrote (default: the first run's).")] = None,
+    split: Annotated[str, Option(help="valid or test.")] = "test",
+    json_file: Annotated[Path | None, Option("--json", help="Write all numbers here.")] = None,
     vary: Annotated[
-        list[str] | None,
-        typer.Option("--vary", help="A setting that differs on purpose, such as train.learning_rate (repeatable)."),
+        list[str] | None, Option(help="A setting that differs on purpose, such as train.learning_rate (repeatable).")
     ] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Default: the models' own.")] = None,
-    length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the models' own.")] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch.")
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
+    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Default: the models' own.")] = None,
+    length_penalty: Annotated[float | None, Option(help="Default: the models' own.")] = None,
+    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
     from macaron.lab.page import check_page_path

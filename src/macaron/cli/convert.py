@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.guard import guarded
 from macaron.files import check_unused
 
-app = typer.Typer(help="Convert foreign checkpoints to model folders.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
@@ -20,30 +21,21 @@ def convert() -> None:
 @app.command()
 @guarded
 def fairseq(
-    checkpoint: Annotated[
-        Path, typer.Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")
-    ],
+    checkpoint: Annotated[Path, Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")],
     *,
-    dictionary: Annotated[Path, typer.Option("--dict", help="The dict.txt that the model was trained with.")],
-    out: Annotated[Path, typer.Option("--out", help="The model folder to write.")],
-    bpe: Annotated[Path | None, typer.Option("--bpe", help="The BPE codes (subword-nmt), to split words.")] = None,
+    dictionary: Annotated[Path, Option("--dict", help="The dict.txt that the model was trained with.")],
+    out: Annotated[Path, Option(help="The model folder to write.")],
+    bpe: Annotated[Path | None, Option(help="The BPE codes (subword-nmt), to split words.")] = None,
     pipeline: Annotated[
-        Literal["spaces", "moses"],
-        typer.Option("--pipeline", help="Input of the model: words separated by spaces, or plain text (moses)."),
+        Literal["spaces", "moses"], Option(help="Input of the model: words separated by spaces, or plain text (moses).")
     ] = "spaces",
-    source_lang: Annotated[
-        str | None, typer.Option("--source-lang", help="For moses; by default the checkpoint's.")
-    ] = None,
-    target_lang: Annotated[
-        str | None, typer.Option("--target-lang", help="For moses; by default the checkpoint's.")
-    ] = None,
-    cased: Annotated[
-        bool, typer.Option("--cased", help="For moses: do not lower-case (IWSLT14 is lower-cased).")
-    ] = False,
+    source_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
+    target_lang: Annotated[str | None, Option(help="For moses; by default the checkpoint's.")] = None,
+    cased: Annotated[bool, Option("--cased", help="For moses: do not lower-case (IWSLT14 is lower-cased).")] = False,
     normalize: Annotated[
-        bool, typer.Option("--normalize", help="For moses: normalise punctuation (IWSLT14 is not).")
+        bool, Option("--normalize", help="For moses: normalise punctuation (IWSLT14 is not).")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing model folder.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace an existing model folder.")] = False,
 ) -> None:
     """Convert a checkpoint of the authors' fairseq code. No pickled code is run.
 

@@ -4,16 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 
 def demo(
     recipe: Annotated[
-        Path | None, typer.Option("--recipe", help="A recipe like `macaron recipe show demo`, which is the default.")
+        Path | None, Option(help="A recipe like `macaron recipe show demo`, which is the default.")
     ] = None,
-    runs: Annotated[Path, typer.Option("--runs", help="The folder for its runs.")] = Path("runs"),
-    minutes: Annotated[
-        float, typer.Option("--minutes", min=1, help="Time for everything; a slow machine trains fewer updates.")
-    ] = 6.0,
+    runs: Annotated[Path, Option(help="The folder for its runs.")] = Path("runs"),
+    minutes: Annotated[float, Option(min=1, help="Time for everything; a slow machine trains fewer updates.")] = 6.0,
 ) -> None:
     """Train a Transformer and a Macaron of equal size on a generated corpus, translate, compare: a few minutes."""
     from macaron.recipe import load_recipe

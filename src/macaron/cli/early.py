@@ -37,12 +37,10 @@ def check_early(
     """Check what a verb was given, each if it was.
 
     :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
-    :param runs: folders of runs
+    :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
-    :param reads: files to read
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
-    :param rate: a learning rate
     """
     from macaron.decode.settings import SearchSettings
     from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -57,9 +55,10 @@ def check_early(
     for folders, kind in kinds:
         for folder in filter(None, folders):
             _check_model(folder, kind)
-    for run in filter(None, runs):
-        if not run.is_dir():
-            raise MacaronError(f"{run}: no such folder. Give the folder of a run, as macaron train --out made it.")
+    if runs:
+        from macaron.lab.run_folder import RunFolder, check_same_task
+
+        check_same_task([RunFolder(run) for run in filter(None, runs)])
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:
@@ -77,7 +76,6 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """Check the folder of a run, and the data of a new one; of several processes the first one does.
 
     :param new: the folder may not be in use
-    :param verify: as in `check_early`
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing

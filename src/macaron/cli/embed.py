@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
@@ -15,27 +16,20 @@ _CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
 
 
 def embed(
-    model: Annotated[Path, typer.Argument(help="The folder of a text encoder, or of a run.", show_default=False)],
+    model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.")],
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
+        Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
     ] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
+        Path | None, Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
-    export: Annotated[
-        Path | None, typer.Option("--export", help="Write a folder for sentence-transformers, and embed nothing.")
-    ] = None,
+    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
+    export: Annotated[Path | None, Option(help="Write a folder for sentence-transformers, and embed nothing.")] = None,
     max_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer texts are cut. Default: the model's."
-        ),
+        int | None, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer texts are cut. Default: the model's.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
-    ] = "auto",
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
 ) -> None:
     """Turn lines of text into vectors of length 1: the mean of the states of a line's tokens.
 

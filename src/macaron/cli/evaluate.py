@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
@@ -13,35 +14,32 @@ from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the folder of a run.", show_default=False)],
-    data: Annotated[Path | None, typer.Option("--data", help="A folder that macaron prepare wrote.")] = None,
-    split: Annotated[str, typer.Option("--split", help="valid or test.")] = "test",
-    source: Annotated[Path | None, typer.Option("--source", help="Plain text to translate.")] = None,
-    reference: Annotated[Path | None, typer.Option("--reference", help="Its translation.")] = None,
-    beam: Annotated[int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Default: the model's own.")] = None,
-    length_penalty: Annotated[float | None, typer.Option("--length-penalty", help="Default: the model's own.")] = None,
+    model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
+    data: Annotated[Path | None, Option(help="A folder that macaron prepare wrote.")] = None,
+    split: Annotated[str, Option(help="valid or test.")] = "test",
+    source: Annotated[Path | None, Option(help="Plain text to translate.")] = None,
+    reference: Annotated[Path | None, Option(help="Its translation.")] = None,
+    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Default: the model's own.")] = None,
+    length_penalty: Annotated[float | None, Option(help="Default: the model's own.")] = None,
     lower: Annotated[
-        bool | None, typer.Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
+        bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
     ] = None,
     compound_split: Annotated[
         bool | None,
-        typer.Option(
+        Option(
             "--compound-split/--no-compound-split", help="Hyphens split in tokenised BLEU (default: as in the recipe)."
         ),
     ] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch.")
-    ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Tag of the sources (default: that of the corpus).")] = None,
-    output: Annotated[Path | None, typer.Option("--output", help="Write the translations here.")] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[Dtype | None, typer.Option("--dtype", help="float32, bfloat16, ...")] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
+    tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
+    output: Annotated[Path | None, Option(help="Write the translations here.")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, ...")] = None,
+    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
     verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Read all of --data, even if it has not changed since it was last verified."),
+        bool, Option("--verify", help="Read all of --data, even if it has not changed since it was last verified.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
 

@@ -1,9 +1,11 @@
 """``macaron finetune``: a classifier or a score from a user's own TSV or CSV."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
@@ -13,39 +15,28 @@ from macaron.limits import LONGEST_TEXT, MOST_EXAMPLES
 
 
 def finetune(
-    model: Annotated[Path, typer.Argument(help="A pre-trained model folder, or a run's.", show_default=False)],
-    train: Annotated[
-        Path,
-        typer.Option("--train", help="Examples: .tsv (tabs, no quoting) or .csv, with a header.", show_default=False),
-    ],
-    dev: Annotated[Path, typer.Option("--dev", help="Examples to score on, likewise.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
-    text: Annotated[str, typer.Option("--text", help="Column of the text.")] = "text",
-    text2: Annotated[str | None, typer.Option("--text2", help="Column of a second text.")] = None,
-    label: Annotated[str, typer.Option("--label", help="Column of the label.")] = "label",
-    regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, max=MOST_EXAMPLES, help="Examples in a batch.")
-    ] = 32,
+    model: Annotated[Path, Argument(help="A pre-trained model folder, or a run's.")],
+    train: Annotated[Path, Option(help="Examples: .tsv (tabs, no quoting) or .csv, with a header.")],
+    dev: Annotated[Path, Option(help="Examples to score on, likewise.")],
+    out: Annotated[Path, Option(help="The run's folder.")],
+    text: Annotated[str, Option(help="Column of the text.")] = "text",
+    text2: Annotated[str | None, Option(help="Column of a second text.")] = None,
+    label: Annotated[str, Option(help="Column of the label.")] = "label",
+    regression: Annotated[bool, Option("--regression", help="Labels are numbers to predict.")] = False,
+    batch_size: Annotated[int, Option(min=1, max=MOST_EXAMPLES, help="Examples in a batch.")] = 32,
     rate: Annotated[
-        float | None, typer.Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
+        float | None, Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the examples.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Order and dropout.")] = 1,
-    weight_decay: Annotated[float, typer.Option("--weight-decay", min=0, help="Decoupled.")] = 0.0,
-    clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
-    dropout: Annotated[
-        float, typer.Option("--dropout", min=0, max=1, help="Of all layers, whatever the model's own is.")
-    ] = 0.1,
-    max_length: Annotated[
-        int, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")
-    ] = 256,
-    symmetric: Annotated[bool, typer.Option("--symmetric", help="Swap the two texts half of the time.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
-    ] = "auto",
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the layers: for long runs.")] = False,
+    epochs: Annotated[int, Option(min=1, help="Passes over the examples.")] = 3,
+    seed: Annotated[int, Option(min=0, help="Order and dropout.")] = 1,
+    weight_decay: Annotated[float, Option(min=0, help="Decoupled.")] = 0.0,
+    clip_norm: Annotated[float, Option(min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
+    dropout: Annotated[float, Option(min=0, max=1, help="Of all layers, whatever the model's own is.")] = 0.1,
+    max_length: Annotated[int, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")] = 256,
+    symmetric: Annotated[bool, Option("--symmetric", help="Swap the two texts half of the time.")] = False,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
 ) -> None:
     """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts.
 
@@ -77,9 +68,6 @@ def finetune(
     )
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
-
-    def load() -> FineTuner:
-        return FineTuner(model, device, tuner)
-
+    load = partial(FineTuner, model, device, tuner)
     with writing(out):
         typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))

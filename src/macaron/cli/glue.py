@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
@@ -15,46 +16,38 @@ Number = TypeVar("Number", int, float)
 
 
 def glue(
-    model: Annotated[Path | None, typer.Argument(help="A pre-trained model folder, or a run's.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
+    model: Annotated[Path | None, Argument(help="A pre-trained model folder, or a run's.")] = None,
+    data: Annotated[Path | None, Option(help="GLUE's folder: CoLA, SST-2, ... below it.")] = None,
     tasks: Annotated[
-        str, typer.Option("--tasks", help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
+        str, Option(help="Of cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte,wnli.")
     ] = "cola,sst2,mrpc,stsb,qqp,mnli,qnli,rte",
-    out: Annotated[Path | None, typer.Option("--out", help="The run's folder.", show_default=False)] = None,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
+    out: Annotated[Path | None, Option(help="The run's folder.")] = None,
+    seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Seeds 1 to N, for each setting.")] = 3,
     grid: Annotated[
         Literal["paper", "fixed"],
-        typer.Option(
-            "--grid", help="paper: batch 16,32, rate 5e-5,3e-5, epochs 3,4,5; fixed: 32, 5e-5, 3. Lists replace parts."
-        ),
+        Option(help="paper: batch 16,32, rate 5e-5,3e-5, epochs 3,4,5; fixed: 32, 5e-5, 3. Lists replace parts."),
     ] = "paper",
-    batch_size: Annotated[str | None, typer.Option("--batch-size", help="One or a list: 16,32.")] = None,
-    rate: Annotated[str | None, typer.Option("--learning-rate", help="One or a list: 5e-5,3e-5.")] = None,
-    epochs: Annotated[str | None, typer.Option("--epochs", help="One or a list: 3,4,5.")] = None,
-    weight_decay: Annotated[str, typer.Option("--weight-decay", help="One or a list.")] = "0",
-    clip_norm: Annotated[float, typer.Option("--clip-norm", min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
-    dropout: Annotated[float | None, typer.Option("--dropout", min=0, max=1, help="Default: the model's own.")] = None,
-    max_length: Annotated[
-        int, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")
-    ] = 256,
+    batch_size: Annotated[str | None, Option(help="One or a list: 16,32.")] = None,
+    rate: Annotated[str | None, Option("--learning-rate", help="One or a list: 5e-5,3e-5.")] = None,
+    epochs: Annotated[str | None, Option(help="One or a list: 3,4,5.")] = None,
+    weight_decay: Annotated[str, Option(help="One or a list.")] = "0",
+    clip_norm: Annotated[float, Option(min=0, help="Clip the gradient's norm (0: off).")] = 0.0,
+    dropout: Annotated[float | None, Option(min=0, max=1, help="Default: the model's own.")] = None,
+    max_length: Annotated[int, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")] = 256,
     symmetric: Annotated[
-        bool,
-        typer.Option("--symmetric", help="Swap the texts of MRPC, STS-B and QQP half of the time, as the authors."),
+        bool, Option("--symmetric", help="Swap the texts of MRPC, STS-B and QQP half of the time, as the authors.")
     ] = False,
     two_logits: Annotated[
-        bool, typer.Option("--two-logits", help="CoLA, MRPC, QQP by two logits; the authors take one.")
+        bool, Option("--two-logits", help="CoLA, MRPC, QQP by two logits; the authors take one.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue; finished runs are not repeated.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
+    resume: Annotated[bool, Option("--resume", help="Continue; finished runs are not repeated.")] = False,
+    device: Annotated[str, Option(help="auto (all GPUs), cpu, cuda, cuda:1.")] = "auto",
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one."),
+        int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
     ] = None,
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
-    ] = "auto",
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the layers: for long runs.")] = False,
-    check: Annotated[Path | None, typer.Option("--check", help="Only check a submission zip.")] = None,
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
+    check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
 

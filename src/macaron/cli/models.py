@@ -6,18 +6,16 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from macaron.limits import LARGEST_VOCABULARY
 
 
 def models(
     vocab_size: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab-size", min=8, max=LARGEST_VOCABULARY, help="Vocabulary (default: 10,000; encoders 32,768)."
-        ),
+        int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Vocabulary (default: 10,000; encoders 32,768).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the model presets: layers, widths, parameters, and how far twins differ."""
     from macaron.models.summary import all_presets

@@ -8,6 +8,7 @@ from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.guard import guarded
 
@@ -15,7 +16,7 @@ app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list")
@@ -40,9 +41,7 @@ def list_schemes(as_json: Json = False) -> None:
 
 @app.command()
 @guarded
-def show(
-    name: Annotated[str, typer.Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False
-) -> None:
+def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False) -> None:
     """Show the equations of a scheme's layer, its order and its sub-layers."""
     from macaron.ode import scheme
     from macaron.ode.describe import report, summary
@@ -57,7 +56,7 @@ def show(
 @app.command()
 @guarded
 def orders(
-    names: Annotated[list[str] | None, typer.Argument(help="Schemes; by default all of two operators.")] = None,
+    names: Annotated[list[str] | None, Argument(help="Schemes; by default all of two operators.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
@@ -68,13 +67,10 @@ def orders(
     if as_json:
         _print_json(data)
         return
-    _print_table(
-        ("scheme", "order", *METHODS),
-        [
-            (row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values()))
-            for row in data["schemes"]
-        ],
-    )
+    rows = []
+    for row in data["schemes"]:
+        rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
+    _print_table(("scheme", "order", *METHODS), rows)
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 
@@ -82,8 +78,8 @@ def orders(
 @app.command()
 @guarded
 def plot(
-    out: Annotated[Path, typer.Option(help="The figure to write: FILE.svg or FILE.png.")],
-    names: Annotated[list[str] | None, typer.Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
+    out: Annotated[Path, Option(help="The figure to write: FILE.svg or FILE.png.")],
+    names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
 ) -> None:
     """Plot the local error against the step, with the measured slopes in the legend."""
     from macaron.lab.figures import ORDER_SELECTION, check_figure_path, error_curves, write_order_figure
@@ -96,15 +92,12 @@ def plot(
 @app.command()
 @guarded
 def trajectories(
-    out: Annotated[Path, typer.Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
+    out: Annotated[Path, Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
     names: Annotated[
-        list[str] | None,
-        typer.Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact."),
+        list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact.")
     ] = None,
-    steps: Annotated[
-        int, typer.Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")
-    ] = 4,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the particle system.")] = None,
+    steps: Annotated[int, Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")] = 4,
+    seed: Annotated[int | None, Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:
     """Draw the trajectories of particles under splitting schemes and the exact flow, and how the errors shrink."""
     from macaron.errors import UsageError

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
@@ -11,25 +12,17 @@ from macaron.errors import UsageError
 
 
 def particles(
-    model: Annotated[Path, typer.Argument(help="A model folder or a run's folder.", show_default=False)],
-    sentence: Annotated[str, typer.Argument(help="The sentence.", show_default=False)],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.", show_default=False),
-    ],
-    model2: Annotated[
-        Path | None, typer.Option("--model2", help="A second model, shown beside the first.", show_default=False)
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", help="The decoder's input; default: the model's own translation."),
-    ] = None,
+    model: Annotated[Path, Argument(help="A model folder or a run's folder.")],
+    sentence: Annotated[str, Argument(help="The sentence.")],
+    out: Annotated[Path, Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.")],
+    model2: Annotated[Path | None, Option(help="A second model, shown beside the first.")] = None,
+    target: Annotated[str | None, Option(help="The decoder's input; default: the model's own translation.")] = None,
     part: Annotated[
-        Literal["encoder", "decoder", "both"], typer.Option("--part", help="Part of a translation model to show.")
+        Literal["encoder", "decoder", "both"], Option(help="Part of a translation model to show.")
     ] = "both",
     view: Annotated[
         Literal["raw", "normalised"] | None,
-        typer.Option("--view", help="For .png and .gif: states as they are (default: raw), or after the final norm."),
+        Option(help="For .png and .gif: states as they are (default: raw), or after the final norm."),
     ] = None,
 ) -> None:
     """Show the words of a sentence as particles: how every sub-step of every layer moves them.

@@ -6,7 +6,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.errors import MacaronError, UsageError
@@ -17,29 +17,23 @@ _ROWS = 1024
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A fine-tuned model folder, or a run's.", show_default=False)],
+    model: Annotated[Path, Argument(help="A fine-tuned model folder, or a run's.")],
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
+        Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
     ] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,
-    text: Annotated[
-        str | None, typer.Option("--text", help="The input has a header, and this is the column of the text.")
-    ] = None,
-    text2: Annotated[str | None, typer.Option("--text2", help="Column of the second text.")] = None,
+    text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
+    text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
     kind: Annotated[
         Literal["lines", "tsv", "csv"] | None,
-        typer.Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
+        Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each example.")] = False,
-    max_length: Annotated[
-        int | None, typer.Option("--max-length", min=8, max=LONGEST_TEXT, help="Default: as in training.")
-    ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "float32", "bfloat16"], typer.Option("--precision", help="auto: bfloat16 on a GPU.")
-    ] = "auto",
+    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each example.")] = False,
+    max_length: Annotated[int | None, Option(min=8, max=LONGEST_TEXT, help="Default: as in training.")] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
 ) -> None:
     """Predict labels: "label, tab, probability" for each example, or the score alone; nothing for an empty line.
 

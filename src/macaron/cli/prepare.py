@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from macaron.errors import Interrupted, UsageError
 from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
@@ -15,64 +16,52 @@ if TYPE_CHECKING:
 def prepare(
     recipe: Annotated[
         Path | None,
-        typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below."),
+        Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below."),
     ] = None,
     *,
-    source_lang: Annotated[str | None, typer.Option("--source-lang", help="Language to translate from.")] = None,
-    target_lang: Annotated[str | None, typer.Option("--target-lang", help="Language to translate into.")] = None,
+    source_lang: Annotated[str | None, Option(help="Language to translate from.")] = None,
+    target_lang: Annotated[str | None, Option(help="Language to translate into.")] = None,
     train: Annotated[
-        list[str] | None,
-        typer.Option("--train", metavar="PREFIX", help="PREFIX.de and PREFIX.en, plain, .gz or .xz; may be repeated."),
+        list[str] | None, Option(metavar="PREFIX", help="PREFIX.de and PREFIX.en, plain, .gz or .xz; may be repeated.")
     ] = None,
-    valid: Annotated[list[str] | None, typer.Option("--valid", metavar="PREFIX", help="The same, to validate.")] = None,
-    test: Annotated[list[str] | None, typer.Option("--test", metavar="PREFIX", help="The same, to test.")] = None,
+    valid: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to validate.")] = None,
+    test: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to test.")] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option(
-            "--text",
+        Option(
             metavar="FILE",
             help="Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or "
             ".xz; may be repeated.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="The folder to write.")] = None,
+    out: Annotated[Path | None, Option(help="The folder to write.")] = None,
     vocab_size: Annotated[
         int | None,
-        typer.Option(
-            "--vocab-size",
-            min=8,
-            max=LARGEST_VOCABULARY,
-            help="Subword vocabulary (default: by the size of the corpus).",
-        ),
+        Option(min=8, max=LARGEST_VOCABULARY, help="Subword vocabulary (default: by the size of the corpus)."),
     ] = None,
     tokenizer: Annotated[
-        Path | None,
-        typer.Option("--tokenizer", metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder."),
+        Path | None, Option(metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder.")
     ] = None,
     extend_vocab: Annotated[
-        int | None,
-        typer.Option(
-            "--extend-vocab", min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it."
-        ),
+        int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it.")
     ] = None,
     pipeline: Annotated[
         Literal["raw", "moses"] | None,
-        typer.Option("--pipeline", help="raw: cased plain text (default); moses: tokenised and lower-cased."),
+        Option(help="raw: cased plain text (default); moses: tokenised and lower-cased."),
     ] = None,
     state: Annotated[
         Literal["raw", "moses"] | None,
-        typer.Option("--state", help="What the files hold: plain text (raw, default), or tokenised already (moses)."),
+        Option(help="What the files hold: plain text (raw, default), or tokenised already (moses)."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. data.max_words=100; may be repeated."),
+        Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. data.max_words=100; may be repeated."),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes (default: one for every core)."),
+        int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one for every core).")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")
+        bool, Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")
     ] = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
@@ -136,10 +125,7 @@ def _given(options: dict[str, object]) -> list[str]:
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
-    """Print what cleaning dropped by rule, and the sizes of the splits and of the vocabulary.
-
-    :param tokenizer: the model whose tokenizer was taken
-    """
+    """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
     import sys
 
     from rich.console import Console

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from macaron.cli.guard import guarded
 
 app = typer.Typer(help="The recipes that come with Macaron: list, show, copy them.", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="A name of `macaron recipe list`.", show_default=False)]
+Name = Annotated[str, Argument(help="A name of `macaron recipe list`.")]
 
 
 @app.command("list")
@@ -35,9 +36,7 @@ def show(name: Name) -> None:
 @guarded
 def copy(
     name: Name,
-    path: Annotated[
-        Path | None, typer.Argument(help="A file or a folder (default: NAME.toml here).", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, Argument(help="A file or a folder (default: NAME.toml here).")] = None,
 ) -> None:
     """Copy a recipe, to edit it."""
     from macaron.shipped import copy as copy_recipe

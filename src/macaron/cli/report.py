@@ -4,21 +4,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.cli.stopped import ready
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="The page to write: FILE.html (default: RUN/report.html).")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Prepared data for the samples (default: as the recipe says).")
-    ] = None,
+    run: Annotated[Path, Argument(help="The folder of a run.")],
+    out: Annotated[Path | None, Option(help="The page to write: FILE.html (default: RUN/report.html).")] = None,
+    data: Annotated[Path | None, Option(help="Prepared data for the samples (default: as the recipe says).")] = None,
     samples: Annotated[
-        bool, typer.Option("--samples/--no-samples", help="Let the model translate or fill in a few sentences.")
+        bool, Option("--samples/--no-samples", help="Let the model translate or fill in a few sentences.")
     ] = True,
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import Dtype, check_early
 from macaron.cli.stopped import ready
@@ -18,19 +19,17 @@ _NAMED = 5  # lines that a message names
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="The folder of a translation model, or of a run.", show_default=False)],
-    source: Annotated[Path, typer.Option("--source", help="Source lines (plain, .gz, .xz).", show_default=False)],
-    target: Annotated[Path, typer.Option("--target", help="Their translations, likewise.", show_default=False)],
+    model: Annotated[Path, Argument(help="The folder of a translation model, or of a run.")],
+    source: Annotated[Path, Option(help="Source lines (plain, .gz, .xz).")],
+    target: Annotated[Path, Option(help="Their translations, likewise.")],
     output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Tokens of the longer side in a batch.")
+        int | None, Option(min=1, max=MOST_TOKENS, help="Tokens of the longer side in a batch.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[
-        Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
-    ] = None,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
 ) -> None:
     """Score given translations: log-probability, the same per token, number of tokens, with tabs between them.
 

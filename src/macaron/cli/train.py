@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_recipe
 from macaron.errors import MacaronError, UsageError
@@ -14,34 +15,27 @@ STARTED = time.monotonic()  # the wall clock of a run counts from here, imports 
 
 
 def train(
-    out: Annotated[Path, typer.Option("--out", help="The run's folder.", show_default=False)],
+    out: Annotated[Path, Option(help="The run's folder.")],
     recipe: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.", show_default=False
-        ),
+        Path | None, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             help="Override a setting: section.key=value (repeatable); section.key= removes it.",
             metavar="KEY=VALUE",
         ),
     ] = None,
     minutes: Annotated[
-        float | None,
-        typer.Option("--minutes", help="The same as --set train.max_minutes=N: the schedule is fitted to this time."),
+        float | None, Option(help="The same as --set train.max_minutes=N: the schedule is fitted to this time.")
     ] = None,
     source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="MODEL", help="Start from a model: a run or a model folder.", show_default=False
-        ),
+        Path | None, Option("--from", metavar="MODEL", help="Start from a model: a run or a model folder.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the stopped run in --out.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue the stopped run in --out.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all the data, even if it has not changed since it was last verified.")
+        bool, Option("--verify", help="Read all the data, even if it has not changed since it was last verified.")
     ] = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.

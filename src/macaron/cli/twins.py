@@ -4,35 +4,30 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.cli.early import check_recipe
+from macaron.errors import UsageError
 from macaron.limits import MOST_SEEDS
 
 
 def twins(
-    recipe: Annotated[
-        Path, typer.Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option("--out", help="The folder for the runs and their page.", show_default=False)],
+    recipe: Annotated[Path, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`.")],
+    out: Annotated[Path, Option(help="The folder for the runs and their page.")],
     schemes: Annotated[
         str,
-        typer.Option(
-            "--schemes",
+        Option(
             help="Names of `macaron ode list` or control (lie-fg with half an FFN at both ends), separated by commas. "
-            "In the decoder F becomes F H; ENCODER/DECODER gives it a scheme of its own.",
+            "In the decoder F becomes F H; ENCODER/DECODER gives it a scheme of its own."
         ),
     ] = "lie-fg,strang-gfg",
-    seeds: Annotated[
-        int, typer.Option("--seeds", min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")
-    ] = 1,
-    budget: Annotated[
-        int | None, typer.Option("--budget", min=1, help="Updates of every run, instead of the recipe's limits.")
-    ] = None,
+    seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")] = 1,
+    budget: Annotated[int | None, Option(min=1, help="Updates of every run, instead of the recipe's limits.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a setting: section.key=value (repeatable).")
+        list[str] | None, Option("--set", help="Override a setting: section.key=value (repeatable).")
     ] = None,
     allow_unequal: Annotated[
-        bool, typer.Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
+        bool, Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
     ] = False,
 ) -> None:
     """Train twins: equal in all but the scheme. Stop with Ctrl-C; the same command continues."""
@@ -44,6 +39,8 @@ def twins(
     chosen = load_recipe(recipe, settings or [], options=limit)
 
     names = [name.strip() for name in schemes.split(",") if name.strip()]
+    if len(names) < 2:
+        raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     check_recipe(chosen, out, new=False)
     for part in (part for name in names for part in name.split("/") if part != "control"):
         scheme(part)

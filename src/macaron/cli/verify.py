@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from macaron.errors import MacaronError, command_line
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A model, a run, a checkpoint or a prepared folder.")],
+    folder: Annotated[Path, Argument(help="A model, a run, a checkpoint or a prepared folder.")],
     accept: Annotated[
-        bool, typer.Option("--accept", help="Record the files as they are now, for example after editing one.")
+        bool, Option("--accept", help="Record the files as they are now, for example after editing one.")
     ] = False,
 ) -> None:
     """Check the files of a folder against the digests that were recorded when it was written (digests.json)."""

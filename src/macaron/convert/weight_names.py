@@ -107,8 +107,6 @@ def rename(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, tor
 
     All weights must be present, in the right shape, and none may be left over: an unknown weight is a part of the
     model that would be lost.
-
-    :param shapes: of our parameters
     """
     left = set(checkpoint.tensors) - set(names) - set(_NOT_WEIGHTS) - set(TABLES)
     if left:

@@ -1,9 +1,10 @@
-"""Buckets: batches of pairs of similar length, and their padded token matrices.
+"""Batches: buckets of pairs of similar length, or rows packed with several pairs or texts; their token matrices.
 
 They are a function of the lengths, a seed and the epoch alone, so a run that is resumed, or continued with another
-number of processes, sees the same batches in the same order. The same holds for rows (`macaron.data.row_packing`).
+number of processes, sees the same batches in the same order.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from macaron.data.store import TokenStore
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.integer[Any]]
 Matrix = NDArray[np.int64]
+#: A number of rows, and the lengths of the texts in each.
+RowLayout = tuple[int, tuple[int, ...]]
 
 
 def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multiple: int = 8) -> list[Indices]:
@@ -23,7 +26,6 @@ def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multipl
     of ``multiple`` and the rest starts the next one.
 
     :param source: lengths with the end of sentence
-    :param target: likewise
     :returns: for each batch the indices of its pairs, in the order of length; call it once per run
     """
     order = np.random.RandomState(seed).permutation(len(source))
@@ -71,3 +73,113 @@ def counting(lengths: Lengths) -> Matrix:
 def flat_positions(store: TokenStore, indices: Indices, lengths: Indices) -> Matrix:
     """The positions of these sequences' ids in the flat store."""
     return np.repeat(store.offsets[indices].astype(np.int64), lengths) + counting(lengths)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Pairs packed into rows: pair ``pairs[i]`` is in row ``row[i]``, after the earlier pairs of that row."""
+
+    pairs: Indices
+    row: Indices
+    count: int
+
+
+def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, open_rows: int = 16) -> Rows:
+    """Fill rows of ``width`` positions, on both sides, with whole pairs in random order (first fit).
+
+    Several rows stay open: a long pair that does not fit must not close a row that a short one would fill.
+    """
+    if len(source) and max(int(source.max()), int(target.max())) > width:
+        raise ValueError(f"a pair is longer than a row of {width}")
+    order = np.random.RandomState((seed + 1_000_003 * epoch) % 2**32).permutation(len(source))
+    room_source, room_target, row_of = [width] * open_rows, [width] * open_rows, list(range(open_rows))
+    rows = np.empty(len(order), dtype=np.int64)
+    next_row = open_rows
+    for number, (s, t) in enumerate(zip(source[order].tolist(), target[order].tolist(), strict=True)):
+        for slot in range(open_rows):
+            if room_source[slot] >= s and room_target[slot] >= t:
+                break
+        else:
+            # None fits: a new row replaces the fullest one.
+            slot = min(range(open_rows), key=lambda i: min(room_source[i], room_target[i]))
+            room_source[slot], room_target[slot], row_of[slot] = width, width, next_row
+            next_row += 1
+        room_source[slot] -= s
+        room_target[slot] -= t
+        rows[number] = row_of[slot]
+    # Rows in the order of their number, pairs inside a row in the order of arrival; empty rows are left out.
+    by_row = np.argsort(rows, kind="stable")
+    _, dense = np.unique(rows[by_row], return_inverse=True)
+    return Rows(order[by_row], dense, int(dense[-1]) + 1 if len(dense) else 0)
+
+
+def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Generator) -> Rows:
+    """Fill rows of ``width`` positions with whole texts, at most ``most`` in each (best fit).
+
+    All lengths of an epoch are known, so the best row for every length is found once for all texts of that length:
+    longest first, each into the fullest row that still has room. The time does not grow with the corpus. The choice
+    among texts of one length, and the order of the rows, are random.
+    """
+    if int(lengths.max(initial=0)) > width:
+        raise ValueError(f"a text is longer than a row of {width}")
+    counts = np.bincount(lengths, minlength=width + 1)
+    order = random.permutation(len(lengths))
+    order = order[np.argsort(lengths[order], kind="stable")]
+    next_of = np.cumsum(counts) - counts  # first text of each length in that order
+    row = np.empty(len(lengths), np.int64)
+    rows = 0
+    for many, held in row_layouts(counts, width, most):
+        for length in held:
+            start = int(next_of[length])
+            row[order[start : start + many]] = np.arange(rows, rows + many)
+            next_of[length] += many
+        rows += many
+    row = random.permutation(rows)[row]
+    by_row = np.argsort(row, kind="stable")
+    return Rows(by_row, row[by_row], rows)
+
+
+def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
+    """Which lengths share a row of at most ``most`` texts.
+
+    :param counts: number of texts of each length from 0 to ``width``
+    """
+    done: list[RowLayout] = []
+    with_room: list[list[RowLayout]] = [[] for _ in range(width + 1)]  # by the room that is left
+    for length in range(width, 0, -1):
+        left = int(counts[length])
+        while left:
+            room = next((room for room in range(length, width + 1) if with_room[room]), None)
+            if room is None:  # rows of this length alone
+                each = min(width // length, left, most)
+                many, held, room = left // each, (length,) * each, width - each * length
+                left -= many * each
+            else:
+                there, held = with_room[room].pop()
+                many = min(there, left)
+                if there > many:
+                    with_room[room].append((there - many, held))
+                held, room = (*held, length), room - length
+                left -= many
+            (with_room[room] if len(held) < most else done).append((many, held))
+    return [*done, *(layout for each in with_room for layout in each)]
+
+
+def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
+    """One side of packed rows, (3, R, W): ids; the position in the sentence, from 0; the sentence's number, from 1.
+
+    Unused positions have padding as id, and 0 as the number.
+    """
+    lengths = store.lengths[rows.pairs].astype(np.int64)
+    # The offset of each sentence in its row: all tokens before it, less those before its row.
+    before = np.cumsum(lengths) - lengths
+    opening = np.searchsorted(rows.row, rows.row)  # the first pair of the same row
+    begins, number = before - before[opening], np.arange(len(rows.row)) - opening + 1
+    found = np.zeros((3, rows.count, width), np.int64)
+    found[0] = pad
+    at_row, inside = np.repeat(rows.row, lengths), counting(lengths)
+    at_column = np.repeat(begins, lengths) + inside
+    found[0, at_row, at_column] = store.ids[flat_positions(store, rows.pairs, lengths)]
+    found[1, at_row, at_column] = inside
+    found[2, at_row, at_column] = np.repeat(number, lengths)
+    return found

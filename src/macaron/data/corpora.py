@@ -19,8 +19,6 @@ class CorpusPart:
 
     :param path: the prefix of its files, as the recipe names it
     :param pairs: number of pairs after cleaning
-    :param tag: the token in front of its sources
-    :param weight: how often a pair is seen in an epoch
     """
 
     path: str
@@ -55,7 +53,6 @@ class Mixture:
     seen equally often, up to one.
 
     :param kept: the pairs to take, in ascending order
-    :param corpora: of the split, in their order
     """
 
     def __init__(self, kept: Indices, corpora: Sequence[CorpusPart], seed: int) -> None:

@@ -11,10 +11,7 @@ _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
 def check_checksum(checksum: str | None, where: str) -> None:
-    """Refuse a checksum that is not written as one.
-
-    :param where: the beginning of the message
-    """
+    """Refuse a checksum that is not written as one."""
     right = checksum is None or _CHECKSUM.fullmatch(checksum) is not None
     require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
 
@@ -71,10 +68,7 @@ class FetchSettings:
 
 @dataclass(frozen=True)
 class WikipediaSettings(FetchSettings):
-    """A dump of Wikipedia, ``...-pages-articles.xml.bz2``, whose text is written to `path`.
-
-    :param min_words: leave out articles with fewer words: stubs, lists, disambiguations
-    """
+    """A dump of Wikipedia, ``...-pages-articles.xml.bz2``, whose text is written to `path`."""
 
     min_words: int = 0
 

@@ -21,7 +21,6 @@ class Examples:
 
     :param texts: one or two lists
     :param labels: class indices or scores; empty for a test file
-    :param lines: the line of each example
     :param skipped: torn lines and lines without an agreed label
     """
 

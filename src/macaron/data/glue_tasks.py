@@ -6,6 +6,8 @@ from typing import Any, Literal
 from macaron.errors import MacaronError
 
 Metric = Literal["matthews", "accuracy", "f1", "pearson", "spearman"]
+#: Their usual names.
+METRICS = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,8 @@ class GlueTask:
     :param labels: of its classes, in the order of their indices (the authors'); empty for a score
     :param dev: the development sets by name; MNLI has two
     :param metrics: in the order in which they are printed
-    :param positive: index of the class that F1 is about
     :param one_logit: the authors train these with one logit and binary cross-entropy
     :param symmetric: the order of the two texts has no meaning
-    :param score_range: of a score's labels
     :param torn: a few lines of the official files are torn by line ends inside a text; they are skipped
     :param no_label: the label if the annotators did not agree; such lines are skipped
     """
@@ -71,7 +71,6 @@ class GlueTask:
     dev: dict[str, GlueFile]
     metrics: tuple[Metric, ...]
     submission: tuple[Submission, ...] = ()
-    positive: int = 1
     one_logit: bool = False
     symmetric: bool = False
     score_range: tuple[float, float] = (0.0, 0.0)

@@ -1,6 +1,7 @@
 """The ``[data]`` section of a recipe: which corpora, how they are cleaned, which vocabulary.
 
-The files in ``recipes/`` explain every key in their comments.
+Two recipes are the manual, with a comment for every key: ``recipes/your-own.toml`` for pairs of sentences and
+``recipes/wikipedia-books.toml`` for documents.
 """
 
 import math
@@ -31,8 +32,6 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 class CorpusSettings:
     """Two files that are aligned line by line: ``PATH.de`` and ``PATH.en``, plain, ``.gz`` or ``.xz``.
 
-    :param path: prefix of the files, relative to the recipe's `root`
-    :param state: ``raw`` for plain text, ``moses`` if it is tokenised and escaped already
     :param url: the address of the two files, with ``{lang}`` in it, if they are to be fetched
     :param checksums: of the two files, by language
     :param archive: name of the archive that has them
@@ -40,8 +39,6 @@ class CorpusSettings:
     :param target: file in the archive with the target side
     :param format: layout of the archive's files
     :param replace: strings to replace while the text is extracted from the archive
-    :param weight: how often each of its pairs is seen in an epoch; for corpora to train on
-    :param tag: a token that is put in front of its sources: ``<law>``
     """
 
     path: str
@@ -73,11 +70,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class TextFileSettings:
-    """Files of plain text: one paragraph per line, a blank line between documents; plain, ``.gz`` or ``.xz``.
-
-    :param path: a file, or a pattern such as ``wiki-*.txt.xz``, relative to the recipe's `root`
-    :param state: ``raw`` for plain text, ``moses`` if it is tokenised and escaped already
-    """
+    """Files of plain text, by name or pattern: one paragraph per line, a blank line between documents."""
 
     path: str
     state: State = "raw"
@@ -88,22 +81,7 @@ class TextFileSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """The settings that pairs and documents share.
-
-    :param out: the folder to write
-    :param root: folder that all paths are relative to
-    :param downloads: folder for archives and dumps; by default ``downloads`` in `root`
-    :param pipeline: ``raw`` (cased plain text) or ``moses`` (normalised, tokenised, lower-cased)
-    :param lower: lower-case; for ``moses``
-    :param normalize: normalise punctuation; for ``moses``
-    :param vocab_size: size of the subword vocabulary, joint for both languages; ``auto``: by the size of the corpus
-    :param vocab_multiple: the vocabulary is padded to a multiple of this
-    :param tokenizer: a model, a run or a prepared folder whose tokenizer and pipeline are used, not a new one
-    :param extend_vocab: number of subwords to add to that tokenizer, learned on this corpus
-    :param max_words: drop pairs or sentences with more words
-    :param valid_every: validate on every Nth pair or document. Pairs, by default: on the corpora of `valid`; without
-        them on about `HELD_OUT` pairs. 0: hold nothing out
-    """
+    """The settings that pairs and documents share."""
 
     kind: ClassVar[DataKind]
     vocabulary: ClassVar[TokenizerKind]
@@ -120,7 +98,7 @@ class DataSettings:
     tokenizer: Path | None = None
     extend_vocab: int | None = None
     max_words: int = 175
-    valid_every: int | None = None
+    valid_every: int | None = None  # 0: nothing is held out
 
     def __post_init__(self) -> None:
         for key in ("source_lang", "target_lang", "lang"):
@@ -161,20 +139,7 @@ class DataSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PairsSettings(DataSettings):
-    """Everything that decides what a prepared folder of sentence pairs holds.
-
-    :param source_lang: language to translate from; the ending of its files
-    :param target_lang: language to translate into
-    :param train: corpora to train on
-    :param valid: corpora to validate on
-    :param test: corpora to test on
-    :param archives: archives that corpora are extracted from
-    :param min_words: drop pairs with fewer words on a side
-    :param max_ratio: drop pairs whose longer side has more than ``max_ratio + ratio_slack / shorter`` times ...
-    :param ratio_slack: ... the words of the shorter one; if both are 0, nothing is dropped by ratio
-    :param remove_duplicates: keep only the first of equal pairs
-    :param remove_overlap: drop training pairs that share their ``source`` (or the whole ``pair``) with valid or test
-    """
+    """Everything that decides what a prepared folder of sentence pairs holds."""
 
     kind: ClassVar[DataKind] = "pairs"
     vocabulary: ClassVar[TokenizerKind] = "translation"
@@ -232,13 +197,7 @@ class PairsSettings(DataSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(DataSettings):
-    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``.
-
-    :param train: the texts; a part of their documents is held out to validate on
-    :param fetch: files to fetch
-    :param wikipedia: dumps to fetch and to extract the text from
-    :param lang: language, for the rules by which sentences and (``moses``) words are split
-    """
+    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``."""
 
     kind: ClassVar[DataKind] = "text"
     vocabulary: ClassVar[TokenizerKind] = "encoder"

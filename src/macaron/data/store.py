@@ -115,7 +115,6 @@ class StoreWriter:
     def append(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
         """Append sequences that are concatenated in one array.
 
-        :param lengths: of the sequences
         :param starts: indices of those with which a document starts
         """
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:

@@ -26,7 +26,7 @@ class Evaluation:
     """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval.
 
     :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
-    :param text: the digest of the test set, see `text_digest`
+    :param text: see `text_digest`
     """
 
     translations: list[str]

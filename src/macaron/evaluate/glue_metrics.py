@@ -26,9 +26,9 @@ def accuracy(predicted: ArrayLike, expected: ArrayLike) -> float:
     return float(np.mean(ours == truth))
 
 
-def f1(predicted: ArrayLike, expected: ArrayLike, positive: int = 1) -> float:
-    """The harmonic mean of precision and recall of one class; 0 where the class is never predicted correctly."""
-    ours, truth = (values == positive for values in _both(predicted, expected))
+def f1(predicted: ArrayLike, expected: ArrayLike) -> float:
+    """The harmonic mean of precision and recall of class 1; 0 where it is never predicted correctly."""
+    ours, truth = (side == 1 for side in _both(predicted, expected))
     correct = float(np.sum(ours & truth))
     return 2 * correct / float(np.sum(ours) + np.sum(truth)) if correct else 0.0
 

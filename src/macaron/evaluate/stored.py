@@ -11,20 +11,21 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import numpy as np
 
 from macaron import __version__
-from macaron.device import choose_device
 from macaron.errors import MacaronError
-from macaron.evaluate.evaluation import Evaluation
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
 from macaron.models.load import run_of
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS
+
+if TYPE_CHECKING:
+    from macaron.evaluate.evaluation import Evaluation
 
 FORMAT = 1
 #: Bytes of a file: some million sentences.
@@ -86,7 +87,6 @@ class Translated:
 class Measurement:
     """Everything that translations and their scores depend on, and where they are stored.
 
-    :param run: the run's folder
     :param name: the beginning of the file's name: the split, or the file that was translated
     :param model: the fingerprint of the model folder
     :param text: the digest of the text (see `evaluation.text_digest`)
@@ -103,6 +103,8 @@ class Measurement:
     @property
     def key(self) -> dict[str, Any]:
         """As it is stored."""
+        from macaron.device import choose_device
+
         device = "cpu" if self.search.int8 and self.search.device == "auto" else self.search.device
         search = {**asdict(self.search), "device": choose_device(device).type}
         if not self.search.int8:
@@ -142,11 +144,8 @@ class Measurement:
             return None
         return Translated(content["translations"], tuple(scores), content["search"], self.path, True)
 
-    def store(self, scored: Evaluation, data: str) -> Translated:
-        """Keep an evaluation.
-
-        :param data: what was translated, in words
-        """
+    def store(self, scored: "Evaluation", data: str) -> Translated:
+        """Keep an evaluation; ``data`` says in words what was translated."""
         said = scored.to_dict()
         made = Translated(scored.translations, scored.scores, said["search"], self.path, False)
         content = {
@@ -175,12 +174,8 @@ class Keeper:
         self.run = run_of(folder)
         self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
 
-    def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
-        """Store an evaluation and return the file. What was stored for the same model, text and settings is replaced.
-
-        :param name: of the split or file
-        :param data: what was translated, in words
-        """
+    def keep(self, scored: "Evaluation", search: Search, name: str, data: str) -> Path | None:
+        """Store an evaluation and return the file; an earlier one of the same model, text and settings is replaced."""
         if self.run is None or self.model is None:
             return None
         measurement = Measurement(self.run, name, self.model.result(), scored.text, search, scored.definition)

@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING
 from macaron import lazy
 
 if TYPE_CHECKING:
-    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
-    from macaron.huggingface.encoder import (
-        HFEncoderForMaskedLM,
-        HFEncoderForPreTraining,
-        HFEncoderForSequenceClassification,
-        HFEncoderModel,
-    )
-    from macaron.huggingface.tokenizer import HFTokenizer
-    from macaron.huggingface.translation import HFTranslationModel
-
-__all__ = [
-    "HFEncoderConfig",
-    "HFEncoderForMaskedLM",
-    "HFEncoderForPreTraining",
-    "HFEncoderForSequenceClassification",
-    "HFEncoderModel",
-    "HFTokenizer",
-    "HFTranslationConfig",
-    "HFTranslationModel",
-]
+    from macaron.huggingface.configuration import HFEncoderConfig as HFEncoderConfig
+    from macaron.huggingface.configuration import HFTranslationConfig as HFTranslationConfig
+    from macaron.huggingface.encoder import HFEncoderForMaskedLM as HFEncoderForMaskedLM
+    from macaron.huggingface.encoder import HFEncoderForPreTraining as HFEncoderForPreTraining
+    from macaron.huggingface.encoder import HFEncoderForSequenceClassification as HFEncoderForSequenceClassification
+    from macaron.huggingface.encoder import HFEncoderModel as HFEncoderModel
+    from macaron.huggingface.tokenizer import HFTokenizer as HFTokenizer
+    from macaron.huggingface.translation import HFTranslationModel as HFTranslationModel
 
 __getattr__ = lazy(
     __name__,

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
+from transformers.utils import can_return_tuple
 
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
@@ -81,16 +82,20 @@ class PreTrainedMixin:
         """Replace the token embedding."""
         self.embedding.tokens = value
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def encoder_output(
         self: Any,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        token_type_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        output_attentions: bool | None,
-        output_hidden_states: bool | None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
     ) -> BaseModelOutput:
-        """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for."""
+        """The encoder's states (B, T, D) for tokens (B, T) or token vectors (B, T, D), and what else is asked for.
+
+        Without ``token_type_ids`` all belong to the first segment.
+        """
         if input_ids is None and inputs_embeds is None:
             raise ValueError("give input_ids or inputs_embeds")
         states: list[Tensor] | None = [] if output_hidden_states else None
@@ -113,13 +118,10 @@ def attentions_of(weights: list[tuple[str, Tensor]] | None, operator: str) -> tu
 
 
 def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: Any = None) -> Tensor | None:
-    """Cross-entropy over the labelled positions, in float32 at least; None without labels.
+    """Cross-entropy of logits (..., V) over the labelled positions (...), in float32 at least; None without labels.
 
     Labels of -100 and padding are no targets. The mean is over targets, or over ``count`` where a trainer that
     accumulates gradients gives the number for the whole batch (``num_items_in_batch``).
-
-    :param logits: (..., V)
-    :param labels: (...)
     """
     if labels is None:
         return None

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import ModelOutput, can_return_tuple
 
@@ -31,20 +31,7 @@ class HFEncoderModel(EncoderMixin, EncoderModel, PreTrainedModel):
 
     _keys_to_ignore_on_load_unexpected: ClassVar[list[str]] = [r"next_sentence\.", r"head\.", r"classifier\."]
 
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> BaseModelOutput:
-        """Tokens (B, T) to states (B, T, D). Without ``token_type_ids`` all belong to the first segment."""
-        return self.encoder_output(
-            input_ids, attention_mask, token_type_ids, inputs_embeds, output_attentions, output_hidden_states
-        )
+    forward = PreTrainedMixin.encoder_output
 
 
 @dataclass

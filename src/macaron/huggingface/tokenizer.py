@@ -19,9 +19,7 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     """`macaron.text.MacaronTokenizer` for transformers.
 
     Called as a function, one for encoders recognises special tokens in the text, such as ``<mask>``; one for
-    translation does not.
-
-    :param settings: those of `MacaronTokenizer`, and transformers' own
+    translation does not. Its settings are those of `MacaronTokenizer` and transformers' own.
     """
 
     vocab_files_names = {"tokenizer_file": "tokenizer.json"}  # noqa: RUF012 - transformers declares it so

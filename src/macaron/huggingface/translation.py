@@ -49,9 +49,8 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         end; the decoder's input is made from them.
         """
         if encoder_outputs is None:
-            encoder_outputs = self.get_encoder()(
-                input_ids, attention_mask, inputs_embeds, output_attentions, output_hidden_states
-            )
+            given = input_ids, attention_mask, None, inputs_embeds, output_attentions, output_hidden_states
+            encoder_outputs = self.encoder_output(*given, return_dict=True)
         encoded: Any = BaseModelOutput(*encoder_outputs) if isinstance(encoder_outputs, tuple) else encoder_outputs
         if decoder_input_ids is None and decoder_inputs_embeds is None:
             if labels is None:
@@ -108,12 +107,10 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
     ) -> None:
         # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
         # over caches that grow by themselves.
-        dynamic = generation_config.cache_implementation in (None, "dynamic")
+        kind = generation_config.cache_implementation
         if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            if not dynamic:
-                raise ValueError(
-                    f"cache_implementation={generation_config.cache_implementation!r} is not supported; use 'dynamic'"
-                )
+            if kind not in (None, "dynamic"):
+                raise ValueError(f"cache_implementation={kind!r} is not supported; use 'dynamic'")
             model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
             return
         super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
@@ -154,19 +151,4 @@ class EncoderCall(nn.Module):
 
     def __init__(self, model: HFTranslationModel) -> None:
         super().__init__()
-        object.__setattr__(self, "model", model)
-
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
-    ) -> BaseModelOutput:
-        """Encode (B, S) tokens, or token vectors (B, S, D)."""
-        model: Any = self.model
-        return model.encoder_output(
-            input_ids, attention_mask, None, inputs_embeds, output_attentions, output_hidden_states
-        )
+        self.forward = model.encoder_output

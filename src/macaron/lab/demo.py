@@ -149,11 +149,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
 
 
 def fitting_updates(paces: list[Pace], seconds: float, most: int) -> int:
-    """The number of updates of each twin such that training and scoring take at most ``seconds``.
-
-    :param paces: that of each twin
-    :param most: the recipe's number of updates
-    """
+    """The number of updates of each twin such that training and scoring take at most ``seconds``."""
     update = sum(pace.update for pace in paces)
     rest = sum(OTHER + VALIDATIONS * pace.validation for pace in paces) + SCORING * update / len(paces)
     fitting = int((seconds - rest) / update)

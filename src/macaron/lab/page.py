@@ -41,10 +41,9 @@ def render_page(
     ``styles`` and ``scripts`` name files in lab/assets, included after base.css and base.js. ``data[NAME]`` is included
     as JSON; a script reads it with ``macaron.data("NAME")``.
     """
-    assets = files("macaron.lab") / "assets"
-    style = "\n".join((assets / name).read_text(encoding="utf-8") for name in ("base.css", *styles))
+    style = "\n".join(map(asset, ("base.css", *styles)))
     # base.js is in the head: it sets the theme before the first paint.
-    base, *others = ((assets / name).read_text(encoding="utf-8") for name in ("base.js", *scripts))
+    base, *others = map(asset, ("base.js", *scripts))
     above = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
     below = ""
     for name, value in (data or {}).items():
@@ -75,6 +74,11 @@ def render_page(
 {below}</body>
 </html>
 """
+
+
+def asset(name: str) -> str:
+    """The text of a file in lab/assets."""
+    return (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
 
 
 def section(heading: str, *parts: str, id: str | None = None) -> str:

@@ -1,10 +1,8 @@
 """The reader of run folders. A run may have just begun, be stopped, damaged or finished."""
 
-import codecs
 import json
 import math
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -14,14 +12,13 @@ from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER
-from macaron.json_files import parse_json, read_json
+from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
-Record = dict[str, Any]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Bytes of the largest of them: translations with their counts.
@@ -58,18 +55,12 @@ _Starts = list[Annotated[_Start, OTHERS]] | Annotated[_Start, OTHERS]
 class RunFolder:
     """The files of a run; missing ones are empty.
 
-    :ivar metrics: the records of metrics.jsonl
     :ivar settings: the resolved recipe, or the settings of a fine-tuning
     :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
     :ivar results: the finished runs of a GLUE folder
-    :ivar starts: the environment at each start
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
-    :ivar config: the model's config.json
-    :ivar tokenizer_settings: the model's tokenizer_config.json
-    :ivar update: the last update that was logged
     :ivar finished: it has ended and was not resumed since
-    :ivar languages: source and target language of a translation model
     :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
     :ivar remarks: what could not be read
     """
@@ -219,18 +210,11 @@ class RunFolder:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and (line.endswith(b"\n") or not _may_go_on(line)):
+            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
                 damaged.append(number)
         if damaged:
             self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
         return records, damaged
-
-
-def _may_go_on(line: bytes) -> bool:
-    """Whether a line can be the beginning of a record, perhaps cut inside a character."""
-    with suppress(UnicodeError):
-        return codecs.getincrementaldecoder("utf-8")().decode(line).startswith("{")
-    return False
 
 
 def _merged(first: Record, second: Record) -> Record:
@@ -258,6 +242,13 @@ def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:
         for metric, value in metrics.items() if isinstance(metrics, dict) else ():
             if is_number(value):
                 yield part, metric, value
+
+
+def check_same_task(runs: Sequence[RunFolder]) -> None:
+    """Refuse to compare runs of different tasks."""
+    if len({run.kind for run in runs}) > 1:
+        kinds = ", ".join(f"{run.path} ({run.kind})" for run in runs)
+        raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")
 
 
 def _kind(path: Path, settings: Record) -> RunKind:

@@ -45,8 +45,6 @@ class Twins:
     """A set of runs: every kind with every seed.
 
     :param plan: kind, recipe and folder of all runs, in order of training: seed by seed, so a stopped set is balanced
-    :param out: the folder of the comparison
-    :param say: is told the progress
     """
 
     plan: list[tuple[str, Recipe, Path]]
@@ -110,7 +108,6 @@ def make_twins(
     :param budget: updates of every run; by default as the recipe says in updates or epochs, or as many as the slowest
         twin makes in its minutes
     :param allow_unequal: also train networks whose sizes differ by more than 0.5 %
-    :param pattern: the name of a run's folder
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: give a folder for the runs")

@@ -22,8 +22,7 @@ class ModelConfig(LayerSettings):
     They are checked at construction.
 
     :param scheme: splitting scheme of the encoder: a name (``macaron ode list``), a `Scheme`, or a scheme as data
-    :param prologue: sub-steps before the encoder's first layer, such as ``[["G", 0.5]]``
-    :param epilogue: sub-steps after its last layer
+    :param prologue: sub-steps before the encoder's first layer, such as ``[["G", 0.5]]``; ``epilogue``: after its last
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
     """
 
@@ -134,14 +133,11 @@ class TranslationConfig(ModelConfig):
         if self.decoder_scheme is None:
             return lift(find_scheme(self.scheme))
         scheme = find_scheme(self.decoder_scheme)
-        if "H" not in scheme.operators:
-            raise MacaronError(
-                f"decoder_scheme {scheme.name!r} has no cross-attention (H): it could not see the source"
-            )
-        if "F" not in scheme.operators:
-            raise MacaronError(
-                f"decoder_scheme {scheme.name!r} has no self-attention (F): it could not see its own words"
-            )
+        needed = {"H": "cross-attention (H): it could not see the source"}
+        needed["F"] = "self-attention (F): it could not see its own words"
+        for operator, lacking in needed.items():
+            if operator not in scheme.operators:
+                raise MacaronError(f"decoder_scheme {scheme.name!r} has no {lacking}")
         return scheme
 
 
@@ -152,10 +148,7 @@ def default_labels(count: int) -> dict[int, str]:
 
 
 class ClassifierInput(TypedDict, total=False):
-    """What a classifier takes; further keys say where it comes from.
-
-    Number of texts, their columns in the training file, tokens of the longest example.
-    """
+    """What a classifier takes: texts, their columns, tokens of the longest example. Other keys say where it is from."""
 
     texts: Annotated[int, Between(1, 2)]
     columns: list[str]
@@ -169,9 +162,7 @@ class EncoderConfig(ModelConfig):
     :param type_vocab_size: number of segments
     :param first_segment: segment id of the first sentence (the authors' code: 1)
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
-    :param id2label: names of a classifier's outputs
-    :param problem_type: of a classifier: regression, single_label_classification or multi_label_classification
-    :param classification: what a classifier takes
+    :param id2label: names of a classifier's outputs; ``problem_type`` and ``classification`` are of classifiers, too
     """
 
     model_type: ClassVar[str] = "macaron-encoder"
@@ -201,6 +192,9 @@ class EncoderConfig(ModelConfig):
                 raise MacaronError(f"id2label must have the keys 0 to {len(indices) - 1}, each once")
             object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
         Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
+        takes = self.classification or {}
+        if "columns" in takes and len(takes["columns"]) != takes.get("texts"):
+            raise MacaronError("classification.columns must have as many names as classification.texts says")
 
     @property
     def num_labels(self) -> int:

@@ -21,23 +21,13 @@ class EncoderModel(Network):
 
     def build(self, config: EncoderConfig) -> None:
         """Make embedding and stack."""
-        self.embedding = Embedding(
-            config.vocab_size,
-            config.hidden_size,
-            self.pad,
-            config.dropout,
-            config.type_vocab_size,
-            config.first_segment,
-            config.freeze_first_segment,
-        )
+        segments = config.type_vocab_size, config.first_segment, config.freeze_first_segment
+        self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout, *segments)
         scheme = config.encoder_scheme_value()
         self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
-        """Tokens (B, T) to states (B, T, D), as `encode`, without attention to padding.
-
-        :param real: (B, T), which positions are tokens; by default all but padding
-        """
+        """Tokens (B, T) to states (B, T, D), as `encode`; ``real`` is by default all but padding."""
         return self.encode(ids, ids != self.pad if real is None else real, segments)
 
 

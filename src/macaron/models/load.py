@@ -33,12 +33,8 @@ _WRONG_TYPE = {
 }
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
-_CONFIG, _GENERATION, _WEIGHTS, _INDEX = (
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-)
+_CONFIG, _GENERATION = "config.json", "generation_config.json"
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
 MODEL_FILES = (_CONFIG, _GENERATION, "model*.safetensors", _INDEX)
 _REMEDY = "Copy the folder again."
@@ -52,8 +48,6 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
-
-    :param model_type: by default any of ours
     """
     folder = Path(path)
     if not (folder / _CONFIG).is_file():
@@ -130,11 +124,7 @@ def stored_type(folder: Path) -> Any:
 
 
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
-    """The configuration of a folder.
-
-    :param config_class: `TranslationConfig` or `EncoderConfig`
-    :param changes: fields to set to other values
-    """
+    """The configuration of a folder, with these fields changed."""
     stored = read_json(folder / _CONFIG, Record, _REMEDY)
     with naming(folder / _CONFIG):
         return config_class.from_dict({**stored, **changes})
@@ -149,7 +139,6 @@ def load_model(
 ) -> tuple[Any, list[str]]:
     """A model in evaluation mode, checked to be complete, and the names of the weights that its heads lack.
 
-    :param model_class: one of the networks of `macaron.models`
     :param dtype: of the weights; by default the one that they were saved in
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     :param changes: fields of the configuration to set to other values
@@ -215,8 +204,7 @@ def save_model(
 
     The tokenizer gets the model's longest input: transformers warns of a longer one, and truncates there.
 
-    :param weights: other than the model's own, by their names in the model
-    :param config: other than the model's own
+    :param weights: as in `write_model`, as is ``config``
     :param more: further files, as JSON, by their paths in the folder
     """
     tokenizer.model_max_length = (config or model.config).longest_input
@@ -251,11 +239,7 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
 
 
 def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = None) -> None:
-    """Write config.json and generation_config.json.
-
-    :param dtype: of the weights
-    :param config: other than the model's own
-    """
+    """Write config.json, which names the weights' dtype, and generation_config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     config = config or model.config
     if hasattr(model, "generation_config"):

@@ -7,17 +7,11 @@ from typing import Any
 from macaron.errors import MacaronError, nearest
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 
+_TINY = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
 _SMALL = {"hidden_size": 512, "num_attention_heads": 4, "dropout": 0.3}
 _TRANSLATION: dict[str, dict[str, Any]] = {
     # For tests and the demo.
-    "tiny": {
-        "hidden_size": 128,
-        "num_attention_heads": 4,
-        "intermediate_size": 512,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "dropout": 0.1,
-    },
+    "tiny": {**_TINY, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
     # The paper's text: inner width 4 D, split in two for Macaron.
     "small": {**_SMALL, "intermediate_size": 2048},
     "base": {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048, "dropout": 0.1},
@@ -27,7 +21,7 @@ _TRANSLATION: dict[str, dict[str, Any]] = {
 }
 #: The defaults of `EncoderConfig` are those of BERT-base.
 _ENCODER: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": 2},
+    "tiny": {**_TINY, "num_hidden_layers": 2},
     "base": {},
     # The authors' encoders: norms without gain, a frozen first segment.
     "base-released": {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True},

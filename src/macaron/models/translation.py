@@ -46,9 +46,7 @@ class TranslationModel(Network):
         :param real: (B, S), which source positions are tokens
         :param cache: continues after the positions that it holds
         :param target_real: (B, T), which target positions are tokens, those in the cache included; None means all
-        :param vectors: (B, T, D), token vectors instead of ids
-        :param states: if a list, receives the state before each layer
-        :param weights: if a list, receives the weights of every attention
+        :param vectors: this and the others are as in `encode`
         """
         steps = ids.shape[1] if vectors is None else vectors.shape[1]
         if target_real is None:

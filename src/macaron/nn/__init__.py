@@ -5,32 +5,22 @@ from typing import TYPE_CHECKING
 from macaron import lazy
 
 if TYPE_CHECKING:
-    from macaron.nn.attention import Context, CrossAttention, KeyValueCache, SelfAttention
-    from macaron.nn.budget import LayerSettings, layer_parameters, layer_widths
-    from macaron.nn.compat import TransformerDecoderLayer, TransformerEncoderLayer
-    from macaron.nn.embedding import Embedding, sinusoids
-    from macaron.nn.layer import SchemeLayer, SubLayer, build_layer
-    from macaron.nn.linear import FeedForward
-    from macaron.nn.stack import Stack
-
-__all__ = [
-    "Context",
-    "CrossAttention",
-    "Embedding",
-    "FeedForward",
-    "KeyValueCache",
-    "LayerSettings",
-    "SchemeLayer",
-    "SelfAttention",
-    "Stack",
-    "SubLayer",
-    "TransformerDecoderLayer",
-    "TransformerEncoderLayer",
-    "build_layer",
-    "layer_parameters",
-    "layer_widths",
-    "sinusoids",
-]
+    from macaron.nn.attention import Context as Context
+    from macaron.nn.attention import CrossAttention as CrossAttention
+    from macaron.nn.attention import KeyValueCache as KeyValueCache
+    from macaron.nn.attention import SelfAttention as SelfAttention
+    from macaron.nn.budget import LayerSettings as LayerSettings
+    from macaron.nn.budget import layer_parameters as layer_parameters
+    from macaron.nn.budget import layer_widths as layer_widths
+    from macaron.nn.compat import TransformerDecoderLayer as TransformerDecoderLayer
+    from macaron.nn.compat import TransformerEncoderLayer as TransformerEncoderLayer
+    from macaron.nn.embedding import Embedding as Embedding
+    from macaron.nn.embedding import sinusoids as sinusoids
+    from macaron.nn.layer import SchemeLayer as SchemeLayer
+    from macaron.nn.layer import SubLayer as SubLayer
+    from macaron.nn.layer import build_layer as build_layer
+    from macaron.nn.linear import FeedForward as FeedForward
+    from macaron.nn.stack import Stack as Stack
 
 # Widths and settings are needed without torch, by configurations.
 __getattr__ = lazy(

@@ -103,13 +103,7 @@ def attend(
     context: Context,
     operator: str,
 ) -> Tensor:
-    """Scaled dot-product attention.
-
-    :param query: (B, H, T, K)
-    :param key: (B, H, S, K)
-    :param value: (B, H, S, K)
-    :returns: (B, H, T, K)
-    """
+    """Scaled dot-product attention of queries (B, H, T, K) to keys and values (B, H, S, K): (B, H, T, K)."""
     if context.sequences is not None:
         return varlen_attention(query, key, value, context.sequences, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
@@ -138,9 +132,7 @@ def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: Seque
     """Scaled dot-product attention within sequences, by the flash kernel: on a GPU, in half precision.
 
     With a mask, every row would attend to all of its positions, and the kernel would read a mask value for each pair.
-
-    :param query: (B, H, T, K), as are key and value
-    :returns: (B, H, T, K)
+    Queries, keys, values and the result are (B, H, T, K).
     """
     batch, heads, steps, width = query.shape
     flat = [each.transpose(1, 2).reshape(batch * steps, heads, width) for each in (query, key, value)]
@@ -161,8 +153,6 @@ def _both(mask: Tensor, triangle: Tensor) -> Tensor:
 class _Attention(nn.Module):
     """Base of self-attention and cross-attention.
 
-    :param hidden_size: D
-    :param num_heads: H
     :param head_size: K, independent of D: D / H in a Transformer, less if a scheme applies the operator several times
     :param init: ``xavier`` or ``kaiming``, both as in the authors' code
     """

@@ -32,7 +32,6 @@ class LayerSettings:
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param norm: pre or post
     :param activation: relu, gelu or a function, or a sequence with one for each feed-forward network of a layer
     :param initializer: xavier or kaiming, both as in the authors' code
     """
@@ -99,10 +98,7 @@ def full_width(settings: LayerSettings, operator: str) -> int:
 
 
 def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int, ...]]:
-    """For each operator, the width of each of its sub-layers, in order of application.
-
-    :returns: one width per operator if tied, otherwise as many as the scheme applies it
-    """
+    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied."""
     widths: dict[str, tuple[int, ...]] = {}
     for operator in scheme.operators:
         count = 1 if settings.tying != "none" else scheme.applications(operator)

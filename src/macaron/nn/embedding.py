@@ -17,7 +17,6 @@ def sinusoids(positions: Tensor, hidden_size: int, dtype: torch.dtype = torch.fl
     Computed, not looked up: there is no longest sentence and nothing to store.
 
     :param positions: any shape; below ``FIRST_POSITION`` (padding) the vector is zero
-    :param dtype: float32, or float64 for models in that
     :returns: that shape + (D,)
     """
     half = hidden_size // 2

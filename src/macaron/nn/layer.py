@@ -33,29 +33,16 @@ class SubLayer(nn.Module):
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
         self.norm = build_norm(settings)
+        size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
         self.operator: nn.Module
         if operator == "G":
             activation = settings.activation
             if not isinstance(activation, str) and not callable(activation):
                 activation = activation[application]
-            self.operator = FeedForward(
-                settings.hidden_size,
-                width,
-                activation,
-                settings.activation_dropout,
-                settings.initializer,
-                settings.bias,
-            )
+            self.operator = FeedForward(size, width, activation, settings.activation_dropout, *drawn)
         else:
             attention = {"F": SelfAttention, "H": CrossAttention}[operator]
-            self.operator = attention(
-                settings.hidden_size,
-                settings.num_attention_heads,
-                width,
-                settings.attention_dropout,
-                settings.initializer,
-                settings.bias,
-            )
+            self.operator = attention(size, settings.num_attention_heads, width, settings.attention_dropout, *drawn)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
@@ -92,8 +79,7 @@ class SubStep:
     """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
     :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state before the sub-step
-    :param after: (B, T, D), the state after it
+    :param before: (B, T, D), the state, as is ``after``
     """
 
     layer: "SchemeLayer"
@@ -117,7 +103,6 @@ class SchemeLayer(nn.Module):
 
     Sub-layers are named by operator and application: ``G1``, ``F1``, ``G2`` for Macaron.
 
-    :param branches: a scheme's branches
     :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
     :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
     """
@@ -166,8 +151,7 @@ class SchemeLayer(nn.Module):
     ) -> Tensor:
         """One step of the scheme from (B, T, D) to (B, T, D).
 
-        :param self_slot: first slot of this layer's self-attentions in the cache
-        :param memory_slot: first slot of its cross-attentions
+        :param self_slot: first slot of this layer's self-attentions in the cache; ``memory_slot``: of its others
         :param visit: called after every sub-step
         """
         start, total = x, None
@@ -186,12 +170,7 @@ class SchemeLayer(nn.Module):
 
 def build_norm(settings: LayerSettings) -> nn.LayerNorm:
     """The norm of a sub-layer or of a stack."""
-    return nn.LayerNorm(
-        settings.hidden_size,
-        settings.layer_norm_eps,
-        elementwise_affine=settings.norm_affine,
-        bias=settings.bias,
-    )
+    return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
 def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:

@@ -77,8 +77,6 @@ class EmbeddingTable(nn.Embedding):
 class FeedForward(nn.Module):
     """G: convection, how each particle moves by itself, ``W2 drop(act(W1 x + b1)) + b2``.
 
-    :param hidden_size: D
-    :param inner_size: I
     :param activation: ``"relu"``, ``"gelu"`` or any function of a tensor
     :param dropout: on the inner activations
     """

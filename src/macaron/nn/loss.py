@@ -30,8 +30,7 @@ class ChunkLoss(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The sums (2,) of smoothed loss and nll, and the gradient (N, V) of the smoothed loss without its target term.
 
-        :param logits: (N, V); may be overwritten
-        :param targets: (N,)
+        :param logits: (N, V), for targets (N,); may be overwritten
         :param exact: precision of the sums; the gradient has that of the logits
         :param sloping: whether the gradient is needed
         """
@@ -98,7 +97,6 @@ class SmoothedCrossEntropy(nn.Module):
 
     The smoothed loss is (1 - e) nll + e times the mean over the vocabulary of -log p, as in the authors' code.
 
-    :param ignored: target id to ignore (padding)
     :param chunk: rows of logits held at a time; the default depends on the device
     """
 

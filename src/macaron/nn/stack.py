@@ -15,8 +15,7 @@ from macaron.ode import Scheme, Step
 class Stack(nn.Module):
     """``num_layers`` steps of a scheme, then the final norm of a pre-norm network.
 
-    :param prologue: sub-steps before the first layer, such as ``[("G", 0.5)]``
-    :param epilogue: sub-steps after the last layer
+    :param prologue: sub-steps before the first layer, such as ``[("G", 0.5)]``; ``epilogue``: after the last
     """
 
     main_input_name = "input_ids"  # transformers' `generate` asks an encoder for it

@@ -48,13 +48,15 @@ class Size:
 
 
 def _translation(hidden: int, layers: int) -> dict[str, Any]:
-    sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
-    return {**sizes, "encoder_layers": layers, "decoder_layers": layers}
+    return {**_width(hidden), "encoder_layers": layers, "decoder_layers": layers}
 
 
 def _encoder(hidden: int, layers: int) -> dict[str, Any]:
-    sizes = {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
-    return {**sizes, "num_hidden_layers": layers}
+    return {**_width(hidden), "num_hidden_layers": layers}
+
+
+def _width(hidden: int) -> dict[str, Any]:
+    return {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
 
 
 def _rate(batch: int, rate: float) -> dict[str, Any]:
@@ -88,11 +90,7 @@ DROPOUT = ((6.0, 0.0), (20.0, 0.1), (_INF, 0.3))
 
 
 def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _: None) -> Recipe:
-    """The recipe with a preset of the table and settings for it, if its preset is ``auto``.
-
-    :param on_gpu: whether it is trained on a GPU
-    :param say: is told each choice with its reason
-    """
+    """The recipe with a preset of the table and settings for it, if its preset is ``auto``."""
     if recipe.model.preset != AUTO:
         return recipe
     minutes, updates = recipe.train.max_minutes, recipe.train.max_updates

@@ -73,8 +73,6 @@ def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
 class EncoderOnDevice:
     """An encoder with a classifier's head on a device, its tokenizer, and how examples become batches.
 
-    :param path: the model's folder, or a run's
-    :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
     :param max_length: tokens of an example; longer ones are cut; default: the model's
     :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
     :param dropout: everywhere; the model's own by default
@@ -116,11 +114,7 @@ class EncoderOnDevice:
     def encode(
         self, texts: Sequence[Sequence[str]], objective: Objective | None = None, labels: Sequence[float] = ()
     ) -> Encoded:
-        """Tokenise examples; those longer than ``max_length`` are cut at the ends of their texts, the longer one first.
-
-        :param texts: one or two lists
-        :param objective: of the labels
-        """
+        """Tokenise examples, one or two lists; of those longer than ``max_length`` the longer text is cut first."""
         # Texts repeat (the premises of MNLI).
         unique = list(dict.fromkeys(text for column in texts for text in column))
         chunk = _CHUNK if self.tokenizer.pipeline == "moses" and len(unique) > MANY else max(len(unique), 1)
@@ -223,10 +217,7 @@ class Predictor(EncoderOnDevice):
         self.keys = ("score",) if self.objective.kind == "score" else ("label", "probability", "probabilities")
 
     def predict(self, texts: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-        """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``.
-
-        :param texts: one or two lists
-        """
+        """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``."""
         if self.texts is not None and len(texts) != self.texts:
             raise MacaronError(f"{self.folder}: the model takes {self.texts} text(s) per example, not {len(texts)}")
         data = self.encode(texts)

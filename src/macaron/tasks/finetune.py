@@ -31,8 +31,6 @@ _COMPILED_SHAPES = 64
 class TunerSettings:
     """How the model of all runs is loaded and computed.
 
-    :param max_length: tokens of an example; longer ones are cut
-    :param dropout: default: the model's own
     :param compiled: compile the layers: somewhat faster in long runs, slow to start
     """
 
@@ -69,10 +67,7 @@ class TuningOutcome:
 
 
 class FineTuner(EncoderOnDevice):
-    """An encoder that is fine-tuned again and again, each time from its pre-trained weights and a head of zeros.
-
-    :param path: a pre-trained model folder
-    """
+    """An encoder that is fine-tuned again and again, each time from its pre-trained weights and a head of zeros."""
 
     step: TrainStep
     _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
@@ -105,10 +100,8 @@ class FineTuner(EncoderOnDevice):
     ) -> TuningOutcome:
         """One run. Its weights stay in the model until the next one.
 
-        :param dev: sets to score on
         :param check: called before every update; may raise an exception, which ends the run
         :param advance: called with numbers of finished updates
-        :param after_epoch: called with the epoch's record
         :param keep_best: end with the weights of the epoch that is best in the first metric, the later of two equals
         """
         started = time.monotonic()

@@ -37,8 +37,6 @@ def finetune_csv(
 
     :param choose_rate: take the learning rate that suits the model's size
     :param load: called after the files are read
-    :param texts: columns of the texts
-    :param label: column of the label
     """
     remove_leftovers(out)
     found = {path.name for path in out.iterdir()} if out.exists() else set()

@@ -10,8 +10,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.data.nsp_spans import Corpus
 from macaron.data.prepared import PreparedText, TextSplit
+from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context

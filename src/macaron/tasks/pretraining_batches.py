@@ -12,10 +12,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from macaron.data.batching import Indices, counting
-from macaron.data.masking import choose, corrupt, masked_counts
-from macaron.data.nsp_spans import Corpus, Spans, sentence_pairs, single_spans, span_pairs
-from macaron.data.row_packing import Rows, pack_by_length
+from macaron.data.batching import Indices, Rows, counting, pack_by_length
+from macaron.data.pretraining_texts import (
+    Corpus,
+    Spans,
+    choose,
+    corrupt,
+    masked_counts,
+    sentence_pairs,
+    single_spans,
+    span_pairs,
+)
 from macaron.device import to_device
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.text.vocabulary import CLS, EOS, MASK, PAD, SPECIALS

@@ -53,7 +53,12 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         explained(recipe.train, out),
         writing(out) if processes.first else nullcontext(),
     ):
-        recipe, fresh = _settled(with_source(recipe, out, resume), out, resume, processes)
+        recipe, stored = with_source(recipe, out, resume), out / "recipe.toml"
+        fresh = not (resume and stored.is_file())
+        if fresh:
+            recipe = resolve(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), _say(processes))
+        else:  # what was chosen when the run began
+            recipe = kept(recipe, recipe_from(*load_toml(stored)))
         _check(recipe, out, resume)
         if resume and _is_finished(recipe, out):
             if processes.first:
@@ -67,14 +72,6 @@ def pace_of(recipe: Recipe, seconds: float) -> Pace:
     """The pace of a recipe on this machine, from a trial of some seconds; nothing is written."""
     with join(recipe.train) as processes:
         return measure(Trainer(_task(recipe, processes), recipe.train, Path(), processes), seconds)
-
-
-def _settled(recipe: Recipe, out: Path, resume: bool, processes: Processes) -> tuple[Recipe, bool]:
-    """A recipe whose model is chosen, now or when the run began; and whether the run begins now."""
-    stored = out / "recipe.toml"
-    if resume and stored.is_file():
-        return kept(recipe, recipe_from(*load_toml(stored))), False
-    return resolve(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), _say(processes)), True
 
 
 def _say(processes: Processes) -> Callable[[str], None]:
@@ -113,8 +110,8 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     if recipe.kind == "text":
         return PretrainingTask(recipe)
     task = TranslationTask(recipe)
-    if processes.first and task.left_out():
-        print(f"{task.left_out():,} training pairs are too long and left out", file=sys.stderr)
+    if processes.first and (left := len(task.train_pairs) - len(task.kept)):
+        print(f"{left:,} training pairs are too long and left out", file=sys.stderr)
     if processes.first and len(task.corpora) > 1:
         print("\n".join(f"corpus {corpus}" for corpus in task.corpora), file=sys.stderr)
     return task

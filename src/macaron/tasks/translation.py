@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from macaron.data.batching import Indices, bucket, epoch_order, padded
+from macaron.data.batching import Indices, Rows, bucket, epoch_order, pack, packed, padded
 from macaron.data.corpora import Mixture, reweighted
 from macaron.data.prepared import PairStore, PreparedData
-from macaron.data.row_packing import Rows, pack, packed
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
@@ -56,20 +55,14 @@ def short_pairs(pairs: PairStore, limit: int) -> Indices:
 
 
 def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
-    """Padded micro-batches of pairs of similar length.
-
-    :param kept: the pairs to take
-    """
+    """Padded micro-batches of pairs of similar length."""
     source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
     found = bucket(source, target, max_tokens, seed)
     return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
 
 
 def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
-    """Micro-batches of ``per_batch`` packed rows each.
-
-    :param kept: the pairs to take
-    """
+    """Micro-batches of ``per_batch`` packed rows each."""
     source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
     rows = pack(source, target, width, seed, epoch)
     starts = np.arange(0, rows.count + per_batch, per_batch)
@@ -102,11 +95,9 @@ def _previous(target: Tensor) -> Tensor:
 
 def packed_batch(pairs: PairStore, rows: Rows, width: int, device: torch.device) -> TranslationBatch:
     """A batch of these rows; those beyond the last pair are empty."""
-    source, target = (packed(side, rows, 0, rows.count, width, PAD) for side in (pairs.source, pairs.target))
-    ids = np.stack([source.ids, target.ids])
-    positions = np.stack([source.position, target.position]) + FIRST_POSITION
-    numbers = np.concatenate([ids, positions, np.stack([source.sentence, target.sentence])]).astype(np.int32)
-    given, wanted, *others = to_device(torch.from_numpy(numbers), device).unbind(0)
+    numbers = np.stack([packed(side, rows, width, PAD) for side in (pairs.source, pairs.target)], axis=1)
+    numbers[1] += FIRST_POSITION
+    given, wanted, *others = to_device(torch.from_numpy(numbers.astype(np.int32)), device).flatten(0, 1).unbind(0)
     wanted = wanted.long()
     return TranslationBatch(given.long(), wanted, _previous(wanted), *others)
 
@@ -202,10 +193,6 @@ class TranslationTask(Task):
         """The tokens, whether they are packed, and the weights of corpora if they differ from 1."""
         weights = {} if set(self.mixture.weights) == {1.0} else {"weights": self.mixture.weights}
         return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket", **weights}
-
-    def left_out(self) -> int:
-        """The number of training pairs that are too long for a batch or a row."""
-        return len(self.train_pairs) - len(self.kept)
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:

@@ -7,8 +7,11 @@ the end is left out, and inner spaces too: "z.B" is "z. B." as well.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from string import ascii_lowercase
 
-_WORDS = str.split
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 @dataclass(frozen=True)
@@ -32,97 +35,74 @@ class Abbreviations:
 
 
 _ENGLISH = Abbreviations(
-    titles=frozenset(
-        _WORDS(
-            "mr mrs ms mx dr drs prof profs rev revd fr st ste mt ft gen col lt maj capt cpt cmdr cdr adm sgt cpl pvt "
-            "brig comdr supt insp hon gov pres sen sens rep reps messrs mme mlle mm msgr amb sec treas atty dir e.g "
-            "i.e eg ie viz vs v cf c ca circa fl ph asst pfc sfc ens"
-        )
+    titles=_words(
+        "mr mrs ms mx dr drs prof profs rev revd fr st ste mt ft gen col lt maj capt cpt cmdr cdr adm sgt cpl pvt "
+        "brig comdr supt insp hon gov pres sen sens rep reps messrs mme mlle mm msgr amb sec treas atty dir e.g "
+        "i.e eg ie viz vs v cf c ca circa fl ph asst pfc sfc ens"
     ),
-    numbered=frozenset(
-        _WORDS(
-            "no nos nr art arts p pp pg vol vols fig figs ch chap sec sect eq eqs ed eds op b d r n ss par ver ps pss"
-        )
+    numbered=_words(
+        "no nos nr art arts p pp pg vol vols fig figs ch chap sec sect eq eqs ed eds op b d r n ss par ver ps pss"
     ),
-    others=frozenset(
-        _WORDS(
-            "inc ltd co corp bros plc llc jr sr esq etc al dept univ assn assoc bldg ave blvd rd approx est orig repr "
-            "abbr anon misc ph.d oz lb lbs ft yd sq gal hrs mph "
-            "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thurs Fri Sat Sun Ill Calif Tex Fla "
-            "Pa Penn Mass Conn Wash Ariz Colo Mich Minn Tenn Ore Okla Wis Ga Va"
-        )
+    others=_words(
+        "inc ltd co corp bros plc llc jr sr esq etc al dept univ assn assoc bldg ave blvd rd approx est orig repr "
+        "abbr anon misc ph.d oz lb lbs ft yd sq gal hrs mph "
+        "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thurs Fri Sat Sun Ill Calif Tex Fla "
+        "Pa Penn Mass Conn Wash Ariz Colo Mich Minn Tenn Ore Okla Wis Ga Va"
     ),
-    starters=frozenset(
-        _WORDS(
-            "The A An He She It They We You I This That These Those There Here His Her Its Their Our My Your In On At "
-            "By For From With After Before When While As If Although Though However But And Or So Then Thus Since "
-            "Because During Under Over Both Some Many Most Other Another Each All No Not What Where Who Why How Which "
-            "One Two Also Today Later Despite According Following Once Until Unlike Such Do Does Did Is Are Was Were "
-            "Can Could Would Should Have Has Had Let Please Yes Now Nobody Everyone Everybody Someone Nothing "
-            "Everything Maybe Perhaps"
-        )
+    starters=_words(
+        "The A An He She It They We You I This That These Those There Here His Her Its Their Our My Your In On At "
+        "By For From With After Before When While As If Although Though However But And Or So Then Thus Since "
+        "Because During Under Over Both Some Many Most Other Another Each All No Not What Where Who Why How Which "
+        "One Two Also Today Later Despite According Following Once Until Unlike Such Do Does Did Is Are Was Were "
+        "Can Could Would Should Have Has Had Let Please Yes Now Nobody Everyone Everybody Someone Nothing "
+        "Everything Maybe Perhaps"
     ),
 )
 
 _GERMAN = Abbreviations(
-    titles=frozenset(
-        _WORDS(
-            # All single letters in lower case, as in "z. B.", are among them: see `abbreviations`.
-            "dr dres prof Hr Hrn Fr Frl Mag Ing dipl Dipl.-Ing med phil rer h.c Hl St mr mrs ms bzw bspw ca zzgl inkl "
-            "exkl vgl sog sogen evtl evt ggf gegebenenf gem bzgl betr urspr geb gest verh lat griech engl dt frz ital "
-            "jmd jmdn jmdm jds etw insb insbes einschl ausschl durchschn ehem eigtl entspr zw z.B z.T z.Zt zzt z.Hd "
-            "d.h d.i u.a u.U i.d.R i.A i.V i.H.v i.S.v o.g s.o s.u m.E u.E v.a a.d a.a.O vs"
-        )
+    titles=_words(
+        "dr dres prof Hr Hrn Fr Frl Mag Ing dipl Dipl.-Ing med phil rer h.c Hl St mr mrs ms bzw bspw ca zzgl inkl "
+        "exkl vgl sog sogen evtl evt ggf gegebenenf gem bzgl betr urspr geb gest verh lat griech engl dt frz ital "
+        "jmd jmdn jmdm jds etw insb insbes einschl ausschl durchschn ehem eigtl entspr zw z.B z.T z.Zt zzt z.Hd "
+        "d.h d.i u.a u.U i.d.R i.A i.V i.H.v i.S.v o.g s.o s.u m.E u.E v.a a.d a.a.O vs"
+    ).union(ascii_lowercase),  # all single letters, as in "z. B."
+    numbered=_words(
+        "nr nrn art abs kap bd bde abb tab ziff lfd tel fig vol aufl anm s max min rn jg hs vers ver no nos pp"
     ),
-    numbered=frozenset(
-        _WORDS("nr nrn art abs kap bd bde abb tab ziff lfd tel fig vol aufl anm s max min rn jg hs vers ver no nos pp")
+    others=_words(
+        "usw usf etc u.s.w str mio mrd tsd std sek jh jhd jhdt v.Chr n.Chr Chr ff o.ä u.ä u.dgl dgl dergl co ltd "
+        "inc corp jun jr sr e.V k.o mwst allg z.d.A "
+        "Jan Jän Feb Febr Mär Apr Jun Jul Aug Sep Sept Okt Nov Dez Min Pl Sen Hrsg Red"
     ),
-    others=frozenset(
-        _WORDS(
-            "usw usf etc u.s.w str mio mrd tsd std sek jh jhd jhdt v.Chr n.Chr Chr ff o.ä u.ä u.dgl dgl dergl co ltd "
-            "inc corp jun jr sr e.V k.o mwst allg z.d.A "
-            "Jan Jän Feb Febr Mär Apr Jun Jul Aug Sep Sept Okt Nov Dez Min Pl Sen Hrsg Red"
-        )
+    starters=_words(
+        "Der Die Das Den Dem Des Ein Eine Einen Einem Einer Eines Er Sie Es Wir Ihr Ich Du Man Dieser Diese Dieses "
+        "Diesen Diesem Jener Jene Mein Meine Dein Deine Sein Seine Ihre Unser Unsere Euer Eure In Im Am An Auf Aus "
+        "Bei Beim Mit Nach Von Vom Vor Zu Zum Zur Für Gegen Ohne Um Über Unter Während Wegen Trotz Durch Seit Bis "
+        "Wenn Als Ob Weil Da Dann Danach Doch Aber Und Oder Denn Nun Nur Noch Auch So Wie Was Wer Wo Wann Warum "
+        "Welche Welcher Welches Wem Wen Wessen Woher Wohin Hier Dort Heute Gestern Jetzt Schon Kein Keine Keiner "
+        "Nicht Nichts Niemand Jemand Alle Alles Viele Einige Beide Jeder Jede Jedes Andere Damit Dabei Dazu Darum "
+        "Deshalb Daher Trotzdem Außerdem Allerdings Jedoch Laut Obwohl Nachdem Bevor Sobald Ist Sind War Waren Hat "
+        "Habe Haben Hast Bist Kann Kannst Können Bitte Ja Nein Vielleicht"
     ),
-    starters=frozenset(
-        _WORDS(
-            "Der Die Das Den Dem Des Ein Eine Einen Einem Einer Eines Er Sie Es Wir Ihr Ich Du Man Dieser Diese Dieses "
-            "Diesen Diesem Jener Jene Mein Meine Dein Deine Sein Seine Ihre Unser Unsere Euer Eure In Im Am An Auf Aus "
-            "Bei Beim Mit Nach Von Vom Vor Zu Zum Zur Für Gegen Ohne Um Über Unter Während Wegen Trotz Durch Seit Bis "
-            "Wenn Als Ob Weil Da Dann Danach Doch Aber Und Oder Denn Nun Nur Noch Auch So Wie Was Wer Wo Wann Warum "
-            "Welche Welcher Welches Wem Wen Wessen Woher Wohin Hier Dort Heute Gestern Jetzt Schon Kein Keine Keiner "
-            "Nicht Nichts Niemand Jemand Alle Alles Viele Einige Beide Jeder Jede Jedes Andere Damit Dabei Dazu Darum "
-            "Deshalb Daher Trotzdem Außerdem Allerdings Jedoch Laut Obwohl Nachdem Bevor Sobald Ist Sind War Waren Hat "
-            "Habe Haben Hast Bist Kann Kannst Können Bitte Ja Nein Vielleicht"
-        )
+    ordinals=_words(
+        "Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember Jan Feb Apr Aug "
+        "Sep Sept Okt Nov Dez Weltkrieg Jahrhundert Jh Jahrtausend Klasse Platz Rang Stock Etage Liga Bundesliga "
+        "Runde Mal Advent Semester Quartal Halbjahr Geburtstag Jahrestag FC SC SV und oder bis"
     ),
-    ordinals=frozenset(
-        _WORDS(
-            "Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember Jan Feb Apr Aug "
-            "Sep Sept Okt Nov Dez Weltkrieg Jahrhundert Jh Jahrtausend Klasse Platz Rang Stock Etage Liga Bundesliga "
-            "Runde Mal Advent Semester Quartal Halbjahr Geburtstag Jahrestag FC SC SV und oder bis"
-        )
-    ),
-    before_ordinals=frozenset(
-        _WORDS(
-            "der die das den dem des am vom zum zur im ins beim bis ab seit jede jeder jedes jeden jedem mein meine "
-            "meinen meinem meiner meines dein deine deinen deinem deiner sein seine seinen seinem seiner seines ihr "
-            "ihre ihren ihrem ihrer ihres unser unsere unseren unserem unserer euer eure ein eine einen einem einer "
-            "dieser diese dieses diesen diesem und oder"
-        )
+    before_ordinals=_words(
+        "der die das den dem des am vom zum zur im ins beim bis ab seit jede jeder jedes jeden jedem mein meine "
+        "meinen meinem meiner meines dein deine deinen deinem deiner sein seine seinen seinem seiner seines ihr "
+        "ihre ihren ihrem ihrer ihres unser unsere unseren unserem unserer euer eure ein eine einen einem einer "
+        "dieser diese dieses diesen diesem und oder"
     ),
 )
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz")
 
 
 @lru_cache(maxsize=16)
 def abbreviations(lang: str) -> Abbreviations:
     """The words of a language, given by its code."""
-    if lang == "en":
-        return _ENGLISH
-    if lang == "de":
-        known = _GERMAN
-        return Abbreviations(**{**vars(known), "titles": known.titles | _LETTERS})
+    if lang in ("en", "de"):
+        return _ENGLISH if lang == "en" else _GERMAN
     try:
         from sacremoses.corpus import NonbreakingPrefixes
 

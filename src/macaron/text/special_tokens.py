@@ -23,10 +23,7 @@ _TAG = re.compile(r"<\w[\w.:+-]*>")
 
 
 def check_tag(tag: str, where: str = "") -> None:
-    """Refuse a tag that is not written as one, or that means something else.
-
-    :param where: the beginning of the message
-    """
+    """Refuse a tag that is not written as one, or that means something else; `where` begins the message."""
     written = _TAG.fullmatch(tag) is not None and not tag.startswith("<0x")
     require(written, f"{where}tag {tag!r}: write a tag as a word in angle brackets, such as '<law>'")
     require(tag not in specials("encoder"), f"{where}tag {tag!r} is the name of a special token: choose another one")

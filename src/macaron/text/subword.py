@@ -80,7 +80,8 @@ def fairseq_backend(
     elif pipeline == "moses" and any(token.endswith(CONTINUED) for token in tokens):
         raise MacaronError(f"{dict_path} holds pieces of words ('{CONTINUED}'): plain text needs the BPE codes as well")
     else:
-        backend = dictionary_lookup(tokens, kind)
+        vocabulary = {token: index for index, token in enumerate(tokens)}
+        backend = _word_tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]), None, kind)
     if kind == "encoder":
         settings.setdefault("segments", (1, 0))
     return backend, {"kind": kind, "pipeline": pipeline, **settings}
@@ -122,23 +123,16 @@ def trained_backend(
     train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
     if pipeline != "raw" and vocab_size < COMPLETE_SIZE:
         settings.setdefault("show_unknown", True)
-    backend = train_bpe(stream, vocab_size, kind, pad_to_multiple=pad_to_multiple, tags=settings.get("tags", ()))
+    tags = settings.get("tags", ())
+    backend = with_tags(train_bpe(stream, vocab_size - len(tags), kind), tags, pad_to_multiple)
     return backend, {"kind": kind, "pipeline": pipeline, **settings}
 
 
-def train_byte_bpe(
-    lines: Iterable[str],
-    vocab_size: int,
-    kind: TokenizerKind = "translation",
-    *,
-    pad_to_multiple: int = 1,
-    tags: Sequence[str] = (),
-) -> Tokenizer:
+def train_byte_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation") -> Tokenizer:
     """Train a byte-level BPE on prepared lines of the ``raw`` pipeline: no text is unknown to it.
 
-    `vocab_size` counts the special tokens and tags. A small corpus may hold fewer merges than asked for.
+    `vocab_size` counts the special tokens. A small corpus may hold fewer merges than asked for.
     """
-    vocab_size -= len(tags)
     check_size(vocab_size, True, kind)
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = Steps(
@@ -153,17 +147,10 @@ def train_byte_bpe(
         show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
-    return with_tags(tokenizer, tags, pad_to_multiple)
+    return tokenizer
 
 
-def train_word_bpe(
-    lines: Iterable[str],
-    vocab_size: int,
-    kind: TokenizerKind = "translation",
-    *,
-    pad_to_multiple: int = 1,
-    tags: Sequence[str] = (),
-) -> Tokenizer:
+def train_word_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind) -> Tokenizer:
     """Train a BPE inside words on prepared lines of space-separated words.
 
     From `COMPLETE_SIZE` entries on no text is unknown to it: printable ASCII is always among its letters, and other
@@ -172,7 +159,6 @@ def train_word_bpe(
     The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
     merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
     """
-    vocab_size -= len(tags)
     check_size(vocab_size, False, kind)
     complete = vocab_size >= COMPLETE_SIZE
     trained = Tokenizer(BPE())
@@ -194,13 +180,7 @@ def train_word_bpe(
         byte_fallback=complete,
     )
     # ByteFallback is all that decoding needs: the marks of word ends are spaces already.
-    return with_tags(_word_tokenizer(model, ByteFallback(), kind), tags, pad_to_multiple)
-
-
-def dictionary_lookup(tokens: Sequence[str], kind: TokenizerKind = "translation") -> Tokenizer:
-    """Look words up in a dictionary as they are; all others are ``<unk>``."""
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    return _word_tokenizer(WordLevel(vocabulary, unk_token=specials(kind)[UNK]), None, kind)
+    return _word_tokenizer(model, ByteFallback(), kind)
 
 
 def dictionary_bpe(

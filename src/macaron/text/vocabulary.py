@@ -72,10 +72,7 @@ def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") 
 
 
 def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, str]:
-    """The size of a vocabulary that nobody has given, and why; docs/choices.md has the measurements.
-
-    :param words: of the corpus, both sides
-    """
+    """The size of a vocabulary for a corpus of so many words (both sides), and why; measured in docs/choices.md."""
     sizes = (4_000, 10_000, 32_000) if kind == "translation" else (8_000, 16_000, 32_000)
     limits = (5_000_000, 50_000_000) if kind == "translation" else (10_000_000, 40_000_000)
     size = sizes[sum(words >= limit for limit in limits)]
@@ -83,10 +80,7 @@ def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, s
 
 
 def fillers(size: int, multiple: int, first: int = 0) -> list[str]:
-    """Return the names that pad a vocabulary of ``size`` to a multiple, as fairseq calls them.
-
-    :param first: number of the first one
-    """
+    """Return the names, numbered from `first`, that pad a vocabulary of ``size`` to a multiple, as fairseq has them."""
     return [f"{FILLER}{i:04d}" for i in range(first, first + -size % multiple)]
 
 

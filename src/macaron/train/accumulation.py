@@ -22,10 +22,7 @@ _NO_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class Accumulation:
-    """Adds the gradients of all micro-batches of an update, divided among the processes.
-
-    :param step: for one micro-batch or a part of one
-    """
+    """Adds the gradients of all micro-batches of an update, divided among the processes."""
 
     def __init__(self, task: Task, step: TrainStep, processes: Processes, device: torch.device, seed: int) -> None:
         self.task, self.step, self.processes, self.device, self.seed = task, step, processes, device, seed

@@ -126,11 +126,7 @@ def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] 
 
 
 def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpoint:
-    """Read a checkpoint; a damaged one raises a message with the remedy.
-
-    :param weights: read the weights; otherwise they are left empty
-    :param moments: likewise
-    """
+    """Read a checkpoint, with or without its tensors; a damaged one raises a message with the remedy."""
     remedy = _remedy(folder)
     wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
     check(folder, [name for name, read in wanted.items() if read], remedy)
@@ -203,8 +199,6 @@ def prune(folder: Path, keep: int, best_update: int | None) -> None:
 def candidates(folder: Path, state: RunState, last: Weights, mean: Weights, average: int) -> dict[str, Weights]:
     """All weights that may become the final model, by name.
 
-    :param folder: that of the checkpoints
-    :param last: the weights at the end
     :param mean: their running mean; may be empty
     :param average: number of checkpoints to average
     """
@@ -234,7 +228,6 @@ def require_same(
 ) -> None:
     """Refuse a checkpoint of another model or of other data.
 
-    :param shapes: of the model's weights, by name
     :param identity: what is trained on now, see `Task.identity`
     :param losses: number of losses that are logged
     """

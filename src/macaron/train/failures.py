@@ -69,11 +69,7 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
 
 
 def not_finite(what: str, when: str, weights: dict[str, Tensor], kept: list[Path]) -> MacaronError:
-    """The message for numbers that are not finite.
-
-    :param when: the update that followed
-    :param kept: the checkpoints on disk
-    """
+    """The message for numbers that are not finite."""
     bad = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
     affected = f"weights that are not finite: {len(bad)}, first {bad[0]}" if bad else "all weights finite"
     left = f"The last good checkpoint is {kept[-1]}." if kept else "No checkpoint had been written yet."

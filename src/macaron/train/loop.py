@@ -33,8 +33,6 @@ class Trainer:
     over all of them and divided once, by the number of targets of the whole update, which every process knows from the
     plan. So the numbers do not depend on the number of processes, nor on the parts in which micro-batches are computed
     where memory does not suffice.
-
-    :param started: when the run began (``time.monotonic()``); default: now
     """
 
     def __init__(

@@ -103,10 +103,7 @@ class Optimiser:
         return found
 
     def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
-        """Restore what ``tensors`` returned.
-
-        :param folder: where it was, for messages
-        """
+        """Restore what ``tensors`` returned."""
         for name, parameter in self.named.items():
             moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
             kinds = (*moments, *(("mean",) if self.mean else ()))
@@ -140,7 +137,7 @@ PARTS = {
 def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
     """Keep the weights of some parts of a module as they are: their parameters need no gradient.
 
-    :param patterns: see `TrainSettings.freeze`
+    :param patterns: names of parameters or modules, patterns of names, or keys of `PARTS`
     """
     plain = {name.removeprefix("model.").removeprefix("model."): each for name, each in module.named_parameters()}
     for pattern in patterns:

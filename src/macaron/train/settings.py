@@ -33,42 +33,13 @@ _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How to train. Every update sees the same global batch whatever the number of processes.
+    """How to train. ``recipes/your-own.toml`` explains every key.
 
-    Batches
-        batch_tokens: positions in a micro-batch (padding counts, the longer side counts)
-        accumulate: micro-batches in an update, shared among the processes
-        batching: bucket (pairs of like length), pack (rows of several pairs, one fixed shape), auto (pack on a GPU)
-        row_tokens: length of a packed row; longer pairs are left out
-        max_length: pairs with a longer side are left out
-    Length of the run (at least one)
-        max_updates, max_epochs, max_minutes (from the start of the command, compilation included): whichever is
-        reached first ends the run. The first one given, in this order, is also the length of a linear or cosine
-        schedule; the others only stop the run. So max_minutes beside max_updates is a pure cap: unless it stops the
-        run, the result does not depend on the speed of the machine. Alone, max_minutes becomes a number of updates
-        before the first one (`macaron.train.pace`). A resumed run may have other limits, but not another length of
-        such a schedule
-    Optimiser
-        learning_rate, betas, epsilon, weight_decay (decoupled), clip_norm (0: off), label_smoothing
-        schedule: inverse-sqrt, linear, cosine, constant; linear and cosine fall to final_rate x learning_rate at
-        their end (see above)
-        warmup: updates of linear warm-up from warmup_rate
-    Model
-        dropout and the like belong to [model]; average: mean of the last N checkpoints; ema: decay of a running mean
-        (0: off). The final model is the best candidate by best_metric.
-        embeddings: how they begin: random, or counts (word vectors from co-occurrences in the training data, see
-        `macaron.data.word_vectors`: for runs of few updates)
-        freeze: parts that keep their weights: names of parameters or of modules (embedding, encoder, decoder,
-        encoder.layers.0), patterns (``*.layers.0.*``), or attention, ffn, norm
-    Watching
-        log_every in updates; validate_every, checkpoint_every in updates (0: once an epoch); best_metric: loss, bleu or
-        chrf, decides which weights are best, what counts as an improvement, and which candidate becomes the final
-        model; bleu_sentences: number of validation sentences to translate at each validation, with the search of
-        [decode] (0: none, or up to 2000 where best_metric needs them); patience: stop after this many validations
-        without improvement (0: never); keep: number of checkpoints on disk, besides the best weights
-    Machine
-        device: auto, cpu, cuda; precision: auto (bfloat16 on a GPU), float32, bfloat16; compile: auto (on a GPU);
-        distributed: ddp or fsdp (for models that do not fit one GPU); tensorboard: write event files
+    Every update sees the same global batch whatever the number of processes. The first limit given, in the order of
+    `LIMITS`, is also the length of a linear or cosine schedule; the others only stop the run. So max_minutes beside
+    max_updates is a pure cap: unless it stops the run, the result does not depend on the speed of the machine. Alone,
+    max_minutes becomes a number of updates before the first one (`macaron.train.pace`). A resumed run may have other
+    limits, but not another length of such a schedule.
     """
 
     batch_tokens: int = 4096
@@ -123,10 +94,7 @@ class TrainSettings:
             raise MacaronError("train.average = 1 averages nothing: take 0 (off) or at least 2")
 
     def wants_gpu(self, available: bool) -> bool:
-        """Whether to train on a GPU.
-
-        :param available: whether PyTorch sees one
-        """
+        """Whether to train on a GPU."""
         if self.device == "cuda" and not available:
             raise MacaronError("train.device = cuda, but PyTorch sees no GPU here: take device = auto or cpu")
         return self.device != "cpu" and available
@@ -159,25 +127,10 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class PretrainSettings:
-    """The ``[pretrain]`` section: what an encoder learns from plain text.
+    """What an encoder learns from plain text: ``[pretrain]``. ``recipes/bert-base.toml`` explains every key.
 
     (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
     is loss.)
-
-    Masked words (MLM)
-        mlm: predict masked words; mask_ratio: the share of a text's words that is predicted, drawn anew in every
-        epoch; mask_share, random_share: of these, the shares that are masked and replaced by a random word; the rest
-        stays; cls_target: ``<cls>`` is predicted as well, as in the authors' code
-    Next sentence (NSP)
-        nsp: predict whether B really follows A; next_share: the share of pairs for which it does (smaller where a
-        document has only one sentence left). pairs: spans (BERT: as many sentences as fit) or sentences (the authors'
-        code: two)
-    Texts
-        max_tokens: of a text, special tokens included (by default, and at most: train.row_tokens);
-        short_share: the share of pairs of spans that are shortened
-    Machine
-        attention: how texts in a row are kept apart: masked (by a mask), flash (a variable-length kernel; on a GPU, in
-        bfloat16), auto (masked)
     """
 
     mlm: bool = True

@@ -17,9 +17,7 @@ _ECHO = 1.0  # seconds; repeated signals within this time are ignored
 def shares(settings: TrainSettings, state: RunState, seconds: float) -> list[float]:
     """The used share of each given limit, from 0 to 1, in the order of ``LIMITS``.
 
-    The largest is the share of the run that is done. The first is that of the schedule, whatever the others are: so a
-    cap in minutes beside ``max_updates`` changes no learning rate, and the run does not depend on the machine's speed
-    unless the cap stops it.
+    The largest is the share of the run that is done. The first is that of the schedule, whatever the others are.
     """
     within = state.batch / state.batches if state.batches else 0.0
     done = {"max_updates": state.update, "max_epochs": state.epoch - 1 + within, "max_minutes": seconds / 60}
@@ -34,10 +32,7 @@ def over(settings: TrainSettings, state: RunState, seconds: float) -> bool:
 
 
 def early_end(settings: TrainSettings, state: RunState, seconds: float, resume: str) -> str | None:
-    """What has ended a run before the limit that its schedule was planned for; None if nothing has.
-
-    :param resume: the command that continues the run
-    """
+    """What has ended a run before the limit that its schedule was planned for; None if nothing has."""
     planned, *caps = (name for name in LIMITS if getattr(settings, name) is not None)
     share, *others = shares(settings, state, seconds)
     if share >= 1.0:

@@ -20,10 +20,7 @@ TITLES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
 
 
 class Validation:
-    """Measures the weights of a task's module.
-
-    :param autocast: makes the context for forward passes
-    """
+    """Measures the weights of a task's module."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from macaron.lab.particles.fields import commutators, flow, operator_fields, time_segments, truncation_error
+from macaron.lab.particles.depth import commutators, flow, operator_fields, time_segments, truncation_error
 from macaron.lab.particles.trace import LayerTrace
 from macaron.nn import Context, LayerSettings, SchemeLayer, build_layer
 from macaron.nn.layer import SubStep

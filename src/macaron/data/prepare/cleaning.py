@@ -35,7 +35,6 @@ class CleanedChunk:
     :param counts: of the rows, of the pairs or paragraphs that were read, of their lines, and of the words of sentences
     :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
     :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
-    :param texts: the original lines, if asked for
     :param starts: one byte per sentence, 1 if a document ended just before it in this chunk
     :param closed: a document ended after the last sentence
     """
@@ -53,7 +52,6 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
     """Decode the lines of a chunk, apply the pipeline and the rules.
 
     :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
-    :param keep_text: return the original lines as well
     """
     pipeline, state = _pipeline(settings), chunk.files.state
     rows: list[tuple[str, str]] = []

@@ -35,8 +35,6 @@ class CleanedPart:
 
     :param files: prepared lines, one file per column
     :param offsets: first byte in each file
-    :param first: number of the first row
-    :param rows: number of rows
     :param corpus: index of the split's corpus that the chunk is from, and its tag
     :param roles: file with one byte per row (see `macaron.data.prepare.roles`)
     :param starts: file with one byte per row, 1 if a document starts with it; None for pairs
@@ -65,9 +63,6 @@ class CleanedPart:
 class CleanedSplit:
     """The cleaned rows of a split in the work folder: one file per column, and files with data for each row.
 
-    :param texts: the original lines, if they are kept
-    :param hashes: two 64-bit hashes per pair
-    :param starts: one byte per sentence, 1 if a document starts with it
     :param roles: one byte per row; written in step 2, for train
     :param counts: what was read and kept
     :param sources: the same for each input, as the manifest has it
@@ -166,7 +161,6 @@ def encode_part(
     """Encode a part; the rows by role (training, or held out to validate on).
 
     :param fingerprint: of the tokenizer; it tells two versions of the file apart
-    :param raw: the lines are of the ``raw`` pipeline
     :param end: put ``</s>`` at the end of every line
     """
     encoder = word_encoder(tokenizer_file, fingerprint, dtype, raw, end)
@@ -190,7 +184,6 @@ class WordEncoder:
     A subword never crosses a space, so the ids of a line are the concatenated ids of its words. This is ten times as
     fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer).
 
-    :param end: put ``</s>`` at the end of every line
     :param known: replaces ids that the model does not know, see `MacaronTokenizer.known`
     """
 

@@ -18,12 +18,11 @@ from macaron.data.prepared import SPLITS, Split
 from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import ENDINGS, find_compressed
+from macaron.json_files import Record
 from macaron.processes import Progress, Workers
 
 #: The files of a recipe by split.
 SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
-#: What prepared.json holds about a file or a download.
-Record = dict[str, Any]
 
 
 def gather(

@@ -21,7 +21,6 @@ class AlignedFiles:
     """Files that are aligned line by line: the two sides of a corpus, or a single text.
 
     :param prefix: what the recipe calls the corpus
-    :param tag: of its sources
     """
 
     paths: tuple[Path, ...]
@@ -47,7 +46,6 @@ class Chunk:
 def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chunk]:
     """Stream aligned files in chunks. Files that are empty or of different length are refused.
 
-    :param max_lines: lines of a chunk
     :param max_bytes: a chunk ends after the line that reaches this size
     """
     names = " and ".join(map(str, files.paths))

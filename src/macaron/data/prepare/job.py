@@ -224,10 +224,7 @@ class PrepareJob:
     def encode(
         self, cleaned: CleanedSplit, files: Sequence[AlignedFiles], tokenizer: MacaronTokenizer, names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
-        """Write the token stores of the splits that the roles go to, and return their sizes.
-
-        :param files: the corpora of these rows
-        """
+        """Write the token stores of the splits that the roles go to, and return their sizes."""
         task = partial(
             encode_part,
             tokenizer_file=self.folder / "tokenizer" / "tokenizer.json",

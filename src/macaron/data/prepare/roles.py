@@ -2,8 +2,7 @@
 
 A pair is identified by two 64-bit hashes, of its source and its target, in a file (see
 `macaron.data.prepare.cleaning`). In memory there is one byte per pair for its role, and temporarily the hashes of a
-part of the pairs. Different lines with the same hash would be taken for equal: for 100 million lines, the chance that
-this happens once is 3 in 10,000. Whole documents are held out; their sentences' roles are written to a file.
+part of the pairs. Whole documents are held out; their sentences' roles are written to a file.
 """
 
 from collections import Counter
@@ -109,9 +108,6 @@ def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) ->
 
     Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
     three documents only one.
-
-    :param starts: file with one byte per sentence, 1 if a document starts with it
-    :param roles: file to write, one byte per sentence
     """
     held = 2 if documents >= 4 else 1
     few = [(1 + number) * documents // (1 + held) for number in range(held)]

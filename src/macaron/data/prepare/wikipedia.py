@@ -31,7 +31,6 @@ PageBatch = tuple[list[str], frozenset[str]]
 def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *, min_words: int = 0) -> int:
     """Write the text of a dump to a file, ``.gz`` or plain. The file appears when it is complete.
 
-    :param min_words: leave out articles with fewer words
     :return: the number of articles
     """
     articles = 0

@@ -27,17 +27,9 @@ _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 #: Templates that are part of their sentence, and the arguments that are kept.
 _KEPT = {
-    "lang": (2,),
-    "transl": (2,),
-    "transliteration": (2,),
-    "nowrap": (1,),
-    "nobr": (1,),
-    "abbr": (1,),
-    "small": (1,),
-    "em": (1,),
-    "as of": (1,),
-    "convert": (1, 2),
-    "cvt": (1, 2),
+    **dict.fromkeys(("lang", "transl", "transliteration"), (2,)),
+    **dict.fromkeys(("nowrap", "nobr", "abbr", "small", "em", "as of"), (1,)),
+    **dict.fromkeys(("convert", "cvt"), (1, 2)),
 }
 _MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")

@@ -63,10 +63,8 @@ def compare(
 
     :param runs: folders of runs, by name if they have names of their own; others are compared with the first kind
     :param data: a prepared folder; by default that of the first run's recipe
-    :param split: test or valid
     :param vary: settings (``train.learning_rate``) that differ on purpose, beside the shape of the network
     :param trials: resamples and exchanges of every test
-    :param say: is told the progress
     """
     if split not in ("valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")

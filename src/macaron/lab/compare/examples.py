@@ -23,9 +23,7 @@ Mark = Literal["same", "right", "other"]
 class Example:
     """A sentence, its reference and two translations of it.
 
-    :param line: its number in the file
     :param sort: the first or the second translation scores higher, or the sentence was drawn at random
-    :param chrf: the scores of both
     """
 
     line: int
@@ -43,7 +41,6 @@ class Reading:
     :param counts: sentences where the first scores higher, where the second does, where both score the same; None if
         the comparison is unfair
     :param same: sentences that both translate in the same words
-    :param caseless: case was ignored
     """
 
     examples: tuple[Example, ...]

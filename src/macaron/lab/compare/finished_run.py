@@ -14,7 +14,7 @@ from typing import Any
 from macaron import ode
 from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError, resume_command
-from macaron.lab.run_folder import COUNTS, RunFolder, is_number
+from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import load_config
 from macaron.models.summary import count
@@ -39,7 +39,6 @@ class FinishedRun(RunFolder):
     :ivar final_loss: the validation loss of the model that the run chose
     :ivar progress: where training ended
     :ivar identity: what its checkpoints record of the training data; None if they are gone
-    :ivar data: the folder of the training data
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -119,10 +118,7 @@ def folder_digests(folder: Path) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Runs that differ in nothing but the seed.
-
-    :param parameters: of each of its models
-    """
+    """Runs that differ in nothing but the seed."""
 
     label: str
     runs: tuple[FinishedRun, ...]
@@ -142,9 +138,7 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
     depth = next(n for n in itertools.count(1) if len({parts[-n:] for parts in places}) == len(places))
     names = runs if isinstance(runs, Mapping) else ["/".join(parts[-depth:]) for parts in places]
     found = [FinishedRun(path, name) for name, path in zip(names, paths, strict=True)]
-    if len({run.kind for run in found}) > 1:
-        kinds = ", ".join(f"{run.path} ({run.kind})" for run in found)
-        raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")
+    check_same_task(found)
     return found
 
 

@@ -133,7 +133,6 @@ def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | Non
 class Part:
     """A part of the test set: the score of each kind, and its difference from the first.
 
-    :param size: the number of sentences or words
     :param differences: an interval for each kind but the first, at 95 % for all parts together (Bonferroni); None in a
         part that is too small, and for a kind that cannot be compared fairly
     """
@@ -194,7 +193,6 @@ def by_frequency(
 ) -> list[Part]:
     """F1 of the words of each class of frequency.
 
-    :param counts: the counts of words in the training data
     :param kinds: for each kind and each of its runs the words of every translation
     :param fair: for each kind but the first, whether it can be compared fairly
     """

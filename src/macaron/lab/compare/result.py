@@ -56,8 +56,6 @@ class KindScore:
 class Pair:
     """A kind compared with the first one. An unfair pair is not tested.
 
-    :param sentences: the tests over sentences by metric
-    :param seeds: the tests over seeds by metric
     :param read_runs: the runs whose translations are in ``reading``
     """
 
@@ -112,7 +110,6 @@ class Result:
 
     :param metric: the metric that decides; it is chosen before anything is scored
     :param metrics: the definitions of all metrics
-    :param scores: the scores of each kind by metric
     """
 
     task: DataKind

@@ -45,7 +45,6 @@ class Evidence:
     :param runs: the number of trained models of each
     :param adjusted: the largest p-value, corrected for several comparisons
     :param comparisons: the number of comparisons it was corrected for
-    :param unfair: what makes the comparison unfair
     :param remarks: what a reader must know besides, such as unequal sizes
     """
 

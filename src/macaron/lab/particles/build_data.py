@@ -36,7 +36,6 @@ def build_data(
     Two models may be of different kinds. Parts of the same name and tokens are rotated towards each other
     (``aligned``); others only share the scale of their axes.
 
-    :param models: model folders, or folders of runs
     :param target: the decoder's input; by default each model's own translation
     """
     for what, text in (("the sentence", sentence), ("the target", target or "")):

@@ -9,7 +9,7 @@ from typing import Any
 
 from macaron.errors import UsageError
 from macaron.files import atomic_file
-from macaron.lab.page import Raw, escape, html_table, render_page, section
+from macaron.lab.page import Raw, asset, escape, html_table, render_page, section
 from macaron.lab.particles.depth_charts import OPERATORS, depth_charts
 from macaron.lab.particles.projection import VIEWS, View
 
@@ -28,22 +28,18 @@ def particles_page(data: Data) -> str:
     readouts = [
         f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>' for model in models
     ]
-    body = f"""<noscript><p>The animation needs JavaScript; the charts and tables below do not.</p></noscript>
-<div id="particles">
-{_legend(models)}
-{_toolbar(parts)}
-<div class="arena" data-models="{len(models)}">
-<div class="panels">{"".join(map(_panel, models))}</div>
-{_TRANSPORT}
-<div class="readouts">{"".join(readouts)}</div>
-</div>
-<p role="status" class="visually-hidden"></p>
-<details class="table"><summary>Data as a table</summary><div class="table-body"></div></details>
-{_KEYS}
-</div>
-{section("What this picture does not show", _limits(data), id="limits")}
-{section("Over depth", *(depth_charts(models, part, alone=len(parts) == 1) for part in parts), id="depth")}
-{section("The models" if len(models) > 1 else "The model", _table(models), id="models")}"""
+    charts = [depth_charts(models, part, alone=len(parts) == 1) for part in parts]
+    body = asset("particles.html").format(
+        legend=_legend(models),
+        parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
+        views=_switch("view", "View of the states", VIEW_CHOICES),
+        count=len(models),
+        panels="".join(map(_panel, models)),
+        readouts="".join(readouts),
+        limits=section("What this picture does not show", _limits(data), id="limits"),
+        depth=section("Over depth", *charts, id="depth"),
+        models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
+    )
     names = " and ".join(f"<b>{escape(model['name'])}</b>" for model in models)
     lead = Raw(
         f"Each point is a word of “{escape(data['sentence'])}” in {names}. Every layer moves all points in a few "
@@ -72,10 +68,7 @@ def check_out(path: Path, view: View | None = None) -> None:
 
 
 def write(path: Path, data: Data, view: View | None = None) -> None:
-    """Write the data in the format that the file name asks for.
-
-    :param view: the view of a figure or an animation; raw by default
-    """
+    """Write the data in the format that the file name asks for."""
     kind = path.suffix.lower()
     if kind == ".html":
         content = particles_page(data).encode("utf-8")
@@ -103,56 +96,17 @@ def _legend(models: Sequence[Data]) -> str:
     return f'<ul class="operators" aria-label="Operators">{"".join(items)}</ul>'
 
 
-def _toolbar(parts: Sequence[str]) -> str:
-    def switch(group: str, label: str, choices: Sequence[str]) -> str:
-        buttons = "".join(
-            f'<button type="button" data-{group}-choice="{choice}" aria-pressed="{str(not i).lower()}">'
-            f"{choice.capitalize()}</button>"
-            for i, choice in enumerate(choices)
-        )
-        return f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>'
-
-    return f"""<div class="toolbar">
-{switch("part", "Part of the model", parts) if len(parts) > 1 else ""}
-{switch("view", "View of the states", VIEW_CHOICES)}
-<label>Trails <select id="trails"><option value="move">last move</option>\
-<option value="layer" selected>this layer</option><option value="path">whole path</option>\
-<option value="off">none</option></select></label>
-<label><input type="checkbox" id="attention" checked> Attention</label>
-<label><input type="checkbox" id="follow"> Zoom<span class="also"> to this layer</span></label>
-</div>"""
+def _switch(group: str, label: str, choices: Sequence[str]) -> str:
+    buttons = "".join(
+        f'<button type="button" data-{group}-choice="{choice}" aria-pressed="{str(not i).lower()}">'
+        f"{choice.capitalize()}</button>"
+        for i, choice in enumerate(choices)
+    )
+    return f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>'
 
 
 def _panel(model: Data) -> str:
-    name = escape(model["name"])
-    return f"""<section class="panel" aria-label="{name}">
-<div class="head"><h2>{name} <small>{escape(model["scheme"])}</small></h2><p class="now"></p></div>
-<div class="sentence" aria-hidden="true"></div>
-<div class="stage"><svg role="group" aria-label="Words of the sentence in {name}"></svg>
-<p class="tip" aria-hidden="true" hidden></p></div>
-<div class="steps" aria-hidden="true"></div>
-</section>"""
-
-
-_TRANSPORT = """<div class="transport">
-<input type="range" id="frame" min="0" max="0" value="0" step="1" aria-label="Sub-step">
-<span class="buttons"><button type="button" id="play">Play</button>
-<button type="button" id="back" aria-label="One sub-step back">◀</button>
-<button type="button" id="forward" aria-label="One sub-step forward">▶</button></span>
-<span class="count" aria-hidden="true"></span>
-<label><span class="also">Speed </span><select id="speed" aria-label="Speed">
-<option value="0.25">¼ ×</option><option value="0.5">½ ×</option>
-<option value="1" selected>1 ×</option><option value="2">2 ×</option><option value="4">4 ×</option></select></label>
-</div>"""
-
-_KEYS = """<details><summary>Keys</summary><dl class="keys">
-<dt><kbd>Space</kbd></dt><dd>play or pause</dd>
-<dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>one sub-step back or forward</dd>
-<dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>first or last frame</dd>
-<dt><kbd>+</kbd> <kbd>-</kbd></dt><dd>faster or slower</dd>
-<dt><kbd>Tab</kbd>, then <kbd>↑</kbd> <kbd>↓</kbd></dt>
-<dd>previous or next word; <kbd>Enter</kbd> selects it, <kbd>Esc</kbd> deselects</dd>
-</dl></details>"""
+    return asset("particles-panel.html").format(name=escape(model["name"]), scheme=escape(model["scheme"]))
 
 
 def _limits(data: Data) -> str:
@@ -166,28 +120,16 @@ def _limits(data: Data) -> str:
             shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
             if part.get("lens_note"):
                 notes[escape(part["lens_note"])] = None
-    items = [
-        f"It is a projection. Two axes show only a part of the variance of all states ({'; '.join(shown)}). The axes "
-        "are principal components of all frames together, so they are the same in every frame.",
-        "Points that are close in the picture may be far apart in the other dimensions. Nearest words, norms and "
-        "lengths of moves are computed in the full space.",
-        "The straight lines between frames are interpolated: the network has no states between its sub-steps. A move "
-        "that looks short may be long in the other dimensions.",
-        "<b>Normalised</b> shows the states after the final norm, as the output layer reads them. <b>Raw</b> shows "
-        "the states themselves: they often grow with depth, and a word or two may be far away from all others.",
-        "Attention is averaged over heads. It shows which words a word attended to, not what it took from them.",
-        "The predicted words come from a logit lens: the state is read as if it were the last one. In early layers "
-        "that is a guess. " + " ".join(notes),
-    ]
+    spaces = ""
     if several:
-        items.append(
-            "Two models have two different spaces. The second picture is rotated (and reflected, if needed) to fit the "
-            "first, so agreement of positions is partly constructed; how far words move and cluster is not."
+        spaces = "<li>Two models have two different spaces. " + (
+            "The second picture is rotated (and reflected, if needed) to fit the first, so agreement of positions is "
+            "partly constructed; how far words move and cluster is not.</li>"
             if data["aligned"]
-            else "Two models have two different spaces. Here their words differ, so not all pictures could be rotated "
-            "to fit each other: compare how far words move and cluster, not where they are."
+            else "Here their words differ, so not all pictures could be rotated to fit each other: compare how far "
+            "words move and cluster, not where they are.</li>"
         )
-    return f'<ul class="limits">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
+    return asset("particles-limits.html").format(shown="; ".join(shown), notes=" ".join(notes), several=spaces)
 
 
 def _table(models: Sequence[Data]) -> str:

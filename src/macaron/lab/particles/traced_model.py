@@ -39,7 +39,6 @@ class TracedPart:
     """A sentence traced through one stack, and its projections.
 
     :param lens: the logits (..., V) of states (..., D) as the stack would output them; None if the model has no head
-    :param lens_note: what the lens reads
     :param aligned: whether it is rotated towards the same part of another model, or that part towards it
     """
 
@@ -95,10 +94,7 @@ class TracedModel:
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
 
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
-        """Trace a sentence through the model.
-
-        :param target: the decoder's input; by default the model's own translation
-        """
+        """Trace a sentence through the model."""
         model, translates = self.model, self.kind == "translation"
         (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
         self._check(ids, 1 if translates else 2, "the sentence")

@@ -3,13 +3,14 @@
 All metrics are drawn over updates, epochs or time; well-known metrics come first and have titles.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue_tasks import METRICS, TASKS
 from macaron.errors import MacaronError
+from macaron.json_files import Record
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.page import Raw, escape, html_table
-from macaron.lab.run_folder import Record, RunFolder, is_number, numbers_in
+from macaron.lab.run_folder import RunFolder, is_number, numbers_in
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
@@ -62,11 +63,6 @@ def training_curves(run: RunFolder) -> list[str]:
     charts = [_chart(run, *known) for known in _CHARTS]
     charts += [_chart(run, base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
     return [chart for chart in charts if chart]
-
-
-def metric_name(metric: str) -> str:
-    """The usual name of a metric of classification."""
-    return {"f1": "F1", "matthews": "Matthews", "pearson": "Pearson", "spearman": "Spearman"}.get(metric, metric)
 
 
 def throughput(run: RunFolder) -> list[str]:
@@ -122,7 +118,7 @@ def _epochs(logs: dict[str, list[Record]]) -> list[str]:
         found: dict[str, list[tuple[float, float]]] = {}
         for each in whole:
             for part, metric, value in numbers_in(each.get("scores")):
-                called = metric_name(metric) + ("" if part == "dev" else f", {part}")
+                called = METRICS.get(metric, metric) + ("" if part == "dev" else f", {part}")
                 label = called if name == "training" else f"{name} {called}"
                 found.setdefault(label, []).append((float(each["epoch"]), float(value)))
         scores += [Series(label, points) for label, points in found.items()]
@@ -142,7 +138,7 @@ def score_tables(run: RunFolder) -> list[str]:
         parts += _glue(run)
     elif run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
         rows = [
-            (f"{metric_name(metric)}, {part}", f"{value:.2f}")
+            (f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}")
             for part, metric, value in numbers_in(run.summary["scores"])
         ]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
@@ -181,7 +177,7 @@ def _evaluation(found: Record) -> str:
 
 
 def _glue(run: RunFolder) -> list[str]:
-    from macaron.tasks.glue.glue_results import GlueResults, averages
+    from macaron.tasks.glue.glue_results import GlueResults, averages, cell
 
     try:
         summary = GlueResults(run.path).summary()
@@ -194,7 +190,7 @@ def _glue(run: RunFolder) -> list[str]:
     rows = [
         (
             TASKS[name].title,
-            *(_cell(each[key]) for key in ("median", "sd", "constant")),
+            *(cell(each[key], " / ") for key in ("median", "sd", "constant")),
             f"{each['setting']} ({len(each['seeds'])} seed(s))",
         )
         for name, each in summary.items()
@@ -206,8 +202,3 @@ def _glue(run: RunFolder) -> list[str]:
         html_table(headers, rows, caption="Development sets, per cent", numeric=[1, 2, 3]),
         f'<p class="note">Medians: {escape(averages(summary)["median"])}.</p>',
     ]
-
-
-def _cell(scores: Any) -> str:
-    values = [value for metrics in (scores or {}).values() for value in metrics.values()]
-    return "–" if not values or None in values else " / ".join(f"{value:.1f}" for value in values)

@@ -4,9 +4,10 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
+from macaron.data.glue_tasks import METRICS
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.curves_and_scores import metric_name, score_tables, throughput, training_curves
+from macaron.lab.report.curves_and_scores import score_tables, throughput, training_curves
 from macaron.lab.run_folder import RunFolder, numbers_in
 from macaron.lab.scales import duration, number
 
@@ -105,7 +106,7 @@ def _cards(run: RunFolder) -> str:
             break
     if run.kind == "fine-tuning":
         scores = numbers_in(run.summary.get("scores"))
-        entries += [(metric_name(metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
+        entries += [(METRICS.get(metric, metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))

@@ -6,19 +6,16 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from macaron.data.glue_tasks import TASKS, USUAL
+from macaron.data.glue_tasks import METRICS, TASKS, USUAL
 from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import Average, glue_average, task_score
 from macaron.files import read_lines, remove, write_text
-from macaron.json_files import parse_json
+from macaron.json_files import Record, parse_json
 from macaron.limits import Between
 from macaron.settings import OTHERS
 
 #: Per cent; a correlation may be rounded upwards.
 _Score = Annotated[float, Between(-100.1, 100.1)]
-#: A line of results.jsonl.
-Record = dict[str, Any]
-_SHORT = {"matthews": "Matthews", "accuracy": "accuracy", "f1": "F1", "pearson": "Pearson", "spearman": "Spearman"}
 _MEASURES: dict[str, Callable[[list[float]], float | None]] = {
     "median": median,
     "sd": lambda values: stdev(values) if len(values) > 1 else None,
@@ -131,7 +128,7 @@ def table(summary: dict[str, Any], title: str) -> str:
     names = [*USUAL, *(["wnli"] if "wnli" in summary else [])]
     heads = []
     for task in (TASKS[name] for name in names):
-        parts = task.dev if len(task.dev) > 1 else (_SHORT[metric] for metric in task.metrics)
+        parts = task.dev if len(task.dev) > 1 else (METRICS[metric] for metric in task.metrics)
         heads.append(f"{task.title}<br>{'/'.join(parts)}")
     lines = [
         f"| {title}, dev | {' | '.join(heads)} | GLUE |",
@@ -147,7 +144,7 @@ def table(summary: dict[str, Any], title: str) -> str:
         ("majority baseline", lambda each: each["constant"], None),
     )
     for label, scores_of, mean in rows:
-        cells = [_cell(scores_of(summary[name])) if name in summary else "–" for name in names]
+        cells = [cell(scores_of(summary[name])) if name in summary else "–" for name in names]
         total = "" if mean is None else "–" if mean.glue is None else f"{mean.glue:.1f}"
         lines.append(f"| {label} | {' | '.join(cells)} | {total} |")
     lines += ["", f"Medians: {average['median']}."]
@@ -163,9 +160,10 @@ def table(summary: dict[str, Any], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(scores: dict[str, dict[str, float | None]] | None) -> str:
-    values = [None] if scores is None else [value for metrics in scores.values() for value in metrics.values()]
-    return "–" if None in values else "/".join(f"{value:.1f}" for value in values)
+def cell(scores: dict[str, dict[str, float | None]] | None, separator: str = "/") -> str:
+    """All scores of a task in one cell of a table; a dash where one is missing."""
+    values = [value for metrics in (scores or {}).values() for value in metrics.values()]
+    return "–" if not values or None in values else separator.join(f"{value:.1f}" for value in values)
 
 
 def score_line(scores: dict[str, dict[str, float]], positive: str | None = None) -> str:
@@ -175,7 +173,7 @@ def score_line(scores: dict[str, dict[str, float]], positive: str | None = None)
     """
     several = len(scores) > 1
     return ", ".join(
-        f"{_SHORT[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "
+        f"{METRICS[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "
         f"{value:.1f}"
         for name, metrics in scores.items()
         for metric, value in metrics.items()

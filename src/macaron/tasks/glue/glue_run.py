@@ -15,7 +15,7 @@ from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import check_unused, read_lines, remove, write_json, write_text
-from macaron.json_files import read_json
+from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
@@ -23,7 +23,7 @@ from macaron.seal import weights_fingerprint
 from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
-from macaron.tasks.glue.glue_results import GlueResults, Record, averages, score_line, table
+from macaron.tasks.glue.glue_results import GlueResults, averages, score_line, table
 from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs, write_predictions
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
@@ -140,8 +140,6 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     """Predict the test sets with the best models and write the zip.
 
     Predictions that the same model made for the same texts before are reused.
-
-    :param best: the best run of each task
     """
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"

@@ -18,11 +18,11 @@ from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
+from macaron.json_files import Record
 from macaron.processes import Workers, check_stop
 from macaron.tasks.classification import FineTuning, Objective, glue_objective
 from macaron.tasks.classifier import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
-from macaron.tasks.glue.glue_results import Record
 
 _INTERVAL = 0.2  # seconds between two checks for a signal
 #: The search space of the paper (its "5e-3" is a misprint of Devlin's 5e-5).
@@ -140,7 +140,6 @@ class GlueWorker:
     ) -> Record:
         """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
 
-        :param best: the record of the best run so far
         :param check: see `FineTuner.fit`, like ``advance``
         """
         task = TASKS[job.task]
@@ -197,10 +196,8 @@ def run_jobs(
 ) -> Generator[tuple[Job, Record], None, None]:
     """Run all jobs and yield their records in the order in which they end.
 
-    :param workers: one for each device
     :param best: the record of a task's best run so far
-    :param check: called often; may raise an exception, which ends all jobs
-    :param advance: called with numbers of finished updates
+    :param check: see `FineTuner.fit`, like ``advance``
     """
     workers = workers[: len(jobs)]
     if len(workers) == 1:
