@@ -79,7 +79,7 @@ class Engine:
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
-        self.metrics.running.set_function(lambda: sum(worker.sentences for worker in self._workers))
+        self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
         self.metrics.workers.set_function(lambda: sum(worker.alive for worker in self._workers))
 
     @property
@@ -134,7 +134,10 @@ class Engine:
 
         def join(document: Document) -> TranslatedText:
             mine = list(islice(found, len(document.sentences)))
-            alignments = [None if links is None else alignment(links) for _, links in mine]
+            alignments = [
+                None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
+                for _, links in mine
+            ]
             best, *others = (
                 document.join([best[min(rank, len(best) - 1)] for best, _ in mine], alignments, served.target)
                 for rank in range(alternatives + 1)
@@ -212,11 +215,6 @@ class Engine:
         self.metrics.characters.labels(kind.model).inc(length)
         self.metrics.batch_seconds.observe(seconds)
         self.metrics.batch_sentences.observe(len(batch))
-
-
-def alignment(links: Sequence[Sequence[int]]) -> Alignment:
-    """An alignment as a worker tells it: start and end in the source, start and end in the translation."""
-    return Alignment(tuple(Link((a, b), (c, d)) for a, b, c, d in links))
 
 
 def _length(content: Any) -> int:

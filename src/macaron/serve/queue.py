@@ -36,9 +36,6 @@ class Sentence:
     length: int
     answer: "asyncio.Future[Any]"
 
-    def __lt__(self, other: "Sentence") -> bool:
-        return self.length < other.length
-
 
 @dataclass(eq=False)
 class Work:
@@ -52,7 +49,7 @@ class Work:
     length: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waiting = sorted(self.waiting)
+        self.waiting = sorted(self.waiting, key=lambda each: each.length)
         self.length = sum(each.length for each in self.waiting)
 
     def nearest(self, length: int) -> int:

@@ -81,7 +81,7 @@ class Models:
         if marked:
             aligned = translator.align([texts[i] for i in marked], [made[0] for made in marked.values()])
             for (index, made), each in zip(marked.items(), aligned, strict=True):
-                found(index, [made, each and [[*link.source, *link.target] for link in each.links]])
+                found(index, [made, each and each.links])
 
 
 @cache
