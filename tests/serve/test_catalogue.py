@@ -33,7 +33,6 @@ def test_models_by_pair_and_name(nameless: Path):
     assert catalogue.sources == ["de", "fr", "pt-BR"]
     assert catalogue.targets("fr") == ["de"]
     assert catalogue.languages == ["de", "fr", "pt-BR", "en"]
-    assert [model.name for model in catalogue.encoders] == ["classifier"]
     assert catalogue.named("classifier").labels
     assert (language_name("pt-BR"), language_name("de"), language_name("tlh")) == ("Portuguese", "German", "tlh")
     with pytest.raises(MacaronError, match="unknown model 'de-em': did you mean de-en"):
@@ -68,6 +67,7 @@ def test_mistakes(nameless: Path, tmp_path: Path):
         ([TRANSLATION, "--device", "tpu"], 2, "no device 'tpu'"),
         ([TRANSLATION, "--device", "cuda", "--int8"], 2, "--int8 is for the CPU"),
         ([TRANSLATION, "--deadline", "0"], 2, "--deadline must be above 0 and at most a day, not 0"),
+        ([TRANSLATION, "--cors", "example.org"], 2, "--cors takes an origin, such as https://example.org"),
         ([TRANSLATION, "--api-keys", "missing"], 1, "missing: No such file"),
         ([TRANSLATION, "--host", "192.0.2.1"], 1, "cannot listen on 192.0.2.1, port 5000"),
     ],
@@ -79,6 +79,6 @@ def test_mistakes_on_the_command_line(arguments: list[Any], code: int, message: 
 
 
 def test_what_answers_http_needs_no_torch():
-    program = "import sys, macaron.serve.run; print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
+    program = "import sys, macaron.serve.app; print({'torch', 'transformers', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENVIRONMENT, check=True)
     assert done.stdout == "set()\n"

@@ -55,7 +55,7 @@ class Running:
 
     def waiting(self, requests: int) -> None:
         """Wait until a batch is in a worker, and so many requests in the queue."""
-        until(lambda: any(worker._batch for worker in self.engine._workers), "no batch")
+        until(lambda: any(worker.batch for worker in self.engine._workers), "no batch")
         until(lambda: len(self.engine._queue) == requests, "other requests in the queue")
 
     def end(self) -> None:

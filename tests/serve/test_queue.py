@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.serve.queue import Kind, Sentence, TurnQueue, Work
+from macaron.serve.queue import BatchKind, Sentence, TurnQueue, Work
 
-KINDS = [Kind("de-en", "translate", "{}"), Kind("en-de", "translate", "{}")]
+KINDS = [BatchKind("de-en", "translate", "{}"), BatchKind("en-de", "translate", "{}")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,7 +21,7 @@ def loop():
     loop.close()
 
 
-def work(*lengths: int, kind: Kind = KINDS[0]) -> Work:
+def work(*lengths: int, kind: BatchKind = KINDS[0]) -> Work:
     return Work(kind, [Sentence(str(size), size, asyncio.get_event_loop().create_future()) for size in lengths])
 
 
@@ -33,7 +33,7 @@ requests = st.lists(st.tuples(st.lists(st.integers(1, 60), min_size=1, max_size=
 
 
 @given(requests, st.integers(1, 300))
-def test_every_sentence_once_in_batches_of_one_kind(asked: list[tuple[list[int], Kind]], budget: int):
+def test_every_sentence_once_in_batches_of_one_kind(asked: list[tuple[list[int], BatchKind]], budget: int):
     queue, all_work = TurnQueue(), [work(*lengths, kind=kind) for lengths, kind in asked]
     owners = {sentence: each for each in all_work for sentence in each.waiting}
     for each in all_work:
@@ -53,7 +53,7 @@ def test_every_sentence_once_in_batches_of_one_kind(asked: list[tuple[list[int],
 
 
 @given(requests, st.lists(st.integers(1, 60), min_size=1, max_size=5))
-def test_a_request_waits_one_batch_for_each_before_it(asked: list[tuple[list[int], Kind]], lengths: list[int]):
+def test_a_request_waits_one_batch_for_each_before_it(asked: list[tuple[list[int], BatchKind]], lengths: list[int]):
     queue, mine = TurnQueue(), work(*lengths)
     for some, kind in asked:
         queue.add(work(*some, kind=kind))

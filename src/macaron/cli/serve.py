@@ -40,7 +40,8 @@ def serve(
     int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:
     """Serve models: a page at /, and the APIs of LibreTranslate, DeepL and Hugging Face."""
-    missing = [name for name in ("starlette", "uvicorn", "multipart", "prometheus_client") if find_spec(name) is None]
+    needed = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
+    missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise UsageError(f"serving needs {missing[0]}: pip install 'macaron-net[serve]'")
     from macaron.serve.settings import ServeSettings
@@ -63,7 +64,7 @@ def serve(
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
     ready(*folders)
+    from macaron.serve.app import run
     from macaron.serve.catalogue import Catalogue
-    from macaron.serve.run import run
 
     run(settings, Catalogue(models))

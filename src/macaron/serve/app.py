@@ -1,12 +1,22 @@
-"""The application: the routes of all protocols together, and what holds for all of them."""
+"""The server: the routes of all protocols together, what holds for all of them; the socket, uvicorn and signals."""
 
+import asyncio
+import resource
+import signal
+import socket
+import sys
+from types import FrameType
+
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from macaron.errors import MacaronError
 from macaron.serve.access import Access, BodyLimit, read_keys
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.deepl import DeepL
@@ -18,6 +28,9 @@ from macaron.serve.page import Page
 from macaron.serve.protocols import ERRORS
 from macaron.serve.service import Service
 from macaron.serve.settings import ServeSettings
+
+#: File descriptors: as many as the system allows, up to this number; some are for other things than connections.
+_MOST_FILES, _OTHER_FILES = 1 << 16, 64
 
 
 def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> Starlette:
@@ -54,3 +67,92 @@ def make_app(settings: ServeSettings, catalogue: Catalogue, engine: Engine) -> S
         ],
         exception_handlers=ERRORS,
     )
+
+
+def run(settings: ServeSettings, catalogue: Catalogue) -> None:
+    """Serve until SIGTERM, SIGINT (Ctrl-C) or SIGHUP; then finish what runs, and return."""
+    listening = _listen(settings)
+    if not settings.local and settings.api_keys is None:
+        print(
+            f"macaron: anyone who can reach {settings.host} may use this server. Give --api-keys, or put a proxy in "
+            "front of it that asks for a password.",
+            file=sys.stderr,
+        )
+    asyncio.run(_serve(settings, catalogue, listening))
+
+
+async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socket.socket) -> None:
+    engine = Engine(settings, catalogue)
+    app = make_app(settings, catalogue, engine)
+    await engine.start()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    config = uvicorn.Config(
+        app,
+        http=type("Patient", (PatientProtocol,), {"patience": settings.patience}),
+        lifespan="off",
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=files - _OTHER_FILES,
+        timeout_graceful_shutdown=max(1, int(settings.grace) - 1),
+    )
+    server = uvicorn.Server(config)
+
+    def leave(_: int, frame: FrameType | None) -> None:
+        server.handle_exit(signal.SIGTERM, frame)
+
+    # uvicorn obeys these two, and then sends itself what it got: that is ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
+        signal.signal(signal.SIGHUP, leave)
+    host, port = listening.getsockname()[:2]
+    print(f"macaron: serving on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+    try:
+        await server.serve([listening])
+    finally:
+        await engine.stop(0 if server.force_exit else 1)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP, for clients that send a whole request within some seconds; others are cut off."""
+
+    patience = 60.0
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has come."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request, or all of it."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _wait(self) -> None:
+        """Run the clock while a request is incomplete."""
+        incomplete = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        if incomplete and self._limit is None:
+            self._limit = self.loop.call_later(self.patience, self.transport.abort)
+        elif not incomplete and self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise MacaronError(
+            f"cannot listen on {settings.host}, port {settings.port}: {error.strerror or error}. Choose another --port."
+        ) from None

@@ -79,11 +79,6 @@ class Catalogue:
         return [model for model in self.models if model.kind == "translation"]
 
     @property
-    def encoders(self) -> list[ServedModel]:
-        """The text encoders."""
-        return [model for model in self.models if model.kind == "encoder"]
-
-    @property
     def sources(self) -> list[str]:
         """Codes of the languages that can be translated."""
         return list(dict.fromkeys(model.source for model in self.translators))

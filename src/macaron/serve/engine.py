@@ -18,11 +18,11 @@ from macaron.decode.place_tags import Alignment, Link
 from macaron.processes import available_cores
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.metrics import Metrics
-from macaron.serve.queue import Kind, Sentence, TurnQueue, Work
+from macaron.serve.queue import BatchKind, Sentence, TurnQueue, Work
 from macaron.serve.settings import ServeSettings
 from macaron.serve.worker_process import WorkerLost, WorkerProcess
 
-__all__ = ["Busy", "Engine", "Format", "TooLate", "Translated", "WorkerLost"]
+__all__ = ["Busy", "Engine", "Format", "TooLate", "TranslatedText", "WorkerLost"]
 
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
@@ -49,7 +49,7 @@ class TooLate(Exception):
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslatedText:
     """A translation, and the next best ones."""
 
     text: str
@@ -79,7 +79,7 @@ class Engine:
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
-        self.metrics.running.set_function(lambda: sum(worker.sentences for worker in self._workers))
+        self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
         self.metrics.workers.set_function(lambda: sum(worker.alive for worker in self._workers))
 
     @property
@@ -110,7 +110,7 @@ class Engine:
         format: Format = "text",
         alternatives: int = 0,
         deadline: float | None = None,
-    ) -> list[Translated]:
+    ) -> list[TranslatedText]:
         """Translate texts with a model of the catalogue; each as `Translator.translate` does.
 
         :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
@@ -132,16 +132,19 @@ class Engine:
         ]
         found = iter(await self._do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
 
-        def join(document: Document) -> Translated:
+        def join(document: Document) -> TranslatedText:
             mine = list(islice(found, len(document.sentences)))
-            alignments = [None if links is None else alignment(links) for _, links in mine]
+            alignments = [
+                None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
+                for _, links in mine
+            ]
             best, *others = (
                 document.join([best[min(rank, len(best) - 1)] for best, _ in mine], alignments, served.target)
                 for rank in range(alternatives + 1)
             )
-            return Translated(best, tuple(dict.fromkeys(each for each in others if each != best)))
+            return TranslatedText(best, tuple(dict.fromkeys(each for each in others if each != best)))
 
-        def joined() -> list[Translated]:
+        def joined() -> list[TranslatedText]:
             return [join(document) for document in documents]
 
         return await asyncio.to_thread(joined) if long else joined()
@@ -159,7 +162,7 @@ class Engine:
     ) -> list[Any]:
         """The results of sentences, or of the inputs of a task, in their order."""
         loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
-        kind = Kind(model, task, json.dumps(options, sort_keys=True))
+        kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
         work = Work(kind, sentences)
         self._admit(work, limit)
@@ -203,7 +206,7 @@ class Engine:
                 if worker.free and len(self._queue):
                     worker.run(*self._queue.take(worker.budget * _CHARACTERS))
 
-    def _account(self, kind: Kind, batch: Sequence[Sentence], seconds: float) -> None:
+    def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""
         length = sum(each.length for each in batch)
         past, spent = self._speeds.get(kind[:2], (0.0, 0.0))
@@ -212,11 +215,6 @@ class Engine:
         self.metrics.characters.labels(kind.model).inc(length)
         self.metrics.batch_seconds.observe(seconds)
         self.metrics.batch_sentences.observe(len(batch))
-
-
-def alignment(links: Sequence[Sequence[int]]) -> Alignment:
-    """An alignment as a worker tells it: start and end in the source, start and end in the translation."""
-    return Alignment(tuple(Link((a, b), (c, d)) for a, b, c, d in links))
 
 
 def _length(content: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 _ASKED = 256
 
 
-class Kind(NamedTuple):
+class BatchKind(NamedTuple):
     """What sentences have in common that may share a batch.
 
     :param options: of the task, as JSON
@@ -36,9 +36,6 @@ class Sentence:
     length: int
     answer: "asyncio.Future[Any]"
 
-    def __lt__(self, other: "Sentence") -> bool:
-        return self.length < other.length
-
 
 @dataclass(eq=False)
 class Work:
@@ -47,12 +44,12 @@ class Work:
     :param waiting: its sentences, by length
     """
 
-    kind: Kind
+    kind: BatchKind
     waiting: list[Sentence]
     length: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waiting = sorted(self.waiting)
+        self.waiting = sorted(self.waiting, key=lambda each: each.length)
         self.length = sum(each.length for each in self.waiting)
 
     def nearest(self, length: int) -> int:
@@ -91,17 +88,17 @@ class TurnQueue:
         """Take a request out, with what it has waiting."""
         self._line.pop(work, None)
 
-    def ahead_of(self, length: int) -> dict[Kind, int]:
+    def ahead_of(self, length: int) -> dict[BatchKind, int]:
         """What is translated before a new request of this length is done, in characters by kind, itself not counted.
 
         Requests take turns: as long as it has something waiting, each of the others gets no more than it.
         """
-        found: dict[Kind, int] = {}
+        found: dict[BatchKind, int] = {}
         for work in self._line:
             found[work.kind] = found.get(work.kind, 0) + min(work.length, length)
         return found
 
-    def take(self, budget: float) -> tuple[Kind, list[Sentence]]:
+    def take(self, budget: float) -> tuple[BatchKind, list[Sentence]]:
         """The next batch, and its kind. The queue is not empty.
 
         :param budget: characters of a batch, padding included; one sentence may have more

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from macaron.serve.access import Access
 from macaron.serve.catalogue import Catalogue, ServedModel
-from macaron.serve.engine import Engine, Translated
+from macaron.serve.engine import Engine, TranslatedText
 from macaron.serve.protocols import protocol_of
 from macaron.serve.requests import Fields, read_fields, while_connected
 from macaron.serve.settings import ServeSettings
@@ -71,7 +71,7 @@ class Service:
 
     async def translate(
         self, request: Request, texts: Sequence[str], source: str, target: str, **options: Any
-    ) -> list[tuple[Translated, str, float]]:
+    ) -> list[tuple[TranslatedText, str, float]]:
         """Translations, languages of the texts and confidences. A text that is in the target language stays as it is.
 
         :param source: ``auto`` to detect it, for each text
@@ -85,7 +85,7 @@ class Service:
             sources = [languages[0] for languages in ranked]
         else:
             sources = [(self.language(source), 1.0)] * len(texts)
-        found = [Translated(text) for text in texts]
+        found = [TranslatedText(text) for text in texts]
 
         async def work(code: str) -> None:
             members = [index for index, (each, _) in enumerate(sources) if each == code]

@@ -46,9 +46,14 @@ class ServeSettings:
     def __post_init__(self) -> None:
         for name in ("deadline", "file_deadline", "grace", "patience"):
             if not 0 < getattr(self, name) <= 86_400:
-                raise UsageError(f"--{name.replace('_', '-')} must be above 0 and at most a day, not {self.deadline}")
+                given = f"{getattr(self, name):g}"
+                raise UsageError(f"--{name.replace('_', '-')} must be above 0 and at most a day, not {given}")
         if self.int8 and self.device not in ("auto", "cpu"):
             raise UsageError(f"--int8 is for the CPU, not for {self.device}: leave it out, or choose --device cpu")
+
+        for origin in self.origins:
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise UsageError(f"--cors takes an origin, such as https://example.org, or *; not {origin!r}")
 
     @property
     def local(self) -> bool:

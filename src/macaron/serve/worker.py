@@ -14,11 +14,20 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import torch
+
+from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
+from macaron.lab.particles.build_data import assemble
+from macaron.lab.particles.particles_page import particles_page
+from macaron.lab.particles.traced_model import TracedModel
+from macaron.tasks.classifier import Predictor
+from macaron.tasks.embedder import Embedder
+from macaron.tasks.mask_filler import MaskFiller
 
 #: Is told the index of an item and its result.
 Found = Callable[[int, Any], None]
@@ -31,12 +40,6 @@ class Models:
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        import torch
-
-        from macaron.decode.translator import Translator
-        from macaron.tasks.classifier import Predictor
-        from macaron.tasks.embedder import Embedder
-
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(settings["threads"])
         self.device = settings["device"]
@@ -55,16 +58,16 @@ class Models:
     def run(self, model: str, task: str, items: Sequence[Any], options: dict[str, Any], found: Found) -> None:
         """Do a batch of one task."""
         if task == "translate":
-            self._translate(self.translators[model], items, options["nbest"], found)
+            self._translate(model, items, found=found, **options)
             return
         if task not in _TASKS:
             raise MacaronError(f"there is no task {task!r}")
         for index, item in enumerate(items):
             found(index, _TASKS[task](self.folders[model], self.device, item, **options))
 
-    def _translate(self, translator: Any, items: Sequence[str | list[str]], nbest: int, found: Found) -> None:
+    def _translate(self, model: str, items: Sequence[str | list[str]], nbest: int, found: Found) -> None:
         """Translate sentences. Those in a list are aligned, too, after all have been translated."""
-        texts = [item if isinstance(item, str) else item[0] for item in items]
+        translator, texts = self.translators[model], [item if isinstance(item, str) else item[0] for item in items]
         marked: dict[int, list[str]] = {}
 
         def told(index: int, best: list[Any]) -> None:
@@ -78,7 +81,7 @@ class Models:
         if marked:
             aligned = translator.align([texts[i] for i in marked], [made[0] for made in marked.values()])
             for (index, made), each in zip(marked.items(), aligned, strict=True):
-                found(index, [made, each and [[*link.source, *link.target] for link in each.links]])
+                found(index, [made, each and each.links])
 
 
 @cache
@@ -87,8 +90,6 @@ def _loaded(kind: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _classify(folder: Path, device: str, texts: list[str], top_k: int = 1) -> list[list[dict[str, Any]]]:
-    from macaron.tasks.classifier import Predictor
-
     found = []
     for each in _loaded(Predictor, folder, device).predict([texts]) if texts else []:
         shares = each.get("probabilities") or {"score": each["score"]}
@@ -98,24 +99,16 @@ def _classify(folder: Path, device: str, texts: list[str], top_k: int = 1) -> li
 
 
 def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> list[list[float]]:
-    from macaron.tasks.embedder import Embedder
-
     vectors: list[list[float]] = _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
     return vectors
 
 
 def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> list[list[Any]]:
-    from macaron.tasks.mask_filler import MaskFiller
-
     found: list[list[Any]] = _loaded(MaskFiller, folder, device).fill(texts, **options)
     return found
 
 
 def _particles(folder: Path, _device: str, sentence: str) -> str:
-    from macaron.lab.particles.build_data import assemble
-    from macaron.lab.particles.particles_page import particles_page
-    from macaron.lab.particles.traced_model import TracedModel
-
     sentence = " ".join(sentence.split())
     traced = _loaded(TracedModel, folder).trace(sentence, ("encoder", "decoder"), None)
     return particles_page(assemble(sentence, [traced]))
@@ -129,34 +122,31 @@ _TASKS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _alone(found: Found, index: int, _: int, result: Any) -> None:
-    found(index, result)
-
-
-def answer(models: Models, batch: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> None:
-    """Do a batch. Where it fails, its items are tried one by one: one bad text is no harm to others."""
-    done: set[int] = set()
-
-    def found(index: int, result: Any) -> None:
-        done.add(index)
-        send({"item": index, "result": result})
-
+def answer(
+    models: Models, batch: dict[str, Any], chosen: Sequence[int], send: Callable[[dict[str, Any]], None]
+) -> None:
+    """Do some items of a batch. Where they fail, they are tried one by one: one bad text is no harm to others."""
     model, task, items, options = (batch[name] for name in ("model", "task", "items", "options"))
+    left = list(chosen)
+
+    def found(place: int, result: Any) -> None:
+        left.remove(chosen[place])
+        send({"item": chosen[place], "result": result})
+
     try:
-        models.run(model, task, items, options, found)
-    except Exception:
-        for index in set(range(len(items))) - done:
-            try:
-                models.run(model, task, [items[index]], options, partial(_alone, found, index))
-            except MacaronError as error:
-                message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
-                send({"item": index, "error": message, "fault": False})
-            except Exception as error:
-                # Where it happened, but no message: it may quote the text.
-                places = "".join(traceback.format_tb(error.__traceback__)[-3:])
-                print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
-                send({"item": index, "error": type(error).__name__, "fault": True})
-    send({"done": True})
+        models.run(model, task, [items[index] for index in chosen], options, found)
+    except Exception as error:
+        if len(chosen) > 1:
+            for index in list(left):
+                answer(models, batch, [index], send)
+        elif isinstance(error, MacaronError):
+            message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
+            send({"item": chosen[0], "error": message, "fault": False})
+        else:
+            # Where it happened, but no message: it may quote the text.
+            places = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+            send({"item": chosen[0], "error": type(error).__name__, "fault": True})
 
 
 def main(read: BinaryIO, write: BinaryIO) -> None:
@@ -173,7 +163,9 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
         return
     send({"ready": True, "budget": models.budget})
     for line in read:
-        answer(models, json.loads(line), send)
+        batch = json.loads(line)
+        answer(models, batch, range(len(batch["items"])), send)
+        send({"done": True})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 import macaron
 from macaron.errors import MacaronError
-from macaron.serve.queue import Kind, Sentence
+from macaron.serve.queue import BatchKind, Sentence
 
 _LONGEST_LINE = 1 << 28  # bytes of an answer
 #: Seconds before a worker is started again: none at first, then more and more, until one has lived for a minute.
@@ -37,16 +37,18 @@ class WorkerProcess:
         self,
         settings: Mapping[str, Any],
         limit: float,
-        done: Callable[[Kind, list[Sentence], float], None],
+        done: Callable[[BatchKind, list[Sentence], float], None],
         free: Callable[[], None],
         died: Callable[[], None],
     ) -> None:
         self._settings, self._limit = settings, limit
         self._done, self._free, self._died = done, free, died
-        self._process: Process | None = None
+        self._process: Any = None  # an `asyncio.subprocess.Process`, once it is started
         self._keeper: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._kind, self._batch, self._began = Kind("", "", ""), list[Sentence](), 0.0
+        self._kind, self._began = BatchKind("", "", ""), 0.0
+        #: The sentences that it has.
+        self.batch: list[Sentence] = []
         self.alive = False
         #: Tokens of a batch, padding included.
         self.budget = 0
@@ -54,12 +56,7 @@ class WorkerProcess:
     @property
     def free(self) -> bool:
         """Whether it can take a batch."""
-        return self.alive and not self._batch
-
-    @property
-    def sentences(self) -> int:
-        """How many it has."""
-        return len(self._batch)
+        return self.alive and not self.batch
 
     async def start(self) -> None:
         """Start it, and wait until it has loaded the models. From now on it is started again when it dies."""
@@ -71,7 +68,7 @@ class WorkerProcess:
         self.alive = False
         if self._keeper is not None:
             self._keeper.cancel()
-        if self._process is None or self._process.stdin is None:
+        if self._process is None:
             return
         self._process.stdin.close()
         with suppress(TimeoutError):
@@ -79,10 +76,10 @@ class WorkerProcess:
         self._kill()
         await self._process.wait()
 
-    def run(self, kind: Kind, batch: list[Sentence]) -> None:
+    def run(self, kind: BatchKind, batch: list[Sentence]) -> None:
         """Give it a batch. It is free."""
         loop = asyncio.get_running_loop()
-        self._kind, self._batch, self._began = kind, batch, loop.time()
+        self._kind, self.batch, self._began = kind, batch, loop.time()
         self._watch = loop.call_later(self._limit, self._kill)
         items = [sentence.content for sentence in batch]
         self._tell({"model": kind.model, "task": kind.task, "items": items, "options": json.loads(kind.options)})
@@ -130,7 +127,7 @@ class WorkerProcess:
                 self._done(kind, batch, asyncio.get_running_loop().time() - self._began)
                 self._free()
                 continue
-            answer = self._batch[said["item"]].answer
+            answer = self.batch[said["item"]].answer
             if answer.done():  # nobody waits for it any more
                 continue
             if "error" not in said:
@@ -146,7 +143,7 @@ class WorkerProcess:
     def _end_batch(self) -> list[Sentence]:
         if self._watch is not None:
             self._watch.cancel()
-        batch, self._batch = self._batch, []
+        batch, self.batch = self.batch, []
         return batch
 
     def _kill(self) -> None:
@@ -155,14 +152,10 @@ class WorkerProcess:
                 self._process.kill()
 
     def _tell(self, message: Mapping[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
     async def _hear(self) -> dict[str, Any] | None:
         """What it says next; None when it has died."""
-        assert self._process is not None
-        assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         said: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return said
