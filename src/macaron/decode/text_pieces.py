@@ -38,7 +38,8 @@ _SIGN = (
     r"|(?<![\w@#&/])[@#][^\W\d_]\w*(?![\w@])"  # names and tags of posts
 )
 _ADDRESS = (
-    r"(?<!\w)(?:\w{1,20}://|www\.)\S*[^\s.,;:!?…()\[\]{}<>\"'«»‹›“”„‘’。！？]"
+    # Pairs of parentheses are part of it, as in Wikipedia's; punctuation at its end is not.
+    r"(?<!\w)(?:\w{1,20}://|www\.)[^\s()]*(?:\([^\s()]*\)[^\s()]*){0,20}(?<![.,;:!?…\[\]{}<>\"'«»‹›“”„‘’。！？])"
     r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 )
 _LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|\d{{4,}}")
