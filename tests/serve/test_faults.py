@@ -193,7 +193,10 @@ def test_it_leaves_within_its_limit(start_server: Callable[..., Served], number:
         until(lambda: metric(server, "macaron_running_sentences") == 1, "no request")
         server.process.send_signal(number)
         assert server.process.wait(timeout=60) == 0
-        assert b" 200 " not in answer(waiting)
+        told = answer(waiting)
+        assert told.startswith(b"HTTP/1.1 503 "), told
+        assert b'{"error":"the server is being stopped' in told
+    assert "Traceback" not in server.stop()[1]
     until(lambda: not os.path.exists(f"/proc/{worker}"), "the worker is still there")
 
 

@@ -80,6 +80,8 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
         if not task.done():
             raise ClientDisconnect
         return task.result()
+    except asyncio.CancelledError:  # uvicorn ends what still runs when the time after SIGTERM is over
+        raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None
     finally:
         task.cancel()
         gone.cancel()
