@@ -144,4 +144,5 @@ def _served(argument: str) -> ServedModel:
 
 
 def _name(folder: Path) -> str:
-    return (run_of(folder) or folder.resolve()).name
+    place = folder.resolve()
+    return (run_of(folder) or (place.parent if place.name == "model" else place)).name
