@@ -39,6 +39,16 @@ def test_models_by_pair_and_name(nameless: Path):
         catalogue.named("de-em")
 
 
+def test_a_run_is_named_by_its_folder(tmp_path: Path):
+    """The runs of `macaron finetune` have no recipe."""
+    for name in ("first", "second"):
+        shutil.copytree(CLASSIFIER, tmp_path / name / "model")
+    assert [model.name for model in Catalogue([str(tmp_path / "first"), str(tmp_path / "second")]).models] == [
+        "first",
+        "second",
+    ]
+
+
 def test_languages_are_detected_among_those_served(nameless: Path):
     alone = Catalogue([str(TRANSLATION)])
     assert alone.detect("Bonjour à tous !") == [("de", 1.0)]
@@ -69,7 +79,7 @@ def test_mistakes(nameless: Path, tmp_path: Path):
         ([TRANSLATION, "--deadline", "0"], 2, "--deadline must be above 0 and at most a day, not 0"),
         ([TRANSLATION, "--cors", "example.org"], 2, "--cors takes an origin, such as https://example.org"),
         ([TRANSLATION, "--api-keys", "missing"], 1, "missing: No such file"),
-        ([TRANSLATION, "--host", "192.0.2.1"], 1, "cannot listen on 192.0.2.1, port 5000"),
+        ([TRANSLATION, "--host", "192.0.2.1"], 1, "Choose another --host"),
     ],
 )
 def test_mistakes_on_the_command_line(arguments: list[Any], code: int, message: str, macaron: Callable[..., Any]):

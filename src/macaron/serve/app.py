@@ -1,6 +1,7 @@
 """The server: the routes of all protocols together, what holds for all of them; the socket, uvicorn and signals."""
 
 import asyncio
+import errno
 import resource
 import signal
 import socket
@@ -153,6 +154,6 @@ def _listen(settings: ServeSettings) -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        raise MacaronError(
-            f"cannot listen on {settings.host}, port {settings.port}: {error.strerror or error}. Choose another --port."
-        ) from None
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        place, reason = f"{settings.host}, port {settings.port}", error.strerror or error
+        raise MacaronError(f"cannot listen on {place}: {reason}. Choose another {other}.") from None
