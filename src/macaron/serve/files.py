@@ -11,12 +11,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from macaron.serve.engine import Format
+from macaron.decode.documents import ENDINGS
 from macaron.serve.requests import string
 from macaron.serve.service import Service
-
-#: Formats of documents by the ending of the file's name.
-FORMATS: dict[str, Format] = {".txt": "text", ".srt": "srt", ".html": "html", ".htm": "html"}
 
 
 class TranslatedFiles:
@@ -63,9 +60,9 @@ class Files:
         if not isinstance(file, UploadFile):
             raise HTTPException(400, "the parameter file must be a file, sent as multipart/form-data")
         path = PurePath((file.filename or "").replace("\\", "/"))
-        format = FORMATS.get(path.suffix.lower())
+        format = ENDINGS.get(path.suffix.lower())
         if format is None:
-            raise HTTPException(400, f"files of this format are not supported: {', '.join(FORMATS)} are")
+            raise HTTPException(400, f"files of this format are not supported: {', '.join(ENDINGS)} are")
         try:
             text = (await file.read()).decode("utf-8-sig")
         except UnicodeDecodeError:

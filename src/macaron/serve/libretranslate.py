@@ -8,8 +8,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from macaron.decode.documents import ENDINGS
 from macaron.serve.catalogue import language_name
-from macaron.serve.files import FORMATS, Files
+from macaron.serve.files import Files
 from macaron.serve.requests import string, strings, whole_number
 from macaron.serve.service import AUTO, Service
 
@@ -74,7 +75,7 @@ class LibreTranslate:
                 "keyRequired": keys,
                 "suggestions": False,
                 "filesTranslation": first is not None,
-                "supportedFilesFormat": list(FORMATS),
+                "supportedFilesFormat": list(ENDINGS),
                 "language": {"source": _named(first.source), "target": _named(first.target)} if first else {},
             }
         )
