@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import Dtype, check_early, ready
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
