@@ -102,6 +102,15 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             open_prepared(recipe.data).verify(["train", "valid"], verify)
 
 
+def ready(*paths: Path) -> None:
+    """Let stopped runs be used, also those of earlier versions, whose checkpoints lack configuration and tokenizer."""
+    for path in paths:
+        if (path / "recipe.toml").is_file() and not (path / "model" / "config.json").is_file():
+            from macaron.tasks.run import complete
+
+            complete(path)
+
+
 def _check_model(folder: Path, kind: str | None) -> None:
     """A stopped run has no model folder yet, but may have a checkpoint that will do."""
     from macaron.models.load import find_folder

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import Dtype, check_early, ready
 from macaron.errors import UsageError
 from macaron.limits import MOST_BEAMS, MOST_TOKENS
 

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import check_early, ready
 from macaron.errors import UsageError
 from macaron.files import check_unused, writing
 from macaron.limits import LONGEST_TEXT, MOST_EXAMPLES

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import check_early, ready
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT, MOST_PROCESSES, MOST_SEEDS
 

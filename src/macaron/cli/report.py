@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import check_early, ready
 
 
 def report(

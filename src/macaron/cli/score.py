@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import Dtype, check_early, ready
 from macaron.errors import MacaronError
 from macaron.limits import MOST_TOKENS
 

@@ -4,40 +4,32 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from macaron.cli.early import check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import check_early, ready
 from macaron.errors import UsageError
 from macaron.limits import MOST_PROCESSES
 
 
 def serve(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="Model folders, or folders of runs; de-en=FOLDER names the languages.", show_default=False),
-    ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 5000,
+    models: Annotated[list[str], Argument(help="Model folders, or folders of runs; de-en=FOLDER names the languages.")],
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0: any that is free.")] = 5000,
     api_keys: Annotated[
-        Path | None, typer.Option("--api-keys", metavar="FILE", help="Answer only those who have a key of this file.")
+        Path | None, Option(metavar="FILE", help="Answer only those who have a key of this file.")
     ] = None,
-    requests_per_minute: Annotated[
-        int, typer.Option("--requests-per-minute", min=0, help="Of one key or client; 0: any number.")
-    ] = 0,
-    text_limit: Annotated[int, typer.Option("--text-limit", min=1, help="Characters of a request.")] = 20_000,
+    requests_per_minute: Annotated[int, Option(min=0, help="Of one key or client; 0: any number.")] = 0,
+    text_limit: Annotated[int, Option(min=1, help="Characters of a request.")] = 20_000,
     origins: Annotated[
-        list[str] | None, typer.Option("--cors", metavar="ORIGIN", help="Pages that may ask (default: all).")
+        list[str] | None, Option("--cors", metavar="ORIGIN", help="Pages that may ask (default: all).")
     ] = None,
-    queue: Annotated[int, typer.Option("--queue", min=1, help="Requests that may wait; more are refused.")] = 1000,
-    deadline: Annotated[float, typer.Option("--deadline", help="Seconds until a request is given up.")] = 30.0,
-    grace: Annotated[float, typer.Option("--grace", help="Seconds to finish in after SIGTERM.")] = 20.0,
-    patience: Annotated[float, typer.Option("--patience", help="Seconds that a client has to send a request.")] = 60.0,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=MOST_PROCESSES, help="Processes that hold the models.")
-    ] = 1,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    queue: Annotated[int, Option(min=1, help="Requests that may wait; more are refused.")] = 1000,
+    deadline: Annotated[float, Option(help="Seconds until a request is given up.")] = 30.0,
+    grace: Annotated[float, Option(help="Seconds to finish in after SIGTERM.")] = 20.0,
+    patience: Annotated[float, Option(help="Seconds that a client has to send a request.")] = 60.0,
+    workers: Annotated[int, Option(min=1, max=MOST_PROCESSES, help="Processes that hold the models.")] = 1,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:
     """Serve models: a page at /, and the APIs of LibreTranslate, DeepL and Hugging Face."""
     needed = ("starlette", "uvicorn", "python_multipart", "prometheus_client", "py3langid")

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early
-from macaron.cli.stopped import ready
+from macaron.cli.early import Dtype, check_early, ready
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
@@ -22,92 +22,63 @@ _CHARACTERS = 4  # characters per token, approximately
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or the folder of a run.")],
+    model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
+        Path | None, Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
     ] = None,
     output_file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write; the file appears when it is complete.")
+        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
     ] = None,
     document: Annotated[
-        Path | None,
-        typer.Option(
-            "--document", metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt."
-        ),
+        Path | None, Option(metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt.")
     ] = None,
     corpus: Annotated[
-        Path | None,
-        typer.Option(
-            "--corpus", metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out."
-        ),
+        Path | None, Option(metavar="FILE", help="Make a training corpus (back-translation) of a text; with --out.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on."),
+        Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on.")
     ] = None,
-    beam: Annotated[
-        int | None, typer.Option("--beam", min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")
-    ] = None,
+    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")] = None,
     length_penalty: Annotated[
-        float | None,
-        typer.Option("--length-penalty", help="Exponent of the length that scores are divided by (the model's, or 1)."),
+        float | None, Option(help="Exponent of the length that scores are divided by (the model's, or 1).")
     ] = None,
     max_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-length", min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200)."
-        ),
+        int | None, Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200).")
     ] = None,
     one_per_line: Annotated[
-        bool, typer.Option("--one-per-line", help="Each line is one sentence: translate it whole, as evaluate does.")
+        bool, Option("--one-per-line", help="Each line is one sentence: translate it whole, as evaluate does.")
     ] = False,
     nbest: Annotated[
         int,
-        typer.Option(
-            "--nbest",
-            min=1,
-            max=MOST_BEAMS,
-            help="Translations of a line, after its number and a tab; with --one-per-line.",
-        ),
+        Option(min=1, max=MOST_BEAMS, help="Translations of a line, after its number and a tab; with --one-per-line."),
     ] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="Write the score and a tab before a translation.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object for each line.")] = False,
+    scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
     tag: Annotated[
-        str | None,
-        typer.Option("--tag", help="A tag that the model was trained with: domain, language to translate into."),
+        str | None, Option(help="A tag that the model was trained with: domain, language to translate into.")
     ] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
-    temperature: Annotated[
-        float | None, typer.Option("--temperature", help="For --sample: below 1 sharper, above 1 flatter.")
-    ] = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", help="For --sample: among the k best tokens.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Take the best token at each step (beam 1).")] = False,
+    sample: Annotated[bool, Option("--sample", help="Draw tokens instead of searching for the best.")] = False,
+    temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
+    top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option("--top-p", help="For --sample: among the best that together have probability p.")
+        float | None, Option(help="For --sample: among the best that together have probability p.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="For --sample: the same seed, the same output.")] = None,
+    seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     long_lines: Annotated[
         Literal["split", "refuse", "truncate"],
-        typer.Option(
-            "--long-lines", help="Sentences longer than --max-source-length: split them, refuse, or cut (truncate)."
-        ),
+        Option(help="Sentences longer than --max-source-length: split them, refuse, or cut (truncate)."),
     ] = "split",
     max_source_length: Annotated[
-        int | None,
-        typer.Option(
-            "--max-source-length", min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more)."
-        ),
+        int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
     ] = None,
     batch_tokens: Annotated[
-        int | None,
-        typer.Option("--batch-tokens", min=1, max=MOST_TOKENS, help="Source tokens in a batch, padding included."),
+        int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch, padding included.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[
-        Dtype | None, typer.Option("--dtype", help="float32, bfloat16, float16 or float64 (default: as saved).")
-    ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
-    int8: Annotated[bool, typer.Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
+    threads: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
+    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.
 

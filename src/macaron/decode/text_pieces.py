@@ -17,9 +17,8 @@ from itertools import accumulate, pairwise, zip_longest
 from macaron.decode.pieces import END, FittedText, LineRefused, Literal, LongLines, Piece, longest_start, parts_that_fit
 from macaron.decode.place_tags import Alignment, Element, place_tags
 from macaron.decode.settings import Hypothesis
-from macaron.text.abbreviations import abbreviations
 from macaron.text.pipeline import State
-from macaron.text.sentence_splitter import splitter
+from macaron.text.sentence_splitter import abbreviations, splitter
 
 #: Tabs between cells and all line breaks.
 _BREAK = re.compile(r"([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")

@@ -9,15 +9,21 @@ the next word does not begin with a lower-case letter. The rules are about full 
     list numbers        1. First                                never end one
     ordinals (German)   am 3. Mai, der 2. Weltkrieg             end none before a month, or after an article
 
-The words are in `macaron.text.abbreviations`. Nothing is lost or moved: the concatenated sentences are the paragraph,
-except for white space.
+Nothing is lost or moved: the concatenated sentences are the paragraph, except for white space.
+
+English and German have lists of words in abbreviations.toml. For other languages Moses' list is added to the English
+one. An entry in lower case matches any case, an entry with a capital only itself: "Mag." is a title, "mag." a verb. The
+full stop at the end is left out, and inner spaces too: "z.B" is "z. B." as well.
 """
 
 import re
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from string import ascii_lowercase
 
-from macaron.text.abbreviations import Abbreviations, abbreviations
+from macaron.settings import load_toml
 from macaron.text.pipeline import State
 
 #: Scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
@@ -48,6 +54,45 @@ _LETTER = re.compile(r"\W*[^\W\d_]\.")
 _ROMAN = re.compile(r"[IVX]{2,5}")
 #: Characters before a stop that may belong to an abbreviation with spaces, as "i. d. R.".
 _NEAR = 40
+
+
+@dataclass(frozen=True)
+class Abbreviations:
+    """The words of a language that decide about a full stop.
+
+    :param titles: abbreviations before a name or in mid-sentence: they never end a sentence
+    :param numbered: end none before a number
+    :param others: may end a sentence, and often do not
+    :param starters: words that begin a sentence far more often than they follow an abbreviation
+    :param ordinals: words that follow an ordinal number, as in "3. Mai"
+    :param before_ordinals: words before an ordinal number, as in "der 2. Weltkrieg"
+    """
+
+    titles: frozenset[str]
+    numbered: frozenset[str]
+    others: frozenset[str]
+    starters: frozenset[str]
+    ordinals: frozenset[str] = frozenset()
+    before_ordinals: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=16)
+def abbreviations(lang: str) -> Abbreviations:
+    """The words of a language, given by its code."""
+    lists, _ = load_toml(Path(__file__).with_name("abbreviations.toml"))
+    if lang in lists:
+        letters = ascii_lowercase if lang == "de" else ""  # as in "z. B."
+        found = {name: frozenset(text.split()) for name, text in lists[lang].items()}
+        return Abbreviations(**{**found, "titles": found["titles"].union(letters)})
+    english = abbreviations("en")
+    try:
+        from sacremoses.corpus import NonbreakingPrefixes
+
+        entries = list(NonbreakingPrefixes().words(lang, ignore_lines_startswith="#"))
+    except (ImportError, OSError, KeyError):  # no list for this language
+        return english
+    added = {entry.lower() for entry in entries if " " not in entry and len(entry) > 1 and not entry.isdigit()}
+    return Abbreviations(**{**vars(english), "titles": english.titles | added})
 
 
 def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str]]:
