@@ -112,7 +112,7 @@ def test_documents_that_are_refused(visit, says):
     page.set_input_files("#file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"\xff\xfe\xff"})
     says(page, "The file is not UTF-8 text.", "document")
     page.set_input_files("#file", {"name": "a.exe", "mimeType": "text/plain", "buffer": b"x"})
-    says(page, "Files of this format are not supported: .txt, .srt, .html, .htm are.", "document")
+    says(page, "Files of this format are not supported: .txt, .html, .htm, .srt are.", "document")
     assert page.inner_text("#document") == ""
 
 

@@ -213,7 +213,7 @@ def test_subtitles_and_pages(server: Served):
 @pytest.mark.parametrize(
     ("name", "content", "fields", "words"),
     [
-        ("a.pdf", b"a", PAIR, ".txt, .srt, .html, .htm are"),
+        ("a.pdf", b"a", PAIR, ".txt, .html, .htm, .srt are"),
         ("a.txt", b"\xff", PAIR, "not UTF-8"),
         ("a.txt", b"a", {"source": "de"}, "target is missing"),
         ("a.txt", b"a", {"source": "de", "target": "fr"}, "fr is not supported"),

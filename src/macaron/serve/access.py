@@ -34,9 +34,7 @@ def read_keys(path: Path) -> Keys:
             raise MacaronError(f"{path}, line {number}: this key is there twice")
         numbers = all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits)
         if not key.isascii() or not numbers or len(limits) > 1:
-            wanted = (
-                "write a key of ASCII characters, and requests per minute (1 to 1000000) after it if it has a limit"
-            )
+            wanted = "write a key of ASCII characters and, if it has a limit, its requests per minute (1 to 1000000)"
             raise MacaronError(f"{path}, line {number}: {wanted}")
         if key:
             keys[key] = int(limits[0]) if limits else None

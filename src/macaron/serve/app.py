@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import sys
-from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -101,14 +100,11 @@ async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socke
     )
     server = uvicorn.Server(config)
 
-    def leave(_: int, frame: FrameType | None) -> None:
-        server.handle_exit(signal.SIGTERM, frame)
-
     # uvicorn obeys these two, and then sends itself what it got: that is ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
-        signal.signal(signal.SIGHUP, leave)
+        signal.signal(signal.SIGHUP, lambda _, frame: server.handle_exit(signal.SIGTERM, frame))
     host, port = listening.getsockname()[:2]
     print(f"macaron: serving on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
     try:

@@ -58,8 +58,7 @@ class DeepL:
     async def _usage(self, request: Request) -> Response:
         """Characters since the server has started."""
         key = self.service.access.identify(request, await read_fields(request))
-        count = self.service.access.characters[key]
-        return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
+        return JSONResponse({"character_count": self.service.access.characters[key], "character_limit": _UNLIMITED})
 
     async def _languages(self, request: Request) -> Response:
         fields = await read_fields(request)
