@@ -133,6 +133,13 @@ MISTAKES = {
         ("translation", "is not a text encoder"),
         ("classifier --input GONE", "GONE: No such file"),
     ],
+    "serve": [
+        ("GONE", "GONE: no such folder"),
+        ("translation --api-keys GONE", "GONE: No such file"),
+        ("translation --device tpu", "no device 'tpu'"),
+        ("translation --deadline 0", "--deadline must be above 0"),
+        ("translation --cors example.org", "--cors takes an origin"),
+    ],
     "score": [
         ("GONE --source corpus/test.de --target corpus/test.en", "GONE: no such folder"),
         ("translation --source GONE --target corpus/test.en", "GONE: No such file"),

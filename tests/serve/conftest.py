@@ -11,7 +11,8 @@ from served import CLASSIFIER, FREE, SLOW, TRANSLATION, Served, start
 @pytest.fixture(scope="session")
 def server() -> Iterator[Served]:
     """A server of a translation model and a classifier, shared by all tests of this process."""
-    served = start(TRANSLATION, CLASSIFIER)
+    # A busy machine must not make it refuse what would be late otherwise.
+    served = start(TRANSLATION, CLASSIFIER, "--deadline", "600")
     yield served
     code, errors = served.stop()
     assert code == 0, errors

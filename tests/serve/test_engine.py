@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from macaron.decode import Translator
-from macaron.decode.documents import translate_document
+from macaron.decode.documents import split_document, translate_document
 from macaron.errors import MacaronError
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Busy, Engine, TooLate, WorkerLost
@@ -108,6 +108,18 @@ def test_alternatives(running: Running):
     for each, best in zip(found, wanted, strict=True):
         texts = list(dict.fromkeys(hypothesis.text for hypothesis in best))
         assert [each.text, *each.alternatives] == texts
+
+
+def test_alternatives_have_alignments_of_their_own(running: Running):
+    """Tags and addresses are placed by the words of each translation, not by those of the best one."""
+    translator = Translator(TRANSLATION, device="cpu")
+    page = "<p>Martin <b>wusch</b> https://a.org/b deine <i>Katze</i>.</p>"
+    document = split_document(page, "html", "de")
+    wanted = [each.text for each in translator.translate_nbest(document.sentences, nbest=6, bound=True)[0]]
+    alignments = translator.align(document.sentences * len(wanted), wanted)
+    texts = [document.join([text], [each], "en") for text, each in zip(wanted, alignments, strict=True)]
+    [found] = running.translate(page, format="html", alternatives=5).result(timeout=120)
+    assert [found.text, *found.alternatives] == list(dict.fromkeys(texts))
 
 
 def test_a_short_sentence_does_not_wait_for_a_document(running: Running, translate: Callable[[str], str]):

@@ -37,7 +37,6 @@ def twins(
     # The recipe may have no limit. Before torch is imported: a mistake is reported at once.
     limit = {} if budget is None else {f"--budget {budget}": f"train.max_updates={budget}"}
     chosen = load_recipe(recipe, settings or [], options=limit)
-
     names = [name.strip() for name in schemes.split(",") if name.strip()]
     if len(names) < 2:
         raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")

@@ -134,13 +134,10 @@ class Engine:
 
         def join(document: Document) -> TranslatedText:
             mine = list(islice(found, len(document.sentences)))
-            alignments = [
-                None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
-                for _, links in mine
-            ]
+            ranked = ([_ranked(each, rank) for each in mine] for rank in range(alternatives + 1))
             best, *others = (
-                document.join([best[min(rank, len(best) - 1)] for best, _ in mine], alignments, served.target)
-                for rank in range(alternatives + 1)
+                document.join([text for text, _ in chosen], [links for _, links in chosen], served.target)
+                for chosen in ranked
             )
             return TranslatedText(best, tuple(dict.fromkeys(each for each in others if each != best)))
 
@@ -215,6 +212,14 @@ class Engine:
         self.metrics.characters.labels(kind.model).inc(length)
         self.metrics.batch_seconds.observe(seconds)
         self.metrics.batch_sentences.observe(len(batch))
+
+
+def _ranked(found: Sequence[Any], rank: int) -> tuple[str, Alignment | None]:
+    """The n-th best translation of a sentence, or its last one, with its own alignment."""
+    texts, alignments = found
+    place = min(rank, len(texts) - 1)
+    links = alignments and alignments[place]
+    return texts[place], None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
 
 
 def _length(content: Any) -> int:

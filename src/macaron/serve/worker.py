@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -79,9 +80,10 @@ class Models:
 
         translator.translate_nbest(texts, nbest=nbest, bound=True, found=told)
         if marked:
-            aligned = translator.align([texts[i] for i in marked], [made[0] for made in marked.values()])
-            for (index, made), each in zip(marked.items(), aligned, strict=True):
-                found(index, [made, each and each.links])
+            sources = [texts[index] for index, made in marked.items() for _ in made]
+            aligned = iter(translator.align(sources, [text for made in marked.values() for text in made]))
+            for index, made in marked.items():
+                found(index, [made, [each and each.links for each in islice(aligned, len(made))]])
 
 
 @cache

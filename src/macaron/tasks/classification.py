@@ -18,9 +18,8 @@ from macaron.train.settings import TrainSettings
 
 Numbers = NDArray[np.float64]
 _BERT_RATE, _BERT_WIDTH = 5e-5, 768
-_HIGHEST_RATE = 1e-3
-#: Updates up to which the rate does not depend on their number.
-_SHORT_RUN = 1000
+#: The highest rate; updates up to which it does not depend on their number.
+_HIGHEST_RATE, _SHORT_RUN = 1e-3, 1000
 
 
 @dataclass(frozen=True)
@@ -175,8 +174,7 @@ class FineTuning:
 def usual_rate(hidden_size: int, updates: int) -> tuple[float, str]:
     """The learning rate for an encoder of this width and a run of this length, and why.
 
-    BERT's rate, 5e-5 for 768, times (768 / width)^2: narrow encoders need higher rates. From 1,000 updates on it falls
-    with the root of their number. In one digit; docs/finetuning.md has the measurements.
+    BERT's rate times (768 / width)^2; from 1,000 updates on it falls with their root. See docs/finetuning.md.
     """
     rate = min(_BERT_RATE * (_BERT_WIDTH / hidden_size) ** 2, _HIGHEST_RATE)
     rate = float(f"{rate * min(1.0, math.sqrt(_SHORT_RUN / max(updates, 1))):.0e}")
