@@ -31,9 +31,7 @@ COUNTS = ("update", "epoch", "seconds")
 _OF_LAST_UPDATE = {*COUNTS, "time", "learning_rate", "gradient_norm", "memory_gib"}
 
 
-class _Start(TypedDict, total=False):
-    """Of the environment at a start, what is used."""
-
+class _Start(TypedDict, total=False):  # of the environment at a start, as far as it is used
     update: int
     gpu: str | None
     machine: str
@@ -41,9 +39,7 @@ class _Start(TypedDict, total=False):
     packages: dict[str, str]
 
 
-class _Summary(TypedDict, total=False):
-    """Of a run's end, what is used."""
-
+class _Summary(TypedDict, total=False):  # likewise
     final_model: str
     candidates: dict[str, float | None]
     candidate_scores: dict[str, float]
