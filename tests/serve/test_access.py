@@ -8,7 +8,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from huggingface_hub.errors import HfHubHTTPError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from forked import macaron_text
 from macaron.errors import MacaronError
 from macaron.serve.access import Access, read_keys
 from macaron.serve.files import TranslatedFiles
-from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served
+from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served, finished
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
 BODY = {"q": SENTENCE, "source": "de", "target": "en"}
@@ -171,13 +171,13 @@ def test_files_of_keys(tmp_path: Path, text: str, words: str):
     assert not any(secret in str(error.value).partition(": ")[2] for secret in ("alfa", "bravo", "schl"))
 
 
-def test_a_damaged_file_of_keys_ends_the_command(tmp_path: Path, macaron: Callable[..., Any]):
+def test_a_damaged_file_of_keys_ends_the_command(tmp_path: Path):
     file = tmp_path / "keys.txt"
     file.write_text("# nothing\n")
-    done = macaron("serve", TRANSLATION, "--port", 0, "--api-keys", file)
+    done = macaron_text("serve", TRANSLATION, "--port", 0, "--api-keys", file)
     assert (done.returncode, done.stdout) == (1, "")
     assert "no key in this file" in done.stderr
-    done = macaron("serve", TRANSLATION, "--port", 0, "--api-keys", tmp_path / "none.txt")
+    done = macaron_text("serve", TRANSLATION, "--port", 0, "--api-keys", tmp_path / "none.txt")
     assert done.returncode == 1
     assert "none.txt" in done.stderr
 
@@ -233,4 +233,4 @@ def test_files_that_nobody_fetches_are_gone():
         await asyncio.sleep(0.1)
         assert files.fetch(token) is None
 
-    asyncio.run(scenario())
+    finished(scenario())

@@ -4,12 +4,12 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import macaron_text
 from macaron.errors import MacaronError, UsageError
 from macaron.serve.catalogue import Catalogue, language_name
 from served import CLASSIFIER, ENVIRONMENT, TRANSLATION
@@ -82,8 +82,8 @@ def test_mistakes(nameless: Path, tmp_path: Path):
         ([TRANSLATION, "--host", "192.0.2.1"], 1, "Choose another --host"),
     ],
 )
-def test_mistakes_on_the_command_line(arguments: list[Any], code: int, message: str, macaron: Callable[..., Any]):
-    done = macaron("serve", *arguments)
+def test_mistakes_on_the_command_line(arguments: list[Any], code: int, message: str):
+    done = macaron_text("serve", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert message in done.stderr
 

@@ -16,7 +16,7 @@ from macaron.errors import MacaronError
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Busy, Engine, TooLate, WorkerLost
 from macaron.serve.settings import ServeSettings
-from served import CLASSIFIER, FIXTURES, TRANSLATION, held, until
+from served import CLASSIFIER, FIXTURES, TRANSLATION, finished, held, until
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
 
@@ -258,5 +258,5 @@ def test_a_model_that_cannot_be_loaded_is_said_at_the_start(tmp_path: Any):
     (folder / "model.safetensors").write_bytes(b"no weights")
     engine = Engine(ServeSettings(), Catalogue([str(folder)]))
     with pytest.raises(MacaronError, match="weights cannot be read"):
-        asyncio.run(engine.start())
+        finished(engine.start())
     assert not engine.healthy

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from macaron.decode import Translator
-from served import FIXTURES, TRANSLATION, Served, post
+from served import FIXTURES, TRANSLATION, Served, finished, post
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
 
@@ -42,7 +42,7 @@ async def ask_all(port: int, users: int, text: Callable[[int, int], str], rounds
 )
 def test_nobody_gets_the_text_of_another(server: Served, users: int, rounds: int):
     # Most users send a sentence, every tenth a page.
-    found = asyncio.run(
+    found = finished(
         ask_all(server.port, users, lambda user, i: marked(user + 1000 * i, 12 if user % 10 == 9 else 1), rounds)
     )
     assert len(found) == users * rounds

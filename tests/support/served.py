@@ -9,12 +9,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
 #: A translation model, German to English, and a classifier, both trained on a small grammar.
@@ -67,17 +69,22 @@ class Served:
         return self.process.returncode, errors
 
 
-def start(*arguments: object) -> Served:
-    """A new server on a free port, ready to answer."""
+def start(*arguments: object, folder: Path | None = None) -> Served:
+    """A new server on a free port, ready to answer; it works in a folder."""
     command = [sys.executable, "-m", "macaron", "serve", *map(str, arguments), "--port", "0"]
-    served = Served(
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    )
+    pipe = subprocess.PIPE
+    served = Served(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT, cwd=folder))
     assert served.process.stdout is not None
     line = served.process.stdout.readline()
     assert "serving on http://" in line, line + served.stop()[1]
     served.url = line.split()[-1]
     return served
+
+
+def finished(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives. It runs in a thread of its own: playwright leaves a loop running in the main thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def children(pid: int) -> list[int]:

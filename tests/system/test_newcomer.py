@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from macaron.data.glue_tasks import TASKS
+from served import start
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -83,6 +84,20 @@ def write_stand_ins(folder: Path) -> None:
             write(folder / "GLUE" / task.folders[0] / file.name, rows)
 
 
+def serve(arguments: list[str], folder: Path) -> None:
+    """Run the one command that does not end by itself: see its page, ask for a translation, end it."""
+    server = start(*arguments, folder=folder)
+    try:
+        status, page = server.ask("/")
+        assert status == 200
+        assert "<html" in page
+        server.translate("Guten Morgen!")
+    finally:
+        code, errors = server.stop()
+    assert code == 0, errors
+    assert "Traceback" not in errors
+
+
 def test_commands_are_found():
     found = commands()
     assert "macaron doctor" in found
@@ -102,10 +117,19 @@ def test_every_command_of_the_readme(tmp_path: Path):
     for command in commands():
         if command.startswith(ELSEWHERE):
             continue
+        if command.startswith("macaron serve "):
+            serve(shlex.split(command)[2:], tmp_path)
+            continue
         first, pipe, last = shortened(command).rpartition(" | ")
         line = first + pipe + macaron + last.removeprefix("macaron ")
         done = subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-c", line],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
         )
         assert done.returncode == 0, f"{command}\n{line}\n{done.stdout}{done.stderr}"
         assert "Traceback" not in done.stderr, f"{command}\n{done.stderr}"
