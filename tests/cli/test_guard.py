@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,21 +27,24 @@ def test_standard_output_that_is_closed_or_full(arguments: list[str], place: str
 
 
 @pytest.mark.parametrize(
-    ("verb", "load", "sleep"),
-    [("translate", 0.1, False), ("translate", 0.9, True), ("train", 0.1, True)],
-    ids=["quiet", "beside another program", "for hours"],
+    ("verb", "load", "spins"),
+    [("translate", 0.1, "10000"), ("train", 0.1, "10000"), ("train", 0.9, None), ("serve", 0.9, "1000")],
+    ids=["translate", "train", "beside another program", "serve"],
 )
-def test_threads_sleep_unless_the_machine_is_ours(
-    verb: str, load: float, sleep: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_threads_spin_where_nobody_else_computes(
+    verb: str, load: float, spins: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"{load} 0 0 {2 if load > 0.5 else 1}/100 1")
     monkeypatch.setattr(sys, "argv", ["macaron", verb, "--help"])
-    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")  # so that it is put back afterwards
-    monkeypatch.delenv("OMP_WAIT_POLICY")
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.setenv(name, "1")  # so that it is put back afterwards
+        monkeypatch.delenv(name)
     with pytest.raises(SystemExit):
         cli.main()
     assert verb in capsys.readouterr().out
-    assert os.environ.get("OMP_WAIT_POLICY") == ("PASSIVE" if sleep else None)
+    found = {name: os.environ.get(name) for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    assert found == {"OMP_WAIT_POLICY": None if spins else "PASSIVE", "GOMP_SPINCOUNT": spins}
 
 
 def test_short_version(macaron: Callable[..., Any]):

@@ -29,7 +29,7 @@ class Running:
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
         catalogue = Catalogue([str(TRANSLATION), str(CLASSIFIER)])
-        self.engine = Engine(ServeSettings(device="cpu", **settings), catalogue)
+        self.engine = Engine(ServeSettings(**{"device": "cpu", "workers": 1, **settings}), catalogue)
         self.wait(self.engine.start())
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -99,5 +99,7 @@ def test_what_is_ahead_of_a_request():
     queue = TurnQueue()
     queue.add(work(*[10] * 100))
     queue.add(work(7, 8, kind=KINDS[1]))
-    assert queue.ahead_of(20) == {KINDS[0]: 20, KINDS[1]: 15}
-    assert queue.ahead_of(10_000) == {KINDS[0]: 1000, KINDS[1]: 15}
+    # As many sentences of each as it has itself, be they longer or not.
+    assert queue.ahead_of(work(5)) == {KINDS[0]: 10, KINDS[1]: 7.5}
+    assert queue.ahead_of(work(*[5] * 20)) == {KINDS[0]: 200, KINDS[1]: 15}
+    assert queue.ahead_of(work(*[5] * 200)) == {KINDS[0]: 1000, KINDS[1]: 15}

@@ -71,7 +71,7 @@ class Served:
 
 def start(*arguments: object, folder: Path | None = None) -> Served:
     """A new server on a free port, ready to answer; it works in a folder."""
-    command = [sys.executable, "-m", "macaron", "serve", *map(str, arguments), "--port", "0"]
+    command = [sys.executable, "-m", "macaron", "serve", "--workers", "1", *map(str, arguments), "--port", "0"]
     pipe = subprocess.PIPE
     served = Served(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT, cwd=folder))
     assert served.process.stdout is not None

@@ -27,7 +27,9 @@ def serve(
     deadline: Annotated[float, Option(help="Seconds until a request is given up.")] = 30.0,
     grace: Annotated[float, Option(help="Seconds to finish in after SIGTERM.")] = 20.0,
     patience: Annotated[float, Option(help="Seconds that a client has to send a request.")] = 60.0,
-    workers: Annotated[int, Option(min=1, max=MOST_PROCESSES, help="Processes that hold the models.")] = 1,
+    workers: Annotated[
+        int, Option(min=0, max=MOST_PROCESSES, help="Processes that hold the models; 0: by the device and its cores.")
+    ] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:

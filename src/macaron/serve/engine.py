@@ -32,6 +32,8 @@ _SURE = 1 / 2
 _PAST = 0.8
 #: Turns of the event loop before a batch is made: requests that have come already shall be in it.
 _TURNS = 5
+#: On a CPU, where threads of one process gain less than processes: see docs/serving.md.
+_MOST_WORKERS = 4
 #: Longer texts are cut into sentences in a thread.
 _LONG = 2000
 
@@ -62,6 +64,7 @@ class Engine:
     def __init__(self, settings: ServeSettings, catalogue: Catalogue) -> None:
         self.settings, self.catalogue, self.metrics = settings, catalogue, Metrics()
         self._queue = TurnQueue()
+        count = settings.workers or min(_MOST_WORKERS, available_cores())
         first_line = {
             "models": [
                 {"name": each.name, "folder": str(each.folder), "kind": each.kind, "labels": each.labels}
@@ -69,13 +72,13 @@ class Engine:
             ],
             "device": settings.device,
             "int8": settings.int8,
-            "threads": max(1, available_cores() // settings.workers),
+            "threads": max(1, available_cores() // count),
         }
         stuck = max(60.0, 4 * settings.deadline)
         self._wanted = asyncio.Event()  # a worker has become free, or there is something new in the queue
         self._dispatcher: asyncio.Task[None] | None = None
         events = (self._account, self._wanted.set, self.metrics.restarts.inc)
-        self._workers = [WorkerProcess(first_line, stuck, *events) for _ in range(settings.workers)]
+        self._workers = [WorkerProcess(first_line, stuck, *events) for _ in range(count)]
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
@@ -91,7 +94,10 @@ class Engine:
         """Start the workers and wait until all of them have loaded the models."""
         self._dispatcher = asyncio.create_task(self._dispatch())
         try:
-            await asyncio.gather(*(worker.start() for worker in self._workers))
+            await self._workers[0].start()
+            if not self.settings.workers and self._workers[0].device != "cpu":
+                del self._workers[1:]
+            await asyncio.gather(*(worker.start() for worker in self._workers[1:]))
         except BaseException:
             await self.stop(0)
             raise
@@ -179,7 +185,7 @@ class Engine:
 
     def _admit(self, work: Work, limit: float) -> None:
         """Refuse a request that would be done too late. One that finds nothing before it is never refused."""
-        ahead = self._queue.ahead_of(work.length)
+        ahead = self._queue.ahead_of(work)
         if not ahead:
             return
         ahead[work.kind] = ahead.get(work.kind, 0) + work.length
@@ -199,9 +205,11 @@ class Engine:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
             self._wanted.clear()
-            for worker in self._workers:
-                if worker.free and len(self._queue):
-                    worker.run(*self._queue.take(worker.budget * _CHARACTERS))
+            free = [worker for worker in self._workers if worker.free]
+            for number, worker in enumerate(free):
+                share = math.ceil(self._queue.sentences / (len(free) - number))
+                if share:
+                    worker.run(*self._queue.take(worker.budget * _CHARACTERS, share))
 
     def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""

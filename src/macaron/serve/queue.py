@@ -6,6 +6,7 @@ of the line. So a request waits for at most one batch for each of those before i
 """
 
 import asyncio
+import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -88,20 +89,22 @@ class TurnQueue:
         """Take a request out, with what it has waiting."""
         self._line.pop(work, None)
 
-    def ahead_of(self, length: int) -> dict[BatchKind, int]:
-        """What is translated before a new request of this length is done, in characters by kind, itself not counted.
+    def ahead_of(self, work: Work) -> dict[BatchKind, float]:
+        """What is translated before a new request is done, in characters by kind, itself not counted.
 
-        Requests take turns: as long as it has something waiting, each of the others gets no more than it.
+        Requests take turns: as long as it has sentences waiting, each of the others gets about as many translated.
         """
-        found: dict[BatchKind, int] = {}
-        for work in self._line:
-            found[work.kind] = found.get(work.kind, 0) + min(work.length, length)
+        found: dict[BatchKind, float] = {}
+        for other in self._line:
+            share = min(1.0, len(work.waiting) / len(other.waiting))
+            found[other.kind] = found.get(other.kind, 0) + share * other.length
         return found
 
-    def take(self, budget: float) -> tuple[BatchKind, list[Sentence]]:
+    def take(self, budget: float, most: float = math.inf) -> tuple[BatchKind, list[Sentence]]:
         """The next batch, and its kind. The queue is not empty.
 
         :param budget: characters of a batch, padding included; one sentence may have more
+        :param most: sentences of a batch
         """
         first = next(iter(self._line))
         sharing = [work for work in self._line if work.kind == first.kind][:_ASKED]
@@ -112,7 +115,7 @@ class TurnQueue:
             offers = [(work.nearest(size), work) for work in sharing if work.waiting]
             for index, work in sorted(offers, key=lambda each: abs(each[1].waiting[each[0]].length - size)):
                 padded = max(longest, work.waiting[index].length)
-                if padded * (len(batch) + 1) <= budget:
+                if padded * (len(batch) + 1) <= budget and len(batch) < most:
                     longest = padded
                     batch.append(work.take(index))
                     served[work] = None

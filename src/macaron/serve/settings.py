@@ -14,7 +14,8 @@ class ServeSettings:
     :param port: 0 takes any that is free
     :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     :param int8: on the CPU, matrices in 8 bits
-    :param workers: processes that hold the models; the cores are divided between them
+    :param workers: processes that hold the models; the cores are divided between them. 0: one for each core, up to
+        four, on a CPU; one on a GPU
     :param queue: requests that may wait; more are refused. So are those that would be done too late
     :param deadline: seconds until a request is given up, if it does not say otherwise
     :param file_deadline: the same for a file
@@ -31,7 +32,7 @@ class ServeSettings:
     port: int = 5000
     device: str = "auto"
     int8: bool = False
-    workers: int = 1
+    workers: int = 0
     queue: int = 1000
     deadline: float = 30.0
     file_deadline: float = 600.0
@@ -50,7 +51,6 @@ class ServeSettings:
                 raise UsageError(f"--{name.replace('_', '-')} must be above 0 and at most a day, not {given}")
         if self.int8 and self.device not in ("auto", "cpu"):
             raise UsageError(f"--int8 is for the CPU, not for {self.device}: leave it out, or choose --device cpu")
-
         for origin in self.origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise UsageError(f"--cors takes an origin, such as https://example.org, or *; not {origin!r}")

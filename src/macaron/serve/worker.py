@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import torch
 
 from macaron.decode.translator import Translator
+from macaron.device import choose_device
 from macaron.errors import MacaronError
 from macaron.lab.particles.build_data import assemble
 from macaron.lab.particles.particles_page import particles_page
@@ -163,7 +164,7 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
     except MacaronError as error:
         send({"failed": str(error)})
         return
-    send({"ready": True, "budget": models.budget})
+    send({"ready": True, "budget": models.budget, "device": choose_device(models.device).type})
     for line in read:
         batch = json.loads(line)
         answer(models, batch, range(len(batch["items"])), send)

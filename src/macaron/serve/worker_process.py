@@ -52,6 +52,8 @@ class WorkerProcess:
         self.alive = False
         #: Tokens of a batch, padding included.
         self.budget = 0
+        #: Where it computes, once it has loaded the models: ``cpu`` or ``cuda``.
+        self.device = ""
 
     @property
     def free(self) -> bool:
@@ -117,7 +119,7 @@ class WorkerProcess:
         if said is None or "failed" in said:
             await self._process.wait()
             raise MacaronError(said["failed"] if said else "the worker process ended while it loaded the models")
-        self.budget, self.alive = said["budget"], True
+        self.budget, self.device, self.alive = said["budget"], said["device"], True
 
     async def _listen(self) -> None:
         """Hand on what it says, until it has died."""
