@@ -17,6 +17,7 @@ this machine: the server, its clients, and the Translator in a process of its ow
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import random
@@ -192,6 +193,7 @@ async def overload(client: Client, pid: int, texts: list[str], rate: float, seco
         answers.append((status, time.perf_counter() - start))
 
     loop, asked = asyncio.get_running_loop(), []
+    gc.disable()  # with torch in this process it would stop all clients for a third of a second
     begin = loop.time()
     while (now := loop.time() - begin) < seconds:
         while len(asked) < now * rate:
@@ -200,6 +202,7 @@ async def overload(client: Client, pid: int, texts: list[str], rate: float, seco
             sizes.append(memory(pid))
         await asyncio.sleep(0.002)
     await asyncio.gather(*asked)
+    gc.enable()
     good = [time for status, time in answers if status == 200]
     refused = [time for status, time in answers if status == 503]
     third = max(1, len(sizes) // 3)

@@ -103,3 +103,11 @@ def test_what_is_ahead_of_a_request():
     assert queue.ahead_of(work(5)) == {KINDS[0]: 10, KINDS[1]: 7.5}
     assert queue.ahead_of(work(*[5] * 20)) == {KINDS[0]: 200, KINDS[1]: 15}
     assert queue.ahead_of(work(*[5] * 200)) == {KINDS[0]: 1000, KINDS[1]: 15}
+    short = work(30)
+    queue.add(short)
+    queue.discard(short)
+    queue.add(work(40))
+    assert queue.ahead_of(work(5)) == {KINDS[0]: 50, KINDS[1]: 7.5}
+    while len(queue):
+        queue.take(25)
+    assert queue.ahead_of(work(5)) == {}

@@ -15,6 +15,8 @@ from macaron.errors import MacaronError
 from macaron.serve.queue import BatchKind, Sentence
 
 _LONGEST_LINE = 1 << 28  # bytes of an answer
+#: Kernels that oneDNN keeps, one for each shape of a product: more take memory and save no time.
+_ENVIRONMENT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
 #: Seconds before a worker is started again: none at first, then more and more, until one has lived for a minute.
 _DELAYS, _LIVED = (0, 1, 2, 5, 10, 30), 60
 
@@ -111,7 +113,7 @@ class WorkerProcess:
             stdin=PIPE,
             stdout=PIPE,
             limit=_LONGEST_LINE,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**_ENVIRONMENT, **os.environ, "PYTHONPATH": paths},
             start_new_session=True,  # Ctrl-C in a terminal is for the server
         )
         self._tell(self._settings)
