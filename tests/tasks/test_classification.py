@@ -145,13 +145,26 @@ def test_swapping_is_drawn_anew_every_epoch_and_swaps_the_segments_too(encoder_f
     straight = classifier.batch(back, np.arange(3), 3)
     assert torch.equal(swapped.tokens, straight.tokens)
     assert torch.equal(swapped.segments, straight.segments)
-    draws = [epoch_order(1000, 1, epoch) for epoch in (1, 2, 1)]
+    draws = [epoch_order(np.ones(1000), 32, 1, epoch) for epoch in (1, 2, 1)]
     assert (draws[0][1] == draws[2][1]).all()
     assert (draws[0][0] == draws[2][0]).all()
     assert 400 < (draws[0][1] != draws[1][1]).sum() < 600
     assert sorted(draws[0][0]) == list(range(1000))
     assert (draws[0][0] != draws[1][0]).mean() > 0.9  # an order of its own in every epoch
     assert (draws[0][0] != np.arange(1000)).mean() > 0.9
+
+
+@pytest.mark.parametrize("count", [5, 32, 1000, 5003])
+def test_batches_have_little_padding(count: int):
+    lengths = np.random.default_rng(1).integers(3, 60, count)
+    order, _ = epoch_order(lengths, 32, 1, 1)
+    assert sorted(order) == list(range(count))
+    batches = [lengths[order[start : start + 32]] for start in range(0, count, 32)]
+    padded = sum(len(batch) * batch.max() for batch in batches)
+    if count >= 1000:
+        assert padded < 1.1 * lengths.sum()
+        means = [batch.mean() for batch in batches]
+        assert abs(np.corrcoef(means[:-1], means[1:])[0, 1]) < 0.5  # short and long ones take turns
 
 
 def test_the_rate_rises_for_a_tenth_and_falls_to_zero():
@@ -232,7 +245,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
 
     monkeypatch.setattr(Optimiser, "step", noted)
     tuner.fit(data, {"dev": data}, objective, FineTuning(4, 1e-3, 1, seed=3), ("accuracy",))
-    order = epoch_order(10, 3, 1)[0]
+    order = epoch_order(data.lengths, 4, 3, 1)[0]
     rows = [order[start : start + 4] for start in (0, 4, 8)]  # the last batch has two
     assert found == pytest.approx([np.mean([0.5 - labels[row] for row in part]) for part in rows])
 
@@ -244,7 +257,7 @@ def test_the_best_epoch_is_kept(encoder_folder: Path):
     texts, labels = easy(120, 1)
     data = tuner.encode([texts], objective, labels)
     wrong = tuner.encode([texts], objective, [1 - label for label in labels])
-    settings = FineTuning(16, 5e-4, 4)
+    settings = FineTuning(16, 2e-4, 4)
     last = tuner.fit(data, {"dev": wrong}, objective, settings, ("accuracy",))
     best = tuner.fit(data, {"dev": wrong}, objective, settings, ("accuracy",), keep_best=True)
     accuracies = [each["scores"]["dev"]["accuracy"] for each in best.epochs]

@@ -25,6 +25,8 @@ from macaron.train.step import RecordedStep, TrainStep
 
 #: Most shapes to compile kernels for; torch's own limit is lower.
 _COMPILED_SHAPES = 64
+#: Batches that are made together.
+_POOL = 64
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class FineTuner(EncoderOnDevice):
             optimiser = Optimiser(self.module, train, keep_gradients=self.on_gpu)
             for epoch in range(1, settings.epochs + 1):
                 self.module.train()
-                order, swap = epoch_order(len(data), settings.seed, epoch)
+                order, swap = epoch_order(data.lengths, settings.batch_size, settings.seed, epoch)
                 swapped = swap if settings.symmetric and len(data.texts) == 2 else None
                 total = torch.zeros((), device=self.device)
                 for start in range(0, len(data), settings.batch_size):
@@ -193,7 +195,15 @@ class FineTuner(EncoderOnDevice):
         return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
 
 
-def epoch_order(count: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
-    """The order of an epoch's examples, and which of them are swapped: a function of seed and epoch alone."""
-    draw = np.random.default_rng((seed, epoch))
-    return draw.permutation(count), draw.random(count) < 0.5
+def epoch_order(lengths: Indices, size: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
+    """The order of an epoch's examples, and which of them are swapped: a function of the data, seed and epoch.
+
+    Batches are made of examples of like length, among some thousand that are drawn: there is little padding.
+    """
+    draw, count = np.random.default_rng((seed, epoch)), len(lengths)
+    order, swap = draw.permutation(count), draw.random(count) < 0.5
+    pools = np.split(order, range(_POOL * size, count, _POOL * size))
+    order = np.concatenate([pool[np.argsort(lengths[pool], kind="stable")] for pool in pools])
+    whole = count // size * size
+    batches = draw.permutation(order[:whole].reshape(-1, size))
+    return np.append(batches, order[whole:]), swap
