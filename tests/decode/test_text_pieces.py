@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macaron.decode.pieces import FittedText, LineRefused, Piece, longest_start, parts_that_fit
 from macaron.decode.settings import Hypothesis
-from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import fit_texts, join_pieces, restore, text_pieces, whole_line
 
 
 def marked(text: str, lang: str = "de") -> str:
@@ -245,3 +245,19 @@ def test_longest_start():
     assert start("one two three", 7) == "one two"
     assert start("one two three", 9) == "one two"
     assert start("abcdef", 3) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "expected"),
+    [
+        ("Das kostet 1.234,56 Euro.", "That costs 1,234.56 euros.", "That costs 1,234.56 euros."),
+        ("Es sind 12.000.000 Menschen.", "There are 12 000 000 people.", "There are 12 000 000 people."),
+        ("Es sind 12.000.000 Menschen.", "There are 1,200,000 people.", "There are 12.000.000 people."),
+        ("Im Jahr 1984 war es.", "In 1985 it was.", "In 1984 it was."),
+        ("Es kamen 15000 Leute.", "There came 15,000 people.", "There came 15,000 people."),
+        ("Am 3.10. um 10.30 Uhr.", "On October 3 at 10:30.", "On October 3 at 10:30."),
+    ],
+)
+def test_long_numbers_keep_their_digits(text: str, translation: str, expected: str):
+    [piece] = [piece for piece in text_pieces(text, "de") if not piece.kept]
+    assert restore(piece, translation, None) == expected

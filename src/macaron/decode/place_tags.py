@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 Span = tuple[int, int]
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
-#: In a translation a number may have other separators: 15000, 15,000.
-_SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})")
-_NUMBER = re.compile(r"\d{4,}")
+#: A number of four digits or more, as an expression.
+LONG_NUMBER = r"\d{1,3}(?:[.,'’]\d{3}){1,9}(?:[.,]\d{1,9})?(?!\d)|\d{4,}"
+_NUMBER = re.compile(LONG_NUMBER)
+#: In a translation a number may have other separators: 15000, 15,000; with decimals 1.234,56 and 1,234.56.
+_SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})"), re.compile(r"(?<=\d)(?:[.,'’]|\s(?=\d{3}))(?=\d)")
 #: The order of marks at the same place.
 _CLOSE, _POINT, _OPEN, _LITERAL = range(4)
 
@@ -127,8 +129,8 @@ def _find_literals(
             element.children = _find_literals(sentence, text, element.children, aligned, marks, words)
         elif stand_in:
             pattern = re.compile(rf"(?<!\w){re.escape(stand_in)}(?!\w)", re.IGNORECASE)
-            number = stand_in.isdigit()
-            if number and element.opening == stand_in and pattern.search(_SEPARATORS.sub("", text)):
+            number = is_number(stand_in)
+            if number and element.opening == stand_in and _has_digits(text, stand_in):
                 continue
             taken = {word.start for word in words}
             matches = [*pattern.finditer(text)] or [
@@ -142,6 +144,17 @@ def _find_literals(
             element.end = element.end if aligned else element.start
         left.append(element)
     return left
+
+
+def is_number(text: str) -> bool:
+    """Whether a literal is a number."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _has_digits(text: str, number: str) -> bool:
+    """Whether a number is in a text, perhaps with other separators."""
+    digits = re.sub(r"\D", "", number)
+    return any(re.search(rf"(?<!\w){digits}(?!\w)", each.sub("", text)) for each in _SEPARATORS)
 
 
 def _place(elements: Sequence[Element], words: Sequence[Word], end: int, text: str, marks: list[Mark]) -> None:

@@ -5,7 +5,7 @@
 Kept are white space, tabs between cells, line breaks, list marks, and what has no words: numbers, rules, addresses.
 Lines of a file, cells of a table and paragraphs of a document all go this way.
 
-Addresses, emoji and long numbers inside a sentence come through unchanged: a letter stands for an address while the
+Addresses, emoji and the digits of long numbers inside a sentence come through unchanged: a letter stands for an address while the
 sentence is translated, an emoji is taken out, and both are put back where the alignment of the words says.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import accumulate, pairwise, zip_longest
 
 from macaron.decode.pieces import END, FittedText, LineRefused, Literal, LongLines, Piece, longest_start, parts_that_fit
-from macaron.decode.place_tags import Alignment, Element, place_tags
+from macaron.decode.place_tags import LONG_NUMBER, Alignment, Element, is_number, place_tags
 from macaron.decode.settings import Hypothesis
 from macaron.text.pipeline import State
 from macaron.text.sentence_splitter import abbreviations, splitter
@@ -41,7 +41,7 @@ _ADDRESS = (
     r"(?<!\w)(?:\w{1,20}://|www\.)[^\s()]*(?:\([^\s()]*\)[^\s()]*){0,20}(?<![.,;:!?…\[\]{}<>\"'«»‹›“”„‘’。！？])"
     r"|(?<![\w.+-])@?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
 )
-_LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|\d{{4,}}")
+_LITERAL = re.compile(rf"(?P<sign>{_SIGN})|{_ADDRESS}|{LONG_NUMBER}")
 #: What stands for an address, in this order: models have met it as a name.
 _LETTERS = "XYZQWVKJ"
 #: Languages that are written without a space between sentences.
@@ -111,7 +111,7 @@ def with_literals(sentence: str, spans: Sequence[tuple[int, int]]) -> list[Piece
     for start, stop in spans:
         literal = sentence[start:stop]
         word = any(map(str.isalnum, literal)) or start == len(left.text) or stop == len(sentence) - len(right.text)
-        stand_in = literal if literal.isdigit() else letters.pop(0) if word else ""
+        stand_in = literal if is_number(literal) else letters.pop(0) if word else ""
         # Of two spaces around an emoji one goes with it.
         wide = not stand_in and sentence[start - 1 : start].isspace() and sentence[stop : stop + 1] == " "
         text += sentence[end:start]

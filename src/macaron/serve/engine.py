@@ -27,7 +27,7 @@ __all__ = ["Busy", "Engine", "Format", "TooLate", "TranslatedText", "WorkerLost"
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
 #: A request is accepted if it will be done in this share of its time, as far as one can tell.
-_SURE = 1 / 2
+_SURE = 0.4
 #: The weight of the past in the speed of a model, batch by batch.
 _PAST = 0.8
 #: Turns of the event loop before a batch is made: requests that have come already shall be in it.

@@ -174,7 +174,7 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
 if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(10)  # the process that answers HTTP, and refuses what is too much, comes first
+    os.nice(5)  # the process that answers HTTP, and refuses what is too much, comes first
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not come among the answers
     main(sys.stdin.buffer, answers)
