@@ -5,8 +5,9 @@
 Kept are white space, tabs between cells, line breaks, list marks, and what has no words: numbers, rules, addresses.
 Lines of a file, cells of a table and paragraphs of a document all go this way.
 
-Addresses, emoji and the digits of long numbers inside a sentence come through unchanged: a letter stands for an address while the
-sentence is translated, an emoji is taken out, and both are put back where the alignment of the words says.
+Addresses, emoji and the digits of long numbers inside a sentence come through unchanged: a letter stands for an
+address while the sentence is translated, an emoji is taken out, and both are put back where the alignment of the words
+says.
 """
 
 import re
