@@ -179,11 +179,9 @@ class PrepareJob:
         if isinstance(settings, TextSettings) or settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
-                cause = (
-                    "There is no data.valid, and holding pairs out"
-                    if wanted is None
-                    else f"data.valid_every = {wanted}"
-                )
+                cause = f"data.valid_every = {wanted}"
+                if wanted is None:
+                    cause = "There is no data.valid, and holding pairs out"
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
