@@ -71,15 +71,12 @@ def line_chart(
     def drawable(x: float, *ys: float) -> bool:
         return all(math.isfinite(v) and (v > 0 or not log) for v, log in ((x, log_x), *((y, log_y) for y in ys)))
 
-    lines = [
-        replace(
-            each,
-            points=[point for point in each.points if drawable(*point)],
-            band=[edge for edge in each.band if drawable(*edge)],
-            colour=(i if each.colour is None else each.colour) % COLOURS,
-        )
-        for i, each in enumerate(series)
-    ]
+    lines = []
+    for i, each in enumerate(series):
+        points = [point for point in each.points if drawable(*point)]
+        band = [edge for edge in each.band if drawable(*edge)]
+        colour = (i if each.colour is None else each.colour) % COLOURS
+        lines.append(replace(each, points=points, band=band, colour=colour))
     xs = sorted({x for line in lines for x, _ in line.points})
     if not xs:
         caption = f"<figcaption>{escape(title)}</figcaption>"

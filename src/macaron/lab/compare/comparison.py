@@ -92,7 +92,8 @@ def _compare_translations(
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
     definition = shared_definition(runs)
     made = {run.name: translate_run(run, data, split, search, definition, say) for run in runs}
-    if any(not each.unfair for each in fair):
+    allowed = [not each.unfair for each in fair]
+    if any(allowed):
         say("testing the differences")
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
     scored = {name: {score.metric: score for score in each.scores} for name, each in made.items()}
@@ -103,20 +104,14 @@ def _compare_translations(
     # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
     folded = caseless(runs)
     primary = "tokenised BLEU" if folded else next(iter(metrics))
-    allowed = [not each.unfair for each in fair]
     tested = _pairs(kinds, fair, primary, scores, trials)
-    lengths = by_length(
-        [len(line.split()) for line in sources], [each.statistics for each in scores[primary]], allowed, trials
-    )
+    sizes = [len(line.split()) for line in sources]
+    lengths = by_length(sizes, [each.statistics for each in scores[primary]], allowed, trials)
     words = Words(data, split)
     say("counting the words of the training data")
-    frequencies = by_frequency(
-        words.counts(data.pairs("train").target),
-        words.of(references),
-        [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds],
-        allowed,
-        trials,
-    )
+    counts, wanted = words.counts(data.pairs("train").target), words.of(references)
+    said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
+    frequencies = by_frequency(counts, wanted, said, allowed, trials)
     pairs = []
     for pair in tested:
         # The translations of runs with the same seed are shown, if there are such.

@@ -65,11 +65,9 @@ def _rule(result: Result) -> str:
             f"over seeds is possible, with {LEAST_SEEDS} or more of each kind. A lower loss does not imply better "
             "results after fine-tuning."
         )
-    seeds = (
-        "and the test over seeds "
-        if any(pair.seeds for pair in result.pairs)
-        else f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
-    )
+    seeds = f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
+    if any(pair.seeds for pair in result.pairs):
+        seeds = "and the test over seeds "
     tested = sum(not pair.fairness.unfair for pair in result.pairs)
     several = f" For {tested} comparisons, p-values are corrected by Holm's method." if tested > 1 else ""
     return (

@@ -23,28 +23,19 @@ def scores_section(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
-    dots = [
-        Dots(
-            kind.label,
-            score.mean,
-            (score.interval.low, score.interval.high) if score.interval else None,
-            score.scores,
-            colour,
-            result.digits,
-        )
-        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
-    ]
+    dots = []
+    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
+        ends = (score.interval.low, score.interval.high) if score.interval else None
+        dots.append(Dots(kind.label, score.mean, ends, score.scores, colour, result.digits))
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
-    differences = [
-        Dots(
-            f"{_minus(pair)}, over {over}", found.difference, (test.low, test.high), (), colour, found.digits, sign=True
-        )
-        for colour, pair in enumerate(result.pairs, start=1)
-        if not (found := pair.evidence).unfair
-        for over, test in found.tests.items()
-    ]
+    differences = []
+    for colour, pair in enumerate(result.pairs, start=1):
+        found = pair.evidence
+        for over, test in found.tests.items() if not found.unfair else ():
+            name, ends = f"{_minus(pair)}, over {over}", (test.low, test.high)
+            differences.append(Dots(name, found.difference, ends, (), colour, found.digits, sign=True))
     if differences:
         axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
         charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
@@ -203,28 +194,19 @@ def breakdown_sections(result: Result) -> str:
 def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
-        rows = [
-            Dots(
-                name=part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never"),
-                value=part.scores[number] - part.scores[0],
-                interval=(interval.low, interval.high),
-                colour=number,
-                sign=True,
-            )
-            for part in parts
-            if (interval := part.differences[number - 1]) is not None
-        ]
+        rows = []
+        for part in parts:
+            if (interval := part.differences[number - 1]) is not None:
+                name = part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never")
+                ends = (interval.low, interval.high)
+                rows.append(Dots(name, part.scores[number] - part.scores[0], ends, colour=number, sign=True))
         if rows:
             title = f"{_minus(pair)} in {metric}"
             charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
-    table_rows = [
-        [
-            part.name,
-            f"{part.size:,}",
-            *(_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
-        ]
-        for part in parts
-    ]
+    table_rows = []
+    for part in parts:
+        cells = [_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
+        table_rows.append([part.name, f"{part.size:,}", *cells])
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
     few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
     caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"

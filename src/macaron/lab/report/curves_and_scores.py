@@ -147,14 +147,11 @@ def score_tables(run: RunFolder) -> list[str]:
         scores = run.summary.get("candidate_scores", {})
         scores = scores if all(map(is_number, scores.values())) else {}
         metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
-        weights: list[tuple[object, ...]] = [
-            (
-                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
-                "–" if loss is None else f"{loss:.4f}",
-                *([f"{scores[name]:.2f}" if name in scores else "–"] if scores else []),
-            )
-            for name, loss in candidates.items()
-        ]
+        weights: list[list[str]] = []
+        for name, loss in candidates.items():
+            marked = Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name
+            weights.append([marked, "–" if loss is None else f"{loss:.4f}"])
+            weights[-1] += [f"{scores[name]:.2f}" if name in scores else "–"] if scores else []
         decides = f"highest validation {metric}" if scores else "lowest validation loss"
         caption = f"Candidates for the final model: the one with the {decides} is chosen"
         headers = ["weights", "validation loss", *([metric] if scores else [])]
@@ -187,14 +184,10 @@ def _glue(run: RunFolder) -> list[str]:
         return ['<p class="empty">No run is finished yet.</p>']
     scores = {TASKS[name].title: each["score"] for name, each in summary.items()}
     dots = [Dots(title, each["median"], (each["min"], each["max"]), digits=1) for title, each in scores.items()]
-    rows = [
-        (
-            TASKS[name].title,
-            *(cell(each[key], " / ") for key in ("median", "sd", "constant")),
-            f"{each['setting']} ({len(each['seeds'])} seed(s))",
-        )
-        for name, each in summary.items()
-    ]
+    rows = []
+    for name, each in summary.items():
+        cells = [cell(each[key], " / ") for key in ("median", "sd", "constant")]
+        rows.append((TASKS[name].title, *cells, f"{each['setting']} ({len(each['seeds'])} seed(s))"))
     axis = "median over seeds, lowest to highest"
     headers = ["task", "median", "standard deviation", "majority baseline", "best setting"]
     return [
