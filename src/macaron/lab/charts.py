@@ -215,10 +215,8 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
     along = Scale.around([*ends, 0.0] if zero else ends)
     ticks = along.ticks(5)
     lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
-    grid = "".join(
-        f'<line class="{kind}" x1="{along.percent(tick)}%" x2="{along.percent(tick)}%" y1="0" y2="100%"/>'
-        for tick, kind in lines
-    )
+    places = [(along.percent(tick), kind) for tick, kind in lines]
+    grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in places)
     names, unit = tick_texts(ticks)
     texts = "".join(
         f'<text x="{along.percent(tick)}%" y="14" text-anchor="middle">{text.replace("-", "−")}</text>'

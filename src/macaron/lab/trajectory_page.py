@@ -113,9 +113,8 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
         colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
         paths = drawing.points(one.nodes)
         lines, dots = "".join(map(_line, paths)), "".join(map(_dots, paths))
-        layers.append(
-            f'<g class="trajectory" {colour}><path class="line" d="{lines}"/><path class="nodes" d="{dots}"/></g>'
-        )
+        drawn = f'<path class="line" d="{lines}"/><path class="nodes" d="{dots}"/>'
+        layers.append(f'<g class="trajectory" {colour}>{drawn}</g>')
         name = f'<span class="swatch" {colour}></span>{label}'
         entries.append(f"<li>{name}</li>")
         options.append(f'<option value="{i}">{escape(each.scheme.name)}</option>')

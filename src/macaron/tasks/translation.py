@@ -77,9 +77,8 @@ def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, see
 
 def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
     """A batch of these pairs, padded."""
-    source, target = (
-        to_device(torch.from_numpy(padded(side, indices, PAD)), device) for side in (pairs.source, pairs.target)
-    )
+    sides = (padded(side, indices, PAD) for side in (pairs.source, pairs.target))
+    source, target = (to_device(torch.from_numpy(side), device) for side in sides)
     return TranslationBatch(source, target, _previous(target))
 
 

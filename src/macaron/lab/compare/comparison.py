@@ -146,18 +146,12 @@ def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
 
 def caseless(runs: Sequence[FinishedRun]) -> bool:
     """Whether any of the models works on lower-cased tokens."""
-    return any(
-        run.tokenizer_settings.get("pipeline") == "moses" and run.tokenizer_settings.get("lower", True) for run in runs
-    )
+    tokenizers = [run.tokenizer_settings for run in runs]
+    return any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
 
 
 def translate_run(
-    run: FinishedRun,
-    data: PreparedData,
-    split: Split,
-    search: Search,
-    definition: dict[str, bool],
-    say: Callable[[str], None],
+    run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool], say: Say
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
     lines, references = (data.text(split, language) for language in data.languages)
@@ -222,10 +216,8 @@ def _pairs(
             **style,
         )
         pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
-    return [
-        replace(pair, evidence=shown)
-        for pair, shown in zip(pairs, corrected([pair.evidence for pair in pairs]), strict=True)
-    ]
+    shown = corrected([pair.evidence for pair in pairs])
+    return [replace(pair, evidence=own) for pair, own in zip(pairs, shown, strict=True)]
 
 
 def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:

@@ -160,12 +160,8 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         cautions.append(
             f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone)"
         )
-    folders = {run.data for run in runs}
-    hidden = [
-        run.name
-        for run in runs
-        if len(folders) > 1 and run.identity is not None and TOKEN_DIGITS not in run.data_digests
-    ]
+    apart = runs if len({run.data for run in runs}) > 1 else []
+    hidden = [run.name for run in apart if run.identity is not None and TOKEN_DIGITS not in run.data_digests]
     if hidden:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
@@ -215,9 +211,8 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
         (cautions if same or reason == "patience" else unfair).append(said)
     if not same and any(run.governing == "max_minutes" for run in runs):
         made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
-        machines = {
-            (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
-        }
+        starts = [start for run in runs for start in run.starts]
+        machines = {(start.get("gpu"), start.get("machine"), start.get("processes")) for start in starts}
         if len(machines) > 1:
             unfair.append(f"the budget is time, and the runs had different machines (updates: {made})")
         else:

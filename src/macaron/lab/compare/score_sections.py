@@ -186,9 +186,8 @@ def breakdown_sections(result: Result) -> str:
     )
     lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
     frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
-    return "\n".join(
-        [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
-    )
+    sections = [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
+    return "\n".join(sections)
 
 
 def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:

@@ -91,9 +91,8 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
         return ""
     values = [y for each in series for _, y in each.points]
     log_y = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8
-    return line_chart(
-        series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=scale == "from zero", height=240
-    )
+    zero = scale == "from zero"
+    return line_chart(series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
@@ -137,10 +136,8 @@ def score_tables(run: RunFolder) -> list[str]:
     if run.kind == "GLUE":
         parts += _glue(run)
     elif run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
-        rows = [
-            (f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}")
-            for part, metric, value in numbers_in(run.summary["scores"])
-        ]
+        found = numbers_in(run.summary["scores"])
+        rows = [(f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}") for part, metric, value in found]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
     if candidates := run.summary.get("candidates"):
         chosen = run.summary.get("final_model")
