@@ -218,10 +218,8 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
     places = [(along.percent(tick), kind) for tick, kind in lines]
     grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in places)
     names, unit = tick_texts(ticks)
-    texts = "".join(
-        f'<text x="{along.percent(tick)}%" y="14" text-anchor="middle">{text.replace("-", "−")}</text>'
-        for tick, text in zip(ticks, names, strict=True)
-    )
+    marked = zip(map(along.percent, ticks), (name.replace("-", "−") for name in names), strict=True)
+    texts = "".join(f'<text x="{x}%" y="14" text-anchor="middle">{text}</text>' for x, text in marked)
     entries = [
         f'<li><span>{escape(row.name)}</span> <span class="number">{escape(row.text)}</span>'
         f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'

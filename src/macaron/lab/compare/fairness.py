@@ -149,11 +149,8 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     found = {each.key: each for a in first.runs for b in second.runs for each in differences(a, b, question)}
     if len(runs) > 2:
         found.pop("train.seed", None)  # there are several on either side
-    unfair = [
-        f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}"
-        for each in found.values()
-        if each.effect == "unfair"
-    ]
+    worse = [each for each in found.values() if each.effect == "unfair"]
+    unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
     stopped, cautions = _ends(runs)
     unfair += stopped
     if unverified := [run.name for run in runs if run.identity is None]:

@@ -12,11 +12,8 @@ from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, html_table, section
 from macaron.lab.run_folder import is_number
 
-#: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
-_LOSSES: dict[DataKind, tuple[str, str, str]] = {
-    "pairs": ("nll", "valid_nll", "nll per token (nats)"),
-    "text": ("loss", "valid_loss", "loss (nats)"),
-}
+#: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
+_LOSSES: dict[DataKind, tuple[str, str]] = {"pairs": ("nll", "nll per token (nats)"), "text": ("loss", "loss (nats)")}
 
 
 def scores_section(result: Result) -> str:
@@ -140,14 +137,13 @@ def curves_section(result: Result) -> str:
     if any(len(kind.runs) > 1 for kind in result.kinds):
         text += " Lines are means over seeds; the band is the range of the seeds."
     text += " Seconds depend on the machine and its load."
-    train, valid, y_label = _LOSSES[result.task]
+    name, y_label = _LOSSES[result.task]
+    losses = {f"valid_{name}": "validation", name: "training"}
     charts = []
     for against in ("updates", "seconds"):
-        lines = [
-            _series(kind, metric, against, colour, what)
-            for colour, kind in enumerate(result.kinds)
-            for metric, what in ((valid, "validation"), (train, "training"))
-        ]
+        lines = []
+        for i, kind in enumerate(result.kinds):
+            lines += [_series(kind, metric, against, i, what) for metric, what in losses.items()]
         charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
     for metric in ("valid_sacrebleu", "valid_tokenised_bleu"):
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):

@@ -97,14 +97,12 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
     """The run with the best score of each GLUE task."""
-    known = (record for record in run.results if str(record.get("task")) in TASKS and is_number(record.get("score")))
-    done = [record for record in known if not record.get("diverged")]
-    return {
-        TASKS[task].title: max(
-            (record for record in done if record["task"] == task), key=lambda record: record["score"]
-        )
-        for task in dict.fromkeys(record["task"] for record in done)
-    }
+    best: dict[str, Record] = {}
+    for record in run.results:
+        task = TASKS.get(str(record.get("task")))
+        if task is not None and is_number(record.get("score")) and not record.get("diverged"):
+            best[task.title] = max(best.get(task.title, record), record, key=lambda each: each["score"])
+    return best
 
 
 def _epochs(logs: dict[str, list[Record]]) -> list[str]:
