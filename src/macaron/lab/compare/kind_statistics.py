@@ -153,10 +153,7 @@ class Part:
 
 
 def by_length(
-    lengths: Sequence[int],
-    kinds: Sequence[Sequence[SentenceStatistics]],
-    fair: Sequence[bool],
-    trials: int = TRIALS,
+    lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]], fair: Sequence[bool], trials: int = TRIALS
 ) -> list[Part]:
     """Scores by length of the source.
 

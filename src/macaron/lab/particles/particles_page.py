@@ -25,9 +25,8 @@ def particles_page(data: Data) -> str:
     """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
-    readouts = [
-        f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>' for model in models
-    ]
+    names = [escape(model["name"]) for model in models]
+    readouts = [f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names]
     panel = asset("particles-panel.html")
     panels = [panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models]
     charts = [depth_charts(models, part, alone=len(parts) == 1) for part in parts]
@@ -42,9 +41,9 @@ def particles_page(data: Data) -> str:
         depth=section("Over depth", *charts, id="depth"),
         models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
     )
-    names = " and ".join(f"<b>{escape(model['name'])}</b>" for model in models)
+    shown = " and ".join(f"<b>{name}</b>" for name in names)
     lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” in {names}. Every layer moves all points in a few "
+        f"Each point is a word of “{escape(data['sentence'])}” in {shown}. Every layer moves all points in a few "
         "sub-steps."
     )
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
