@@ -1,5 +1,6 @@
 """``macaron compare``: runs side by side, and a verdict that claims no more than its tests support."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,16 +35,8 @@ def compare(
     from macaron.lab.compare.comparison import write_comparison
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
-    found = write_comparison(
-        runs,
-        data,
-        split,
-        out,
-        json_file=json_file,
-        search=search,
-        vary=vary or [],
-        say=lambda text: typer.echo(text, err=True),
-    )
+    say = partial(typer.echo, err=True)
+    found = write_comparison(runs, data, split, out, json_file=json_file, search=search, vary=vary or [], say=say)
     typer.echo(found.sentence)
     typer.echo(f"\n{found.table()}\n")
     typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))

@@ -7,7 +7,9 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from typer import Option
 
 from macaron.errors import MacaronError, UsageError
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from macaron.recipe import Recipe
 
 Dtype = Literal["float32", "bfloat16", "float16", "float64"]
+Output = Annotated[Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")]
 _DEVICE = re.compile(r"(auto|cpu|cuda|mps|xpu)(:\d+)?")
 
 
@@ -62,7 +65,13 @@ def check_early(
     if split not in (None, "valid", "test"):
         raise UsageError(f"--split is valid or test, not {split!r}")
     if data is not None:
-        _check_data(data, split, verify)
+        from macaron.data.manifest import read_manifest
+        from macaron.data.prepared import open_prepared
+
+        manifest = read_manifest(data)
+        if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
+            raise MacaronError(f"{data}: no split {split!r}; there is {', '.join(manifest['splits'])}")
+        open_prepared(data).verify([] if split is None else [split], verify)
     for file in filter(None, reads):
         file.open("rb").close()
     for file in filter(None, (*writes, *pages)):
@@ -117,13 +126,3 @@ def _check_model(folder: Path, kind: str | None) -> None:
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
         find_folder(folder, kind)
-
-
-def _check_data(folder: Path, split: str | None, verify: bool) -> None:
-    from macaron.data.manifest import read_manifest
-    from macaron.data.prepared import open_prepared
-
-    manifest = read_manifest(folder)
-    if split is not None and manifest.get("kind", "pairs") == "pairs" and split not in manifest["splits"]:
-        raise MacaronError(f"{folder}: no split {split!r}; there is {', '.join(manifest['splits'])}")
-    open_prepared(folder).verify([] if split is None else [split], verify)

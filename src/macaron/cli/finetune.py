@@ -56,15 +56,8 @@ def finetune(
     from macaron.tasks.finetune import FineTuner, TunerSettings
     from macaron.tasks.finetune_csv import finetune_csv
 
-    settings = FineTuning(
-        batch_size=batch_size,
-        **({} if rate is None else {"learning_rate": rate}),
-        epochs=epochs,
-        seed=seed,
-        weight_decay=weight_decay,
-        clip_norm=clip_norm,
-        symmetric=symmetric,
-    )
+    highest = FineTuning.learning_rate if rate is None else rate
+    settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     load = partial(FineTuner, model, device, tuner)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
+from macaron.cli.early import Output, check_early
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT
 
@@ -21,9 +21,7 @@ def predict(
     input_file: Annotated[
         Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
     ] = None,
-    output_file: Annotated[
-        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
-    ] = None,
+    output_file: Output = None,
     text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
     text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
     kind: Annotated[

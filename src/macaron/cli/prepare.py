@@ -12,6 +12,11 @@ from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
 
+_TEXT = (
+    "Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or .xz; may be "
+    "repeated."
+)
+
 
 def prepare(
     recipe: Annotated[
@@ -26,14 +31,7 @@ def prepare(
     ] = None,
     valid: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to validate.")] = None,
     test: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to test.")] = None,
-    text: Annotated[
-        list[str] | None,
-        Option(
-            metavar="FILE",
-            help="Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or "
-            ".xz; may be repeated.",
-        ),
-    ] = None,
+    text: Annotated[list[str] | None, Option(metavar="FILE", help=_TEXT)] = None,
     out: Annotated[Path | None, Option(help="The folder to write.")] = None,
     vocab_size: Annotated[
         int | None,

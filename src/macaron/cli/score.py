@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early, ready
+from macaron.cli.early import Dtype, Output, check_early, ready
 from macaron.errors import MacaronError
 from macaron.limits import MOST_TOKENS
 
@@ -21,9 +21,7 @@ def score(
     model: Annotated[Path, Argument(help="The folder of a translation model, or of a run.")],
     source: Annotated[Path, Option(help="Source lines (plain, .gz, .xz).")],
     target: Annotated[Path, Option(help="Their translations, likewise.")],
-    output_file: Annotated[
-        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
-    ] = None,
+    output_file: Output = None,
     batch_tokens: Annotated[
         int | None, Option(min=1, max=MOST_TOKENS, help="Tokens of the longer side in a batch.")
     ] = None,

@@ -12,6 +12,7 @@ from macaron.cli.early import check_recipe
 from macaron.errors import MacaronError, UsageError
 
 STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
+_SETTINGS = "Override a setting: section.key=value (repeatable); section.key= removes it."
 
 
 def train(
@@ -19,14 +20,7 @@ def train(
     recipe: Annotated[
         Path | None, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        Option(
-            "--set",
-            help="Override a setting: section.key=value (repeatable); section.key= removes it.",
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    settings: Annotated[list[str] | None, Option("--set", help=_SETTINGS, metavar="KEY=VALUE")] = None,
     minutes: Annotated[
         float | None, Option(help="The same as --set train.max_minutes=N: the schedule is fitted to this time.")
     ] = None,

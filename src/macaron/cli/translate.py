@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early, ready
+from macaron.cli.early import Dtype, Output, check_early, ready
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
 
 if TYPE_CHECKING:
-    from macaron.decode.degenerate import NotedLines
     from macaron.decode.settings import Hypothesis, Sampling
     from macaron.decode.translator import Translator
 
@@ -26,9 +25,7 @@ def translate(
     input_file: Annotated[
         Path | None, Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
     ] = None,
-    output_file: Annotated[
-        Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")
-    ] = None,
+    output_file: Output = None,
     document: Annotated[
         Path | None, Option(metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt.")
     ] = None,
@@ -101,13 +98,8 @@ def translate(
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
     text = None if document is None else _read_document(document, alone=not others)
 
-    check_early(
-        translators=[model],
-        reads=[input_file, corpus],
-        writes=[output_file],
-        device=device,
-        length_penalty=length_penalty,
-    )
+    check_early(device=device, length_penalty=length_penalty)
+    check_early(translators=[model], reads=[input_file, corpus], writes=[output_file])
     from macaron.decode.degenerate import NotedLines
     from macaron.decode.pieces import LineRefused
     from macaron.decode.stream import output, windows
@@ -116,24 +108,21 @@ def translate(
     ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
-        "nbest": nbest,
-        "one_per_line": one_per_line,
         "beam": 1 if greedy else beam,
         "length_penalty": length_penalty,
         "max_length": max_length,
         "sampling": sampling,
         "batch_tokens": batch_tokens,
-        "long_lines": long_lines,
         "max_source_length": max_source_length,
     }
     if corpus is not None and out is not None:
         _make_corpus(translator, corpus, out, options)
         return
-    noted = NotedLines()
     if document is not None and text is not None:
-        _translate_document(translator, document, text, output_file, options, noted)
+        _translate_document(translator, document, text, output_file, {**options, "long_lines": long_lines})
         return
-    number = 1
+    options |= {"long_lines": long_lines, "nbest": nbest, "one_per_line": one_per_line}
+    noted, number = NotedLines(), 1
     filled = translated = False
     with output(output_file) as file:
         for window in windows(input_file, _CHARACTERS * (batch_tokens or translator.batch_tokens)):
@@ -175,21 +164,17 @@ def _read_document(path: Path, alone: bool) -> str:
 
 
 def _translate_document(
-    translator: "Translator",
-    path: Path,
-    text: str,
-    output_file: Path | None,
-    options: dict[str, Any],
-    noted: "NotedLines",
+    translator: "Translator", path: Path, text: str, output_file: Path | None, options: dict[str, Any]
 ) -> None:
+    from macaron.decode.degenerate import NotedLines
     from macaron.decode.documents import ENDINGS, translate_document
     from macaron.decode.stream import output
 
-    given = {name: value for name, value in options.items() if name not in ("nbest", "one_per_line")}
     mark = text[: text.startswith("\ufeff")]  # a byte order mark stays, but is not text
-    translated, notes = translate_document(translator, text[len(mark) :], ENDINGS[path.suffix.lower()], **given)
+    translated, notes = translate_document(translator, text[len(mark) :], ENDINGS[path.suffix.lower()], **options)
     with output(output_file) as file:
         file.write((mark + translated).encode("utf-8"))
+    noted = NotedLines()
     for number, each in enumerate(notes, start=1):
         noted.add(number, each)
     for message in noted.messages("sentence"):
@@ -201,8 +186,7 @@ def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[
     from macaron.decode.corpus import RULES, translate_corpus
     from macaron.processes import Progress
 
-    given = {name: value for name, value in options.items() if name not in ("nbest", "one_per_line", "long_lines")}
-    counts = translate_corpus(translator, text, out, given, Progress())
+    counts = translate_corpus(translator, text, out, options, Progress())
     if counts is None:
         typer.echo(f"{out} is complete: nothing to do")
         return

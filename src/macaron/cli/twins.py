@@ -45,16 +45,7 @@ def twins(
         scheme(part)
     from macaron.lab.twins import NUMBERS, PAGE, make_twins
 
-    planned = make_twins(
-        chosen,
-        names,
-        seeds,
-        out,
-        budget=budget,
-        allow_unequal=allow_unequal,
-        say=lambda text: typer.echo(text, err=True),
-    )
-    found = planned.run()
+    found = make_twins(chosen, names, seeds, out, budget=budget, allow_unequal=allow_unequal).run()
     if found is not None:
         typer.echo(found.sentence)
         typer.echo(f"\n{found.table()}\n")

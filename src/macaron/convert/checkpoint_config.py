@@ -47,15 +47,14 @@ def checkpoint_kind(checkpoint: FairseqCheckpoint) -> CheckpointKind:
 
 def translation_config(checkpoint: FairseqCheckpoint) -> TranslationConfig:
     """The configuration of a translation model."""
+    longest = min(checkpoint.whole_number(f"max_{side}_positions", 1024) for side in ("source", "target"))
     return TranslationConfig(
         **_shared_fields(checkpoint, ("encoder", "decoder")),
         encoder_layers=_layer_count(checkpoint, "encoder"),
         decoder_layers=_layer_count(checkpoint, "decoder"),
         activation="relu",
         initializer="xavier",
-        max_position_embeddings=min(
-            checkpoint.whole_number(f"max_{side}_positions", 1024) for side in ("source", "target")
-        ),
+        max_position_embeddings=longest,
     )
 
 

@@ -43,12 +43,7 @@ class Conversion:
 
 
 def convert_fairseq(
-    checkpoint: str | Path,
-    dictionary: str | Path,
-    out: str | Path,
-    *,
-    force: bool = False,
-    **settings: Any,
+    checkpoint: str | Path, dictionary: str | Path, out: str | Path, *, force: bool = False, **settings: Any
 ) -> Conversion:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 

@@ -24,24 +24,16 @@ from macaron.errors import MacaronError, require
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
 
-#: A checkpoint may hold NumPy numbers (best loss, learning rates). They are not needed.
-_NUMPY = {
-    f"numpy{core}.{name}"
-    for core, names in (
-        ("", ("dtype", "ndarray")),
-        (".core.multiarray", ("scalar", "_reconstruct")),
-        ("._core.multiarray", ("scalar", "_reconstruct")),
-    )
-    for name in names
-}
-#: The names expected in a checkpoint: tensors, plain containers, settings, stand-ins. Only used for the message of a
+#: What stand-ins replace, as it is not needed. A checkpoint may hold NumPy numbers (best loss, learning rates).
+_NOT_NEEDED = re.compile(r"fairseq\..*|numpy\.(dtype|ndarray|_?core\.multiarray\.(scalar|_reconstruct))")
+#: The names expected in a checkpoint: tensors, plain containers, settings. Only used for the message of a
 #: refusal, which lists the other names.
 _EXPECTED = re.compile(
     r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
     r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
     r"|torch\.(Size|device|(cuda\.)?(sparse\.)?\w*Tensor|b?float\d\w*|q?u?int\d\w*|per_\w+affine\w*|complex\d+|bool)"
     r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|complex)"
-    r"|argparse\.Namespace|fairseq\..*"
+    r"|argparse\.Namespace"
 )
 #: Bytes. Weights are stored apart; the rest is a few hundred kilobytes, and scanning takes 1 s per MB.
 _LONGEST_PICKLE = 4 * 2**20
@@ -132,18 +124,16 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
 
 
 def _load(path: Path, named: set[str]) -> Any:
-    foreign = sorted(name for name in named - _NUMPY if not _EXPECTED.fullmatch(name))
+    inert = sorted(filter(_NOT_NEEDED.fullmatch, named))
+    foreign = sorted(name for name in named.difference(inert) if not _EXPECTED.fullmatch(name))
     if foreign:
         raise MacaronError(
             f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
             "fairseq checkpoint does not. Get the file from a source you trust."
         )
-    allowed: list[Any] = [argparse.Namespace]
-    for name in sorted(named):
-        if name.startswith("fairseq.") or name in _NUMPY:
-            allowed.append((type(name.rpartition(".")[2], (_Inert,), {}), name))
+    stand_ins = [(type(name.rpartition(".")[2], (_Inert,), {}), name) for name in inert]
     try:
-        with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
+        with torch.serialization.safe_globals([argparse.Namespace, *stand_ins]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
             content = torch.load(path, map_location="cpu", weights_only=True)
         if zipfile.is_zipfile(path):

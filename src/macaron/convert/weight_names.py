@@ -19,7 +19,7 @@ _NOT_WEIGHTS = tuple(
     for stack in ("encoder", "decoder")
     for name in ("version", "embed_positions._float_tensor", "embed_positions.weights")
 )
-#: The first names of a decoder layer's norms, and the later ones.
+#: A decoder layer's norms; the oldest checkpoints have numbers instead.
 _OLD_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
 _HEADS: dict[CheckpointKind, dict[str, str]] = {
     "translation": {},
@@ -70,12 +70,8 @@ def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cros
             "encoder_attn.in_proj_": ("H1.operator.q", "H1.operator.kv"),
             "encoder_attn.out_proj.": ("H1.operator.out",),
         }
-        norms = {
-            "self_attn_layer_norm.": "F1",
-            "encoder_attn_layer_norm.": "H1",
-            "final_layer_norm.": last,
-            "macaron_layer_norm.": "G1",
-        }
+        named = zip((*_OLD_NORMS, "macaron_layer_norm"), ("F1", "H1", last, "G1"), strict=True)
+        norms = {f"{name}.": ours for name, ours in named}
     if macaron:
         modules |= {"macaron_fc1.": ("G1.operator.fc1",), "macaron_fc2.": ("G1.operator.fc2",)}
     else:

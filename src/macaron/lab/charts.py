@@ -71,15 +71,12 @@ def line_chart(
     def drawable(x: float, *ys: float) -> bool:
         return all(math.isfinite(v) and (v > 0 or not log) for v, log in ((x, log_x), *((y, log_y) for y in ys)))
 
-    lines = [
-        replace(
-            each,
-            points=[point for point in each.points if drawable(*point)],
-            band=[edge for edge in each.band if drawable(*edge)],
-            colour=(i if each.colour is None else each.colour) % COLOURS,
-        )
-        for i, each in enumerate(series)
-    ]
+    lines = []
+    for i, each in enumerate(series):
+        points = [point for point in each.points if drawable(*point)]
+        band = [edge for edge in each.band if drawable(*edge)]
+        colour = (i if each.colour is None else each.colour) % COLOURS
+        lines.append(replace(each, points=points, band=band, colour=colour))
     xs = sorted({x for line in lines for x, _ in line.points})
     if not xs:
         caption = f"<figcaption>{escape(title)}</figcaption>"
@@ -218,15 +215,11 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
     along = Scale.around([*ends, 0.0] if zero else ends)
     ticks = along.ticks(5)
     lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
-    grid = "".join(
-        f'<line class="{kind}" x1="{along.percent(tick)}%" x2="{along.percent(tick)}%" y1="0" y2="100%"/>'
-        for tick, kind in lines
-    )
+    places = [(along.percent(tick), kind) for tick, kind in lines]
+    grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in places)
     names, unit = tick_texts(ticks)
-    texts = "".join(
-        f'<text x="{along.percent(tick)}%" y="14" text-anchor="middle">{text.replace("-", "−")}</text>'
-        for tick, text in zip(ticks, names, strict=True)
-    )
+    marked = zip(map(along.percent, ticks), (name.replace("-", "−") for name in names), strict=True)
+    texts = "".join(f'<text x="{x}%" y="14" text-anchor="middle">{text}</text>' for x, text in marked)
     entries = [
         f'<li><span>{escape(row.name)}</span> <span class="number">{escape(row.text)}</span>'
         f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'

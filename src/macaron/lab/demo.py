@@ -6,7 +6,6 @@ twin is trained, from the measured time of an update, and the learning-rate sche
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
+from macaron.lab.compare.comparison import Say
 from macaron.lab.compare.kind_statistics import TRIALS
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
@@ -26,7 +26,6 @@ from macaron.recipe import Recipe, load_data_recipe, load_recipe
 from macaron.tasks.run import pace_of
 from macaron.train.pace import Pace, trial_seconds
 
-Say = Callable[[str], None]
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
 SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
@@ -135,9 +134,8 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
             say(f"   {name:14s} {score.score:6.2f}  {interval}")
             found["scores"][name] = {**score.to_dict(), "interval": asdict(interval)}
         if not reasons:
-            difference = paired_bootstrap(
-                scores["Transformer"].statistics, scores["Macaron"].statistics, resamples=TRIALS
-            )
+            first, second = (scores[name].statistics for name in TWINS)
+            difference = paired_bootstrap(first, second, resamples=TRIALS)
             found["macaron_minus_transformer"] = asdict(difference)
             say(f"   Macaron - Transformer: {difference}")
         for i in range(2):

@@ -57,9 +57,8 @@ def packages() -> Iterator[Finding]:
         required = [text for text in requires(PACKAGE) or [] if "extra ==" not in text]
     except PackageNotFoundError:
         required = list(_SHOWN)
-        yield Finding(
-            "warn", f"{PACKAGE} is not installed: it runs from {Path(__file__).parents[2]}", "pip install -e ."
-        )
+        where = Path(__file__).parents[2]
+        yield Finding("warn", f"{PACKAGE} is not installed: it runs from {where}", "pip install -e .")
     for text in required:
         name, _, least = (part.strip() for part in text.partition(";")[0].partition(">="))
         try:
@@ -112,9 +111,8 @@ def threads() -> Finding:
 def disk(folder: Path) -> Finding:
     """Space and permission to write in a folder."""
     if not os.access(folder, os.W_OK):
-        return Finding(
-            "warn", f"Disk: {folder} cannot be written", "work in another folder, or give other paths to --out"
-        )
+        remedy = "work in another folder, or give other paths to --out"
+        return Finding("warn", f"Disk: {folder} cannot be written", remedy)
     free = shutil.disk_usage(folder).free / 1e9
     text = f"Disk: {free:.1f} GB free in {folder}"
     return Finding("ok", text) if free >= _SPACE else Finding("warn", text, "free some space: runs keep checkpoints")

@@ -116,10 +116,12 @@ class RunFolder:
             content = self._record(name)
             scores, key = content.get("scores"), content.get("key")
             rows = scores if isinstance(scores, list) else []
-            fine = rows and all(
-                isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows
-            )
-            if not fine or (file in stored and not (isinstance(key, dict) and key.get("model") == present)):
+            fine = [isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows]
+            if (
+                not rows
+                or not all(fine)
+                or (file in stored and not (isinstance(key, dict) and key.get("model") == present))
+            ):
                 continue
             said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
             lines = content.get("translations")

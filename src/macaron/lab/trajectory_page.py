@@ -45,10 +45,12 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     groups = [(name, compare(schemes, seed)) for name, schemes in chosen.items()]
     first = groups[0][1]
     drawing = _Drawing(groups)
+    caveats = asset("trajectories-euler.html") if len(groups) > 1 else ""
+    caveats += asset("trajectories-system.html").format(seed=first.seed, time=DURATION)
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
         section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
-        section("What this shows, and what it does not", _caveats(first, len(groups) > 1), id="caveats"),
+        section("What this shows, and what it does not", caveats, id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
     page = render_page(
@@ -67,13 +69,8 @@ class _Drawing:
 
     def __init__(self, groups: Sequence[Group]) -> None:
         # Trajectories with fewer than four steps may go far and leave the frame.
-        many = [
-            one.nodes.reshape(-1, 2)
-            for _, found in groups
-            for each in found.schemes
-            for one in each.trajectories
-            if one.steps >= 4
-        ]
+        drawn = (one for _, found in groups for each in found.schemes for one in each.trajectories)
+        many = [one.nodes.reshape(-1, 2) for one in drawn if one.steps >= 4]
         points = np.concatenate([groups[0][1].exact.reshape(-1, 2), *many])
         self.low, self.high = points.min(0), points.max(0)
         self.scale = float((_WIDTH - 2 * _MARGIN) / (self.high[0] - self.low[0]))
@@ -116,27 +113,18 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
         colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
         paths = drawing.points(one.nodes)
         lines, dots = "".join(map(_line, paths)), "".join(map(_dots, paths))
-        layers.append(
-            f'<g class="trajectory" {colour}><path class="line" d="{lines}"/><path class="nodes" d="{dots}"/></g>'
-        )
-        entries.append(f'<li><span class="swatch" {colour}></span>{label}</li>')
+        drawn = f'<path class="line" d="{lines}"/><path class="nodes" d="{dots}"/>'
+        layers.append(f'<g class="trajectory" {colour}>{drawn}</g>')
+        name = f'<span class="swatch" {colour}></span>{label}'
+        entries.append(f"<li>{name}</li>")
         options.append(f'<option value="{i}">{escape(each.scheme.name)}</option>')
-        rows.append(
-            (
-                Raw(f'<span class="swatch" {colour}></span>{label}'),
-                Raw(f'<span class="error">{number(one.error)}</span>'),
-                Raw(f'÷ <span class="ratio">{one.ratio:.2f}</span>'),
-            )
-        )
+        error, ratio = f'<span class="error">{number(one.error)}</span>', f'<span class="ratio">{one.ratio:.2f}</span>'
+        rows.append((Raw(name), Raw(error), Raw(f"÷ {ratio}")))
     counts = [one.steps for one in found.schemes[0].trajectories]
     choices = "".join(f'<option value="{i}">{escape(name)}</option>' for i, (name, _) in enumerate(groups))
     described = f"The paths of {found.exact.shape[1]} particles: exact (wide and grey), and by each scheme."
-    table = html_table(
-        ["scheme", "error at the end", "with half the step"],
-        rows,
-        caption="Error at the chosen number of steps",
-        numeric=[1, 2],
-    )
+    headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
+    table = html_table(headers, rows, caption=caption, numeric=[1, 2])
     return f"""<div class="trajectories">
 <figure>
 <svg viewBox="0 0 {_WIDTH:g} {drawing.height}" role="img" aria-labelledby="stage-name stage-text">
@@ -203,8 +191,3 @@ def _ratio_tables(groups: Sequence[Group]) -> str:
         caption = f"{sub_steps}Factor by which half the step divides the error: 2 for first order, 4 for second"
         tables.append(html_table(headers, rows, caption=caption, numeric=range(1, len(headers))))
     return f'<div class="charts">{"".join(tables)}</div>'
-
-
-def _caveats(found: TrajectoryComparison, networks: bool) -> str:
-    euler = asset("trajectories-euler.html") if networks else ""
-    return euler + asset("trajectories-system.html").format(seed=found.seed, time=DURATION)

@@ -224,10 +224,8 @@ def fit_plan(plan: list[tuple[str, Recipe, Path]], say: Callable[[str], None]) -
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
         seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)
         say(f"pace: {seconds} s per update; {train.max_updates:,} updates of each run in {minutes:g} minutes")
-    return [
-        (name, replace(own, train=replace(train, max_minutes=None, seed=own.train.seed)), folder)
-        for name, own, folder in plan
-    ]
+    train = replace(train, max_minutes=None)
+    return [(name, replace(own, train=replace(train, seed=own.train.seed)), folder) for name, own, folder in plan]
 
 
 def first_process() -> bool:

@@ -18,10 +18,9 @@ UNKNOWN_MINUTES = 60.0
 #: Cores that training a small model can use.
 MOST_CORES = 8
 #: [train] for all choices of a kind of device.
-_CPU: dict[str, Any] = {
-    **{"schedule": "cosine", "warmup": 400, "weight_decay": 0.01, "clip_norm": 1.0, "embeddings": "counts"},
-}
-_GPU: dict[str, Any] = {"schedule": "cosine", "warmup": 400, "ema": 0.999}
+_COSINE: dict[str, Any] = {"schedule": "cosine", "warmup": 400}
+_CPU: dict[str, Any] = {**_COSINE, "weight_decay": 0.01, "clip_norm": 1.0, "embeddings": "counts"}
+_GPU: dict[str, Any] = {**_COSINE, "ema": 0.999}
 _ENCODER: dict[str, Any] = {
     **{"schedule": "linear", "warmup": 300, "warmup_rate": 0.0, "weight_decay": 0.01, "clip_norm": 1.0},
     **{"epsilon": 1e-6, "row_tokens": 128},

@@ -232,14 +232,11 @@ class Predictor(EncoderOnDevice):
             logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
         shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities = shifted / shifted.sum(axis=1, keepdims=True)
-        return [
-            {
-                "label": labels[int(value)],
-                "probability": float(row.max()),
-                "probabilities": dict(zip(labels, row.tolist(), strict=True)),
-            }
-            for value, row in zip(values, probabilities, strict=True)
-        ]
+        found = []
+        for value, row in zip(values, probabilities, strict=True):
+            chances = dict(zip(labels, row.tolist(), strict=True))
+            found.append({"label": labels[int(value)], "probability": float(row.max()), "probabilities": chances})
+        return found
 
     def predict_rows(self, rows: Sequence[Sequence[str]]) -> list[dict[str, Any] | None]:
         """The same for examples given one by one; None for an example without any text."""

@@ -82,11 +82,8 @@ class FineTuner(EncoderOnDevice):
             torch._dynamo.config.recompile_limit = _COMPILED_SHAPES
             for layer in self.model.model.encoder.layers:
                 layer.compile(dynamic=False if self.on_gpu else None)
-        self.pretrained = {
-            name: parameter.detach().clone()
-            for name, parameter in self.model.named_parameters()
-            if not name.startswith("classifier.")
-        }
+        kept = ((n, p) for n, p in self.model.named_parameters() if not n.startswith("classifier."))
+        self.pretrained = {name: parameter.detach().clone() for name, parameter in kept}
 
     def fit(
         self,

@@ -191,11 +191,8 @@ class PretrainingTask(Task):
 
     def score(self, device: torch.device, parts: int, counts: Sequence[float]) -> dict[str, float]:
         """The shares of words and of pairs that were predicted correctly."""
-        return {
-            f"valid_{name}_accuracy": counts[i] / max(counts[i + 2], 1)
-            for i, name in enumerate(("mlm", "nsp"))
-            if getattr(self.settings, name)
-        }
+        measured = [(i, name) for i, name in enumerate(("mlm", "nsp")) if getattr(self.settings, name)]
+        return {f"valid_{name}_accuracy": counts[i] / max(counts[i + 2], 1) for i, name in measured}
 
 
 def encoder_config(recipe: Recipe, vocab_size: int) -> EncoderConfig:

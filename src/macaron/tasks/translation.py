@@ -77,9 +77,8 @@ def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, see
 
 def padded_batch(pairs: PairStore, indices: Indices, device: torch.device) -> TranslationBatch:
     """A batch of these pairs, padded."""
-    source, target = (
-        to_device(torch.from_numpy(padded(side, indices, PAD)), device) for side in (pairs.source, pairs.target)
-    )
+    sides = (padded(side, indices, PAD) for side in (pairs.source, pairs.target))
+    source, target = (to_device(torch.from_numpy(side), device) for side in sides)
     return TranslationBatch(source, target, _previous(target))
 
 
@@ -124,15 +123,9 @@ class TranslationLoss(nn.Module):
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions)
-            states = model.decoder(
-                y,
-                Context(
-                    mask=same_text(target, target) & triangle,
-                    memory=memory,
-                    memory_mask=same_text(target, source),
-                    kernel=model.kernel,
-                ),
-            )
+            mask, memory_mask = same_text(target, target) & triangle, same_text(target, source)
+            context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
+            states = model.decoder(y, context)
         return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
@@ -156,12 +149,8 @@ class TranslationTask(Task):
         torch.manual_seed(train.seed)
         self.model = TranslationModel(config)
         search = self.model.generation_config
-        # transformers counts the start and the end of a translation too.
-        search.num_beams, search.length_penalty, search.max_length = (
-            decode.beam,
-            decode.length_penalty,
-            decode.max_length + 2,
-        )
+        search.num_beams, search.length_penalty = decode.beam, decode.length_penalty
+        search.max_length = decode.max_length + 2  # transformers counts the start and the end of a translation too
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]

@@ -89,9 +89,8 @@ class CleanedSplit:
         if rows or not is_text:
             starts_file = self.starts if is_text else None
             number = len(self.sources)  # of the corpus: those before it are complete
-            self.parts.append(
-                CleanedPart(self.columns, offsets, self.counts["rows"], rows, (number, tag), self.roles, starts_file)
-            )
+            first, corpus = self.counts["rows"], (number, tag)
+            self.parts.append(CleanedPart(self.columns, offsets, first, rows, corpus, self.roles, starts_file))
         self.counts.update(cleaned.counts, documents=sum(starts))
         self.dropped.update(cleaned.dropped)
         return bytes(starts)

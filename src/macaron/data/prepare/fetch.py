@@ -26,10 +26,7 @@ SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
 
 
 def gather(
-    settings: PairsSettings | TextSettings,
-    older: Mapping[str, Any],
-    progress: Progress,
-    workers: int | None = None,
+    settings: PairsSettings | TextSettings, older: Mapping[str, Any], progress: Progress, workers: int | None = None
 ) -> tuple[SplitFiles, list[Record], list[Record]]:
     """Find all files; fetch those that are missing and have an address; name all others that are missing.
 

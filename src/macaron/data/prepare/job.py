@@ -121,10 +121,8 @@ class PrepareJob:
         )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
-            outputs = [
-                stack.enter_context(path.open("wb"))
-                for path in (*cleaned.columns, *cleaned.texts, cleaned.hashes, cleaned.starts)
-            ]
+            paths = (*cleaned.columns, *cleaned.texts, cleaned.hashes, cleaned.starts)
+            outputs = [stack.enter_context(path.open("wb")) for path in paths]
             for each in files:
                 before = cleaned.counts.copy()
                 for chunk in self.workers.map(task, chunks(each, *self.chunk)):
@@ -179,11 +177,9 @@ class PrepareJob:
         if isinstance(settings, TextSettings) or settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
-                cause = (
-                    "There is no data.valid, and holding pairs out"
-                    if wanted is None
-                    else f"data.valid_every = {wanted}"
-                )
+                cause = f"data.valid_every = {wanted}"
+                if wanted is None:
+                    cause = "There is no data.valid, and holding pairs out"
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
@@ -234,16 +230,13 @@ class PrepareJob:
             end=not self.is_text,
         )
         with ExitStack() as stack:
-            step = stack.enter_context(
-                self.progress.step(f"encoding {names[TRAIN]}", self.unit, total=cleaned.counts["rows"])
-            )
-            writers = {
-                role: [
-                    stack.enter_context(StoreWriter(path, len(tokenizer), documents=self.is_text))
-                    for path in self._names(self.folder, split)
-                ]
-                for role, split in names.items()
-            }
+            name, rows = f"encoding {names[TRAIN]}", cleaned.counts["rows"]
+            step = stack.enter_context(self.progress.step(name, self.unit, total=rows))
+            writers: dict[int, list[StoreWriter]] = {}
+            for role, split in names.items():
+                paths = self._names(self.folder, split)
+                stores = (StoreWriter(path, len(tokenizer), documents=self.is_text) for path in paths)
+                writers[role] = [stack.enter_context(store) for store in stores]
             pairs: Counter[tuple[int, int]] = Counter()  # of a role and a corpus
             encoded_parts = self.workers.map(task, cleaned.parts)
             for part, encoded in zip(cleaned.parts, encoded_parts, strict=True):

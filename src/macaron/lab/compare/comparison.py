@@ -92,7 +92,8 @@ def _compare_translations(
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
     definition = shared_definition(runs)
     made = {run.name: translate_run(run, data, split, search, definition, say) for run in runs}
-    if any(not each.unfair for each in fair):
+    allowed = [not each.unfair for each in fair]
+    if any(allowed):
         say("testing the differences")
     metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
     scored = {name: {score.metric: score for score in each.scores} for name, each in made.items()}
@@ -103,20 +104,14 @@ def _compare_translations(
     # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
     folded = caseless(runs)
     primary = "tokenised BLEU" if folded else next(iter(metrics))
-    allowed = [not each.unfair for each in fair]
     tested = _pairs(kinds, fair, primary, scores, trials)
-    lengths = by_length(
-        [len(line.split()) for line in sources], [each.statistics for each in scores[primary]], allowed, trials
-    )
+    sizes = [len(line.split()) for line in sources]
+    lengths = by_length(sizes, [each.statistics for each in scores[primary]], allowed, trials)
     words = Words(data, split)
     say("counting the words of the training data")
-    frequencies = by_frequency(
-        words.counts(data.pairs("train").target),
-        words.of(references),
-        [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds],
-        allowed,
-        trials,
-    )
+    counts, wanted = words.counts(data.pairs("train").target), words.of(references)
+    said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
+    frequencies = by_frequency(counts, wanted, said, allowed, trials)
     pairs = []
     for pair in tested:
         # The translations of runs with the same seed are shown, if there are such.
@@ -151,18 +146,12 @@ def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
 
 def caseless(runs: Sequence[FinishedRun]) -> bool:
     """Whether any of the models works on lower-cased tokens."""
-    return any(
-        run.tokenizer_settings.get("pipeline") == "moses" and run.tokenizer_settings.get("lower", True) for run in runs
-    )
+    tokenizers = [run.tokenizer_settings for run in runs]
+    return any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
 
 
 def translate_run(
-    run: FinishedRun,
-    data: PreparedData,
-    split: Split,
-    search: Search,
-    definition: dict[str, bool],
-    say: Callable[[str], None],
+    run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool], say: Say
 ) -> Translated:
     """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
     lines, references = (data.text(split, language) for language in data.languages)
@@ -227,10 +216,8 @@ def _pairs(
             **style,
         )
         pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
-    return [
-        replace(pair, evidence=shown)
-        for pair, shown in zip(pairs, corrected([pair.evidence for pair in pairs]), strict=True)
-    ]
+    shown = corrected([pair.evidence for pair in pairs])
+    return [replace(pair, evidence=own) for pair, own in zip(pairs, shown, strict=True)]
 
 
 def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:

@@ -65,11 +65,9 @@ def _rule(result: Result) -> str:
             f"over seeds is possible, with {LEAST_SEEDS} or more of each kind. A lower loss does not imply better "
             "results after fine-tuning."
         )
-    seeds = (
-        "and the test over seeds "
-        if any(pair.seeds for pair in result.pairs)
-        else f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
-    )
+    seeds = f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
+    if any(pair.seeds for pair in result.pairs):
+        seeds = "and the test over seeds "
     tested = sum(not pair.fairness.unfair for pair in result.pairs)
     several = f" For {tested} comparisons, p-values are corrected by Holm's method." if tested > 1 else ""
     return (
@@ -170,10 +168,7 @@ def _method(result: Result) -> str:
             )
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
-    data = {(run.identity or {}).get("training data", UNKNOWN) for run in runs}
-    tokenizers = {str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}
-    parts.append(
-        f"<p>Training data (digest): {escape(', '.join(sorted(data)))}. "
-        f"Tokenizer: {escape(', '.join(sorted(tokenizers)))}.</p>"
-    )
+    data = ", ".join(sorted({(run.identity or {}).get("training data", UNKNOWN) for run in runs}))
+    tokenizers = ", ".join(sorted({str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}))
+    parts.append(f"<p>Training data (digest): {escape(data)}. Tokenizer: {escape(tokenizers)}.</p>")
     return section("How it was made", *parts, id="method")

@@ -84,14 +84,7 @@ def choose(
         "drawn": sorted(sample.tolist()),
     }
     examples = [
-        Example(
-            line=i + 1,
-            sort=sort,
-            source=sources[i],
-            reference=references[i],
-            translations=[first[i], second[i]],
-            chrf=scores[:, i].tolist(),
-        )
+        Example(i + 1, sort, sources[i], references[i], [first[i], second[i]], scores[:, i].tolist())
         for sort, lines in chosen.items()
         for i in lines
     ]

@@ -149,23 +149,16 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     found = {each.key: each for a in first.runs for b in second.runs for each in differences(a, b, question)}
     if len(runs) > 2:
         found.pop("train.seed", None)  # there are several on either side
-    unfair = [
-        f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}"
-        for each in found.values()
-        if each.effect == "unfair"
-    ]
+    worse = [each for each in found.values() if each.effect == "unfair"]
+    unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
     stopped, cautions = _ends(runs)
     unfair += stopped
     if unverified := [run.name for run in runs if run.identity is None]:
         cautions.append(
             f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone)"
         )
-    folders = {run.data for run in runs}
-    hidden = [
-        run.name
-        for run in runs
-        if len(folders) > 1 and run.identity is not None and TOKEN_DIGITS not in run.data_digests
-    ]
+    apart = runs if len({run.data for run in runs}) > 1 else []
+    hidden = [run.name for run in apart if run.identity is not None and TOKEN_DIGITS not in run.data_digests]
     if hidden:
         cautions.append(
             "of the training data only the tokenizer and the lengths of all sentences could be compared for "
@@ -215,9 +208,8 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
         (cautions if same or reason == "patience" else unfair).append(said)
     if not same and any(run.governing == "max_minutes" for run in runs):
         made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
-        machines = {
-            (start.get("gpu"), start.get("machine"), start.get("processes")) for run in runs for start in run.starts
-        }
+        starts = [start for run in runs for start in run.starts]
+        machines = {(start.get("gpu"), start.get("machine"), start.get("processes")) for start in starts}
         if len(machines) > 1:
             unfair.append(f"the budget is time, and the runs had different machines (updates: {made})")
         else:

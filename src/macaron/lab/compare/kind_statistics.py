@@ -104,10 +104,8 @@ def sentence_tests(
     All translations of a sentence, by all models of a kind, are drawn or exchanged together.
     """
     one, other = paired(first, second)
-    return SentenceTests(
-        paired_bootstrap(one, other, resamples=trials, level=LEVEL),
-        approximate_randomisation(one, other, trials=trials),
-    )
+    bootstrap = paired_bootstrap(one, other, resamples=trials, level=LEVEL)
+    return SentenceTests(bootstrap, approximate_randomisation(one, other, trials=trials))
 
 
 def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | None:
@@ -155,10 +153,7 @@ class Part:
 
 
 def by_length(
-    lengths: Sequence[int],
-    kinds: Sequence[Sequence[SentenceStatistics]],
-    fair: Sequence[bool],
-    trials: int = TRIALS,
+    lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]], fair: Sequence[bool], trials: int = TRIALS
 ) -> list[Part]:
     """Scores by length of the source.
 

@@ -12,39 +12,27 @@ from macaron.lab.compare.verdict import p_text, signed
 from macaron.lab.page import Raw, html_table, section
 from macaron.lab.run_folder import is_number
 
-#: Metrics drawn against updates and seconds: names in metrics.jsonl for training and validation, and the axis label.
-_LOSSES: dict[DataKind, tuple[str, str, str]] = {
-    "pairs": ("nll", "valid_nll", "nll per token (nats)"),
-    "text": ("loss", "valid_loss", "loss (nats)"),
-}
+#: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
+_LOSSES: dict[DataKind, tuple[str, str]] = {"pairs": ("nll", "nll per token (nats)"), "text": ("loss", "loss (nats)")}
 
 
 def scores_section(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
     scores = result.scores[result.metric]
     several = any(len(each.scores) > 1 for each in scores)
-    dots = [
-        Dots(
-            kind.label,
-            score.mean,
-            (score.interval.low, score.interval.high) if score.interval else None,
-            score.scores,
-            colour,
-            result.digits,
-        )
-        for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
-    ]
+    dots = []
+    for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True)):
+        ends = (score.interval.low, score.interval.high) if score.interval else None
+        dots.append(Dots(kind.label, score.mean, ends, score.scores, colour, result.digits))
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
-    differences = [
-        Dots(
-            f"{_minus(pair)}, over {over}", found.difference, (test.low, test.high), (), colour, found.digits, sign=True
-        )
-        for colour, pair in enumerate(result.pairs, start=1)
-        if not (found := pair.evidence).unfair
-        for over, test in found.tests.items()
-    ]
+    differences = []
+    for colour, pair in enumerate(result.pairs, start=1):
+        found = pair.evidence
+        for over, test in found.tests.items() if not found.unfair else ():
+            name, ends = f"{_minus(pair)}, over {over}", (test.low, test.high)
+            differences.append(Dots(name, found.difference, ends, (), colour, found.digits, sign=True))
     if differences:
         axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
         charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
@@ -149,14 +137,13 @@ def curves_section(result: Result) -> str:
     if any(len(kind.runs) > 1 for kind in result.kinds):
         text += " Lines are means over seeds; the band is the range of the seeds."
     text += " Seconds depend on the machine and its load."
-    train, valid, y_label = _LOSSES[result.task]
+    name, y_label = _LOSSES[result.task]
+    losses = {f"valid_{name}": "validation", name: "training"}
     charts = []
     for against in ("updates", "seconds"):
-        lines = [
-            _series(kind, metric, against, colour, what)
-            for colour, kind in enumerate(result.kinds)
-            for metric, what in ((valid, "validation"), (train, "training"))
-        ]
+        lines = []
+        for i, kind in enumerate(result.kinds):
+            lines += [_series(kind, metric, against, i, what) for metric, what in losses.items()]
         charts.append(line_chart(lines, title=f"Loss against {against}", x_label=against, y_label=y_label, log_y=True))
     for metric in ("valid_sacrebleu", "valid_tokenised_bleu"):
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
@@ -195,36 +182,26 @@ def breakdown_sections(result: Result) -> str:
     )
     lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
     frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
-    return "\n".join(
-        [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
-    )
+    sections = [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
+    return "\n".join(sections)
 
 
 def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
-        rows = [
-            Dots(
-                name=part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never"),
-                value=part.scores[number] - part.scores[0],
-                interval=(interval.low, interval.high),
-                colour=number,
-                sign=True,
-            )
-            for part in parts
-            if (interval := part.differences[number - 1]) is not None
-        ]
+        rows = []
+        for part in parts:
+            if (interval := part.differences[number - 1]) is not None:
+                name = part.name if unit == "sentences" else f"seen {part.name} times".replace("never times", "never")
+                ends = (interval.low, interval.high)
+                rows.append(Dots(name, part.scores[number] - part.scores[0], ends, colour=number, sign=True))
         if rows:
             title = f"{_minus(pair)} in {metric}"
             charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
-    table_rows = [
-        [
-            part.name,
-            f"{part.size:,}",
-            *(_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)),
-        ]
-        for part in parts
-    ]
+    table_rows = []
+    for part in parts:
+        cells = [_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
+        table_rows.append([part.name, f"{part.size:,}", *cells])
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
     few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
     caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"

@@ -109,12 +109,10 @@ def _part(
         if frame.attention is not None:
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
-        points: dict[str, Any] = {
-            view: [
-                [_plain(round(x, decimals[view])) for x in point] for point in part.views[view].shown[index].tolist()
-            ]
-            for view in VIEWS
-        }
+        points: dict[str, Any] = {}
+        for view in VIEWS:
+            shown = part.views[view].shown[index].tolist()
+            points[view] = [[_plain(round(x, decimals[view])) for x in point] for point in shown]
         moved = (states[index] - states[max(index - 1, 0)]).norm(dim=-1)
         frames.append(
             {

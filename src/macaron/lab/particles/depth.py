@@ -39,14 +39,8 @@ def depth(traced: Trace) -> dict[str, Any]:
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
         if frame.operator != END:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
-            sizes.append(
-                {
-                    "layer": frame.layer,
-                    "operator": frame.operator,
-                    "size": float(length.mean()),
-                    "relative": float((length / size.clamp(min=1e-30)).mean()),
-                }
-            )
+            means = {"size": float(length.mean()), "relative": float((length / size.clamp(min=1e-30)).mean())}
+            sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
         "moves": sizes,

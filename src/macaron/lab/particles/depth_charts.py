@@ -39,9 +39,8 @@ def depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
                     series.append(Series(own, line, colour=shade, dashed=m > 0))
         per_layer = measure in PER_LAYER
         axis = "layer" if per_layer else "layers passed"
-        chart = line_chart(
-            series, title=about["title"], x_label=axis, y_label=about["label"], height=190, from_zero=True
-        )
+        title, y_label = about["title"], about["label"]
+        chart = line_chart(series, title=title, x_label=axis, y_label=y_label, height=190, from_zero=True)
         # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
         note = f'<p class="note">{about["meaning"]}</p>'
         charts.append(f'<div data-shift="{0.5 if per_layer else 0}">{chart}{note}</div>')

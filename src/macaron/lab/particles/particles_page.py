@@ -25,24 +25,25 @@ def particles_page(data: Data) -> str:
     """The page of `macaron.lab.particles.build_data.build_data`: self-contained, with the data compressed in it."""
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
-    readouts = [
-        f'<div class="readout" role="group" aria-label="Values in {escape(model["name"])}"></div>' for model in models
-    ]
+    names = [escape(model["name"]) for model in models]
+    readouts = [f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names]
+    panel = asset("particles-panel.html")
+    panels = [panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models]
     charts = [depth_charts(models, part, alone=len(parts) == 1) for part in parts]
     body = asset("particles.html").format(
         legend=_legend(models),
         parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
         views=_switch("view", "View of the states", VIEW_CHOICES),
         count=len(models),
-        panels="".join(map(_panel, models)),
+        panels="".join(panels),
         readouts="".join(readouts),
         limits=section("What this picture does not show", _limits(data), id="limits"),
         depth=section("Over depth", *charts, id="depth"),
         models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
     )
-    names = " and ".join(f"<b>{escape(model['name'])}</b>" for model in models)
+    shown = " and ".join(f"<b>{name}</b>" for name in names)
     lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” in {names}. Every layer moves all points in a few "
+        f"Each point is a word of “{escape(data['sentence'])}” in {shown}. Every layer moves all points in a few "
         "sub-steps."
     )
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
@@ -105,10 +106,6 @@ def _switch(group: str, label: str, choices: Sequence[str]) -> str:
     return f'<span class="switch" role="group" aria-label="{label}">{buttons}</span>'
 
 
-def _panel(model: Data) -> str:
-    return asset("particles-panel.html").format(name=escape(model["name"]), scheme=escape(model["scheme"]))
-
-
 def _limits(data: Data) -> str:
     models: Sequence[Data] = data["models"]
     several = len(models) > 1
@@ -133,15 +130,9 @@ def _limits(data: Data) -> str:
 
 
 def _table(models: Sequence[Data]) -> str:
-    rows = [
-        [
-            model["name"],
-            model["scheme"],
-            Raw(f'<pre class="equation">{escape(model["equation"])}</pre>'),
-            f"{model['parameters']:,}",
-            model["output"] or "–",
-        ]
-        for model in models
-    ]
+    rows = []
+    for model in models:
+        equation = Raw(f'<pre class="equation">{escape(model["equation"])}</pre>')
+        rows.append([model["name"], model["scheme"], equation, f"{model['parameters']:,}", model["output"] or "–"])
     headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
     return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)

@@ -84,11 +84,9 @@ class TracedModel:
         self.kind: TokenizerKind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        self.lens: tuple[Any, str | None] = (
-            (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
-        )
-        if missing:  # a classifier has no head for masked words
-            self.lens = (None, None)
+        lens = (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
+        # A classifier has no head for masked words.
+        self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
@@ -120,9 +118,8 @@ class TracedModel:
                 memory = model.encode(sources)
             traced = trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
-            found.append(
-                TracedPart("decoder", model.config.decoder_scheme_value(), tokens, traced, model.logits, _NEXT)
-            )
+            scheme = model.config.decoder_scheme_value()
+            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 

@@ -91,21 +91,18 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
         return ""
     values = [y for each in series for _, y in each.points]
     log_y = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8
-    return line_chart(
-        series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=scale == "from zero", height=240
-    )
+    zero = scale == "from zero"
+    return line_chart(series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
 def _best_runs(run: RunFolder) -> dict[str, Record]:
     """The run with the best score of each GLUE task."""
-    known = (record for record in run.results if str(record.get("task")) in TASKS and is_number(record.get("score")))
-    done = [record for record in known if not record.get("diverged")]
-    return {
-        TASKS[task].title: max(
-            (record for record in done if record["task"] == task), key=lambda record: record["score"]
-        )
-        for task in dict.fromkeys(record["task"] for record in done)
-    }
+    best: dict[str, Record] = {}
+    for record in run.results:
+        task = TASKS.get(str(record.get("task")))
+        if task is not None and is_number(record.get("score")) and not record.get("diverged"):
+            best[task.title] = max(best.get(task.title, record), record, key=lambda each: each["score"])
+    return best
 
 
 def _epochs(logs: dict[str, list[Record]]) -> list[str]:
@@ -137,24 +134,19 @@ def score_tables(run: RunFolder) -> list[str]:
     if run.kind == "GLUE":
         parts += _glue(run)
     elif run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
-        rows = [
-            (f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}")
-            for part, metric, value in numbers_in(run.summary["scores"])
-        ]
+        found = numbers_in(run.summary["scores"])
+        rows = [(f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}") for part, metric, value in found]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
     if candidates := run.summary.get("candidates"):
         chosen = run.summary.get("final_model")
         scores = run.summary.get("candidate_scores", {})
         scores = scores if all(map(is_number, scores.values())) else {}
         metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
-        weights: list[tuple[object, ...]] = [
-            (
-                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
-                "–" if loss is None else f"{loss:.4f}",
-                *([f"{scores[name]:.2f}" if name in scores else "–"] if scores else []),
-            )
-            for name, loss in candidates.items()
-        ]
+        weights: list[list[str]] = []
+        for name, loss in candidates.items():
+            marked = Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name
+            weights.append([marked, "–" if loss is None else f"{loss:.4f}"])
+            weights[-1] += [f"{scores[name]:.2f}" if name in scores else "–"] if scores else []
         decides = f"highest validation {metric}" if scores else "lowest validation loss"
         caption = f"Candidates for the final model: the one with the {decides} is chosen"
         headers = ["weights", "validation loss", *([metric] if scores else [])]
@@ -187,14 +179,10 @@ def _glue(run: RunFolder) -> list[str]:
         return ['<p class="empty">No run is finished yet.</p>']
     scores = {TASKS[name].title: each["score"] for name, each in summary.items()}
     dots = [Dots(title, each["median"], (each["min"], each["max"]), digits=1) for title, each in scores.items()]
-    rows = [
-        (
-            TASKS[name].title,
-            *(cell(each[key], " / ") for key in ("median", "sd", "constant")),
-            f"{each['setting']} ({len(each['seeds'])} seed(s))",
-        )
-        for name, each in summary.items()
-    ]
+    rows = []
+    for name, each in summary.items():
+        cells = [cell(each[key], " / ") for key in ("median", "sd", "constant")]
+        rows.append((TASKS[name].title, *cells, f"{each['setting']} ({len(each['seeds'])} seed(s))"))
     axis = "median over seeds, lowest to highest"
     headers = ["task", "median", "standard deviation", "majority baseline", "best setting"]
     return [

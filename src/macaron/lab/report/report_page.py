@@ -119,10 +119,9 @@ def _cards(run: RunFolder) -> str:
         entries.append(("runs", f"{len(run.results):,}", f"{len({str(r.get('task')) for r in run.results})} task(s)"))
     cards = ""
     for label, value, hint in entries:
-        cards += (
-            f'<li class="card"><span class="label">{escape(label)}</span><span class="value">{escape(value)}</span>'
-        )
-        cards += f'<span class="hint">{escape(hint)}</span></li>' if hint else "</li>"
+        shown = {"label": label, "value": value, **({"hint": hint} if hint else {})}
+        spans = "".join(f'<span class="{kind}">{escape(text)}</span>' for kind, text in shown.items())
+        cards += f'<li class="card">{spans}</li>'
     return f'<ul class="cards">{cards}</ul>'
 
 

@@ -54,11 +54,8 @@ class GlueResults:
 
     def best(self, task: str) -> Record | None:
         """The best run of a task on the development set; of equals the first by name."""
-        return min(
-            (record for record in self.records.values() if record["task"] == task),
-            key=lambda record: (record["diverged"], -record["score"], record["run"]),
-            default=None,
-        )
+        records = (record for record in self.records.values() if record["task"] == task)
+        return min(records, key=lambda each: (each["diverged"], -each["score"], each["run"]), default=None)
 
     def add(self, record: Record) -> None:
         """Add a finished run; its model, if it has left one in ``candidates``, is kept if it is the best of its task.

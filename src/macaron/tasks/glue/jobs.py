@@ -174,10 +174,8 @@ class GlueWorker:
             self._held = None
             train = read_train(self.data, TASKS[job.task])
             data = self.tuner.encode(train.texts, job.objective, train.labels)
-            dev = {
-                name: self.tuner.encode(each.texts, job.objective, each.labels)
-                for name, each in read_dev(self.data, TASKS[job.task]).items()
-            }
+            held = read_dev(self.data, TASKS[job.task])
+            dev = {name: self.tuner.encode(each.texts, job.objective, each.labels) for name, each in held.items()}
             self._held = (key, data, dev)
         return self._held[1:]
 
