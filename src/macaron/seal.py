@@ -47,8 +47,6 @@ class _Entry(TypedDict):
 
 
 class _Digests(TypedDict):
-    """digests.json."""
-
     format: int
     files: dict[str, _Entry]
 
@@ -102,16 +100,17 @@ def folders_within(path: Path) -> list[Path]:
 def recorded(folder: Path) -> dict[str, _Entry] | None:
     """What a folder's digests.json records, by file; None if there is none."""
     path = folder / DIGESTS
-    if not folder.is_dir():
-        return None
     try:
         content: _Digests = read_json(path, _Digests)
-        if content["format"] == FORMAT and all(map(_is_inside, content["files"])):
+        if content["format"] == FORMAT and not any(
+            {"/", ".."} & {*PurePosixPath(name).parts} for name in content["files"]
+        ):
             return content["files"]
     except FileNotFoundError:
         return None
-    except MacaronError as error:
-        raise DamagedFile(f"{path}: damaged ({str(error).removeprefix(f'{path}: ')}). {_remedy(folder)}") from None
+    except MacaronError:
+        if not folder.is_dir():
+            return None
     raise DamagedFile(f"{path}: damaged, or of a later version. {_remedy(folder)}")
 
 
@@ -231,12 +230,6 @@ def _is_settled(identity: tuple[int, ...]) -> bool:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a file is inside the folder."""
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts
 
 
 def _verified(folder: Path) -> Record:

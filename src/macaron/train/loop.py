@@ -104,8 +104,7 @@ class Trainer:
         if not plan:
             raise MacaronError("the training data is empty")
         if state.batch >= len(plan):
-            stopped = self.folder / f"update-{state.update:08d}"
-            raise MacaronError(f"{stopped}: progress.batch must be below {len(plan):,}. Start anew with another --out.")
+            raise MacaronError(f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}")
         state.batches = len(plan)
         while state.epoch == epoch and not self._over():
             self._update(plan[state.batch : state.batch + self.settings.accumulate])

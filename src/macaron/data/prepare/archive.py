@@ -23,7 +23,6 @@ LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
 #: Files in a tar; bytes of a header with a long name or the like: tarfile's time grows with its square.
 MOST_FILES, LONGEST_HEADER = 100_000, 1 << 12
-_EXTENDED = (b"x", b"g", b"X", b"L", b"K")
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -38,13 +37,11 @@ _SEGMENT, _SEGMENT_END = re.compile(rb"<seg[^<>]*>", re.IGNORECASE), re.compile(
 
 
 class _Header(tarfile.TarInfo):
-    """A header in a tar of which extended ones are not too large."""
-
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        """The header in a block."""
+        """The header in a block; a large one of an extended kind is refused."""
         found = super().frombuf(buf, encoding, errors)
-        if found.type in _EXTENDED and found.size > LONGEST_HEADER:
+        if found.type in (b"x", b"g", b"X", b"L", b"K") and found.size > LONGEST_HEADER:
             raise tarfile.ReadError(f"a header is larger than the limit of {LONGEST_HEADER:,} bytes")
         return found
 
