@@ -100,6 +100,10 @@ def test_damaged_digests_are_noticed_or_mean_the_same(sealed: Callable[[str], Pa
         '{"format": 2, "files": {}}',
         "[" * 100_000,
         '{"format": 1, "files": 3}',
+        '{"format": 1, "files": {}, "files": {}}',
+        '{"format": 1, "files": {}, "more": 1}',
+        '{"format": 1, "files": {"\\ud800": {"bytes": 0, "sha256": ""}}}',
+        f'{{"format": 1, "files": {{}}}}{" " * (16 << 20)}',
     ):
         path.write_text(content)
         with pytest.raises(DamagedFile, match=r"digests\.json: damaged"):

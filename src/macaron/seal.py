@@ -13,7 +13,6 @@ lock, so `begin` hides this time behind the import of torch.
 """
 
 import hashlib
-import json
 import os
 import threading
 import time
@@ -22,10 +21,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypedDict
 
 from macaron.errors import MacaronError, command_line
 from macaron.files import write_json
+from macaron.json_files import Count, Record, read_json
 
 DIGESTS = "digests.json"
 FORMAT = 1
@@ -39,6 +39,16 @@ _BLOCK = 1 << 22
 _SETTLED = 1_000_000_000
 #: By path, size, times and inode.
 _known: dict[tuple[str | int, ...], "Future[str]"] = {}
+
+
+class _Entry(TypedDict):
+    bytes: Count
+    sha256: str
+
+
+class _Digests(TypedDict):
+    format: int
+    files: dict[str, _Entry]
 
 
 class DamagedFile(MacaronError):
@@ -70,7 +80,7 @@ def _files_of(folder: Path) -> list[str]:
         inside = Path(place).relative_to(folder)
         folders[:] = sorted(name for name in folders if name[0] != "." and not (Path(place) / name / DIGESTS).is_file())
         kept = (name for name in sorted(files) if name[0] != "." and not name.endswith(".md") and name != DIGESTS)
-        found += [(inside / name).as_posix() for name in kept]
+        found += [(inside / name).as_posix() for name in kept if (Path(place) / name).is_file()]  # no pipe
     return found
 
 
@@ -87,17 +97,20 @@ def folders_within(path: Path) -> list[Path]:
     return found[::-1]
 
 
-def recorded(folder: Path) -> dict[str, dict[str, Any]] | None:
+def recorded(folder: Path) -> dict[str, _Entry] | None:
     """What a folder's digests.json records, by file; None if there is none."""
     path = folder / DIGESTS
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] == FORMAT and all(map(_is_entry, content["files"].items())):
-            return dict(content["files"])
-    except (FileNotFoundError, NotADirectoryError):
+        content: _Digests = read_json(path, _Digests)
+        if content["format"] == FORMAT and not any(
+            {"/", ".."} & {*PurePosixPath(name).parts} for name in content["files"]
+        ):
+            return content["files"]
+    except FileNotFoundError:
         return None
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass
+    except MacaronError:
+        if not folder.is_dir():
+            return None
     raise DamagedFile(f"{path}: damaged, or of a later version. {_remedy(folder)}")
 
 
@@ -219,20 +232,11 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _is_entry(item: tuple[Any, Any]) -> bool:
-    """Whether a file and what is recorded of it have the right form; the file must be inside the folder."""
-    name, entry = item
-    path = PurePosixPath(name)
-    inside = not path.is_absolute() and ".." not in path.parts
-    return inside and type(entry["bytes"]) is int and isinstance(entry["sha256"], str)
-
-
-def _verified(folder: Path) -> dict[str, Any]:
+def _verified(folder: Path) -> Record:
     try:
-        found = json.loads((folder / _VERIFIED).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return dict(read_json(folder / _VERIFIED, Record))
+    except (OSError, MacaronError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _remedy(folder: Path) -> str:

@@ -39,6 +39,7 @@ def test_a_checkpoint_comes_back(folder: Path):
         ("update", "3", "progress.update must be a whole number, not '3'"),
         ("update", 4, "progress.update is 4"),
         ("epoch", 0, "progress.epoch must be at least 1"),
+        ("epoch", 10**15, "progress.epoch must be at most 1,073,741,824"),
         ("batch", 6, "progress.batch is above progress.batches"),
         ("seconds", None, "progress.seconds must be a number"),
         ("seconds", -1.0, "progress.seconds must be at least 0"),

@@ -253,6 +253,20 @@ def test_a_damaged_checkpoint(damage: Any, words: str, recipe: Path, whole: Path
     assert f"Remove {last}: the run is then resumed from update-00000024" in text or "another --out" in text
 
 
+def test_a_batch_beyond_the_epoch(recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints" / "update-00000031")
+    last = run / "checkpoints" / "update-00000024"
+    unseal(last)
+    content = json.loads((last / "state.json").read_text())
+    content["progress"] |= {"batch": 10**11, "batches": 10**12}
+    (last / "state.json").write_text(json.dumps(content))
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
+    assert f"{last}: progress.batch must be below" in text
+
+
 def test_a_flipped_bit_in_a_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(whole, run)

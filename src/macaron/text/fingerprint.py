@@ -45,6 +45,8 @@ def fingerprint(tokenizer: Any) -> str:
         identity["byte_fallback"] = True
     ids = _digest(identity)
     rest = {name: content[name] for name in ("model", "normalizer", "pre_tokenizer", "post_processor", "decoder")}
+    if odd := [each for each in content["added_tokens"] if not each["special"] or each["normalized"]]:  # likewise
+        rest["added"] = odd
     return f"{ids}+{_digest([ids, _said(rest)])[:16]}"
 
 

@@ -60,7 +60,7 @@ class _StoredState(TypedDict):
     """A `RunState` as it is stored; formats 1 and 2 call the best value a loss."""
 
     update: Count
-    epoch: Annotated[int, Between(1, 2**53)]
+    epoch: Annotated[int, Between(1, 2**30)]  # with the seed, itself below 2**31, it seeds NumPy: below 2**32
     batch: Count
     batches: Count
     seconds: Annotated[float, Between(0, 1e10)]

@@ -103,6 +103,8 @@ class Trainer:
         plan = self.task.plan(epoch)
         if not plan:
             raise MacaronError("the training data is empty")
+        if state.batch >= len(plan):
+            raise MacaronError(f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}")
         state.batches = len(plan)
         while state.epoch == epoch and not self._over():
             self._update(plan[state.batch : state.batch + self.settings.accumulate])

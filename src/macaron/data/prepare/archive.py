@@ -21,8 +21,8 @@ LEAST, RATIO = 1 << 26, 100
 #: Bytes of a file of ``<seg>`` elements, which is read as a whole.
 LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
-#: Files in a tar.
-MOST_FILES = 100_000
+#: Files in a tar; bytes of a header with a long name or the like: tarfile's time grows with its square.
+MOST_FILES, LONGEST_HEADER = 100_000, 1 << 12
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -34,6 +34,16 @@ _TED_DROP = re.compile(rb"<(url|talkid|keywords|speaker|reviewer|translator|doc)
 _TED_TAGS = re.compile(rb"</?(title|description)>")
 # In time that grows with the text alone: a search for a whole element would begin again at every tag.
 _SEGMENT, _SEGMENT_END = re.compile(rb"<seg[^<>]*>", re.IGNORECASE), re.compile(rb"</seg>", re.IGNORECASE)
+
+
+class _Header(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        """The header in a block; a large one of an extended kind is refused."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in (b"x", b"g", b"X", b"L", b"K") and found.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header is larger than the limit of {LONGEST_HEADER:,} bytes")
+        return found
 
 
 class Bounded(io.RawIOBase):
@@ -103,7 +113,10 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
         head = file.read(6)
     opener = next((opener for magic, opener in _PACKED.items() if head.startswith(magic)), open)
     # Streaming: an archive of gigabytes is decompressed once, not once for every member.
-    with opener(archive, "rb") as file, tarfile.open(fileobj=Bounded(file, most, message), mode="r|") as tar:
+    with (
+        opener(archive, "rb") as file,
+        tarfile.open(fileobj=Bounded(file, most, message), mode="r|", tarinfo=_Header) as tar,
+    ):
         for count, member in enumerate(tar):
             if count >= MOST_FILES:
                 raise MacaronError(f"{archive}: holds more than {MOST_FILES:,} files. {_BY_HAND}")
