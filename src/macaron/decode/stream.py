@@ -13,6 +13,7 @@ from macaron.files import atomic_file, decode_line, read_lines
 
 _BLOCK = 1 << 16
 _PATIENCE = 0.02  # seconds to wait for more input before a window is translated
+_LOOK = 0.5  # seconds between looks for signals while nothing arrives
 _GROWTH = 16  # size of the largest window in units of the first
 
 
@@ -61,7 +62,7 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
     Read without Python's buffers: ``select`` does not see what is in them.
     """
     count, rest = 0, bytearray()
-    while block := os.read(descriptor, _BLOCK):
+    while block := _next_block(descriptor):
         rest += block
         if b"\n" in block:
             *whole, last = rest.split(b"\n")
@@ -72,6 +73,13 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
             yield None
     if rest:
         yield decode_line(rest, name, count + 1)
+
+
+def _next_block(descriptor: int) -> bytes:
+    """The next bytes; none at the end. A signal right before a read that waits would be noticed only after it."""
+    while not select.select([descriptor], [], [], _LOOK)[0]:
+        pass
+    return os.read(descriptor, _BLOCK)
 
 
 @contextmanager
