@@ -43,9 +43,10 @@ def root(
 
 
 def busy() -> bool:
-    """Whether other programs use this machine: they have in the last minute, and one runs now."""
+    """Whether other programs use this machine: they have in the last minute and, where the system tells, do now."""
+    loads = Path("/proc/loadavg")
     try:
-        running = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0])
+        running = int(loads.read_text(encoding="ascii").split()[3].partition("/")[0]) if loads.exists() else 2
         return os.getloadavg()[0] > 0.5 and running > 1
     except (OSError, AttributeError):  # unknown, or a system without these numbers
         return True
@@ -54,9 +55,9 @@ def busy() -> bool:
 def choose_waiting(verb: str) -> None:
     """How the threads of OpenMP wait for each other, unless the environment says it.
 
-    A thread that sleeps is slow to wake: on an idle machine two threads that spin first train 1.4 times faster and
-    translate 2 times faster than two that sleep at once. Next to other programs spinning is slower than sleeping. The
-    processes of ``serve`` run next to each other. OpenMP reads this when torch is loaded, which no verb has done yet.
+    A thread that sleeps is slow to wake: on an idle machine threads that spin first are faster than those that sleep
+    at once, next to other programs slower (docs/performance.md). The processes of ``serve`` run next to each other.
+    OpenMP reads this when torch is loaded, which no verb has done yet.
     """
     if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
         if verb != "serve" and busy():

@@ -98,8 +98,13 @@ def translate(
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
     text = None if document is None else _read_document(document, alone=not others)
 
-    check_early(device=device, length_penalty=length_penalty)
-    check_early(translators=[model], reads=[input_file, corpus], writes=[output_file])
+    check_early(
+        translators=[model],
+        reads=[input_file, corpus],
+        writes=[output_file],
+        device=device,
+        length_penalty=length_penalty,
+    )
     from macaron.decode.degenerate import NotedLines
     from macaron.decode.pieces import LineRefused
     from macaron.decode.stream import output, windows
