@@ -13,7 +13,7 @@ from macaron.evaluate.stored import Measurement, Search, Translated
 from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
-from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
+from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
 from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.verdict import Evidence, corrected
@@ -222,10 +222,7 @@ def _pairs(
 
 def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:
     cautions = []
-    own = folder_digests(data.folder.resolve())
-    tokenizer = of_ids(data.tokenizer_fingerprint)
-    known = [run.identity for run in runs if run.identity is not None]
-    if any(each["training data"] not in own or each["tokenizer"] != tokenizer for each in known):
+    if any(run.data_digest not in (None, data.digest) for run in runs):
         cautions.append(
             f"not all runs were trained on the training data of {data.folder}: its {split} sentences may be among "
             "what they were trained on, and word frequencies are those of this folder"

@@ -168,7 +168,7 @@ def _method(result: Result) -> str:
             )
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
-    data = ", ".join(sorted({(run.identity or {}).get("training data", UNKNOWN) for run in runs}))
+    data = ", ".join(sorted({run.data_digest or UNKNOWN for run in runs}))
     tokenizers = ", ".join(sorted({str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}))
     parts.append(f"<p>Training data (digest): {escape(data)}. Tokenizer: {escape(tokenizers)}.</p>")
     return section("How it was made", *parts, id="method")

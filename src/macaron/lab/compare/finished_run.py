@@ -24,8 +24,8 @@ from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of tokens, and of one of the lengths of sentences.
-TOKEN_DIGITS, LENGTH_DIGITS = 32, 16
+#: Hexadecimal digits of a digest of the lengths of sentences, in checkpoints of format 1.
+LENGTHS_DIGITS = 16
 #: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
@@ -38,7 +38,7 @@ class FinishedRun(RunFolder):
 
     :ivar final_loss: the validation loss of the model that the run chose
     :ivar progress: where training ended
-    :ivar identity: what its checkpoints record of the training data; None if they are gone
+    :ivar identity: what its checkpoints record of the training data; empty if they are gone
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -57,7 +57,7 @@ class FinishedRun(RunFolder):
                 f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}: damaged: remove the line, or copy the run again"
             )
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
-        self.identity: dict[str, str] | None = None
+        self.identity: dict[str, str] = {}
         if kept := checkpoints(path / "checkpoints"):
             last = load(kept[-1], weights=False, moments=False)
             self.progress, self.identity = last.state, {key: str(value) for key, value in last.identity.items()}
@@ -77,16 +77,15 @@ class FinishedRun(RunFolder):
         return fingerprint(self.path / "model")
 
     @cached_property
-    def data_digests(self) -> dict[int, str]:
-        """Digests of its training data by length: that in its checkpoints, and all of the data folder if it has that.
+    def data_digest(self) -> str | None:
+        """The digest of the tokens it was trained on; None if it is not known.
 
-        One of 32 digits is of the tokens; one of 16, in checkpoints of format 1, is of the lengths of sentences alone.
+        Checkpoints of format 1 record the lengths of sentences alone: the tokens are those of the data folder, if that
+        still has sentences of these lengths.
         """
-        recorded = (self.identity or {}).get("training data")
-        if recorded is None:
-            return {}
-        found = folder_digests(self.data)
-        return {len(digest): digest for digest in (found if recorded in found else [recorded])}
+        recorded = self.identity.get("training data")
+        of_lengths = recorded is not None and len(recorded) == LENGTHS_DIGITS
+        return folder_digests(self.data).get(recorded) if of_lengths else recorded
 
     @property
     def governing(self) -> str:
@@ -107,13 +106,13 @@ class FinishedRun(RunFolder):
 
 
 @cache
-def folder_digests(folder: Path) -> frozenset[str]:
-    """All digests of the training data in a prepared folder; none if it cannot be read."""
+def folder_digests(folder: Path) -> dict[str | None, str]:
+    """The digest of the tokens in a prepared folder, by that of their lengths; none if it cannot be read."""
     try:
         data = open_prepared(folder)
-        return frozenset([data.digest, data.legacy_lengths_digest()])
+        return {data.legacy_lengths_digest(): data.digest}
     except (MacaronError, OSError):
-        return frozenset()
+        return {}
 
 
 @dataclass(frozen=True, eq=False)
