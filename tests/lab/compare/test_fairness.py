@@ -26,7 +26,7 @@ compare = partial(module.compare, trials=300)
 
 
 def write_comparison(*arguments: Any, **options: Any) -> dict[str, Any]:
-    return module.write_comparison(*arguments, trials=300, **options).to_dict()
+    return json.loads(json.dumps(module.write_comparison(*arguments, trials=300, **options).to_dict()))
 
 
 def copy(source: Path, place: Path) -> Path:

@@ -14,7 +14,7 @@ from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
-from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
+from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_test
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
@@ -130,6 +130,7 @@ def _compare_translations(
         data=str(folder),
         split=split,
         count=len(sources),
+        trials=trials,
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
         lengths=tuple(lengths),
@@ -195,7 +196,7 @@ def _pairs(
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         tested = {} if each.unfair else {metric: (of[0], of[i]) for metric, of in scores.items()}
         sentences = {
-            metric: sentence_tests(one.statistics, other.statistics, trials)
+            metric: sentence_test(one.statistics, other.statistics, trials)
             for metric, (one, other) in tested.items()
             if one.statistics
         }
@@ -209,8 +210,8 @@ def _pairs(
             metric=primary,
             difference=scores[primary][i].mean - scores[primary][0].mean,
             runs=(len(first.runs), len(kind.runs)),
-            sentences=sentences[primary].evidence if primary in sentences else None,
-            seeds=seeds[primary].evidence if primary in seeds else None,
+            sentences=sentences.get(primary),
+            seeds=seeds.get(primary),
             unfair=each.unfair,
             remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
             **style,

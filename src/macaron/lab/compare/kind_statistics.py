@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +18,13 @@ from tokenizers.models import WordLevel
 from macaron.data.prepared import PreparedData, Split
 from macaron.data.store import TokenStore
 from macaron.evaluate import (
-    Comparison,
     Interval,
     SentenceStatistics,
     approximate_randomisation,
     bootstrap_interval,
     paired_bootstrap,
 )
-from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
+from macaron.lab.compare.verdict import LEAST_SEEDS, DifferenceTest
 from macaron.text.vocabulary import CONTINUED
 
 #: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
@@ -40,39 +38,6 @@ LENGTHS = 5
 LEAST = 30
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 _CHUNK = 50_000
-
-
-@dataclass(frozen=True)
-class SentenceTests:
-    """Two tests of one difference over the same sentences."""
-
-    bootstrap: Comparison
-    randomisation: Comparison
-
-    @property
-    def evidence(self) -> Evidenced:
-        """What a verdict needs of them."""
-        interval = self.bootstrap.interval
-        assert interval is not None
-        return Evidenced(interval.low, interval.high, (self.bootstrap.p_value, self.randomisation.p_value))
-
-
-@dataclass(frozen=True)
-class SeedTest:
-    """Welch's t-test of the mean scores of two kinds; its unit is the trained model."""
-
-    difference: float
-    t: float
-    degrees: float
-    p_value: float
-    low: float
-    high: float
-    runs: tuple[int, int]
-
-    @property
-    def evidence(self) -> Evidenced:
-        """What a verdict needs of it."""
-        return Evidenced(self.low, self.high, (self.p_value,))
 
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
@@ -96,35 +61,34 @@ def paired(
     return pooled(sides[0]), pooled(sides[1])
 
 
-def sentence_tests(
+def sentence_test(
     first: Sequence[SentenceStatistics], second: Sequence[SentenceStatistics], trials: int = TRIALS
-) -> SentenceTests:
+) -> DifferenceTest:
     """Test the difference of two kinds, the mean score of the second minus that of the first, over sentences.
 
     All translations of a sentence, by all models of a kind, are drawn or exchanged together.
     """
     one, other = paired(first, second)
     bootstrap = paired_bootstrap(one, other, resamples=trials, level=LEVEL)
-    return SentenceTests(bootstrap, approximate_randomisation(one, other, trials=trials))
+    exchanged = approximate_randomisation(one, other, trials=trials)
+    assert bootstrap.interval is not None
+    p_values = {"paired bootstrap": bootstrap.p_value, "randomisation": exchanged.p_value}
+    return DifferenceTest(bootstrap.interval.low, bootstrap.interval.high, p_values)
 
 
-def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | None:
-    """Test the difference of two kinds over seeds; None with fewer than three of a kind, or without any spread."""
+def seed_test(first: Sequence[float], second: Sequence[float]) -> DifferenceTest | None:
+    """Welch's t-test over seeds, whose unit is the trained model.
+
+    None with fewer than three of a kind, or without any spread.
+    """
     if min(len(first), len(second)) < LEAST_SEEDS or not (np.ptp(first) or np.ptp(second)):
         return None
     from scipy import stats
 
     found = stats.ttest_ind(second, first, equal_var=False)
-    interval = found.confidence_interval(LEVEL)
-    return SeedTest(
-        difference=float(np.mean(second) - np.mean(first)),
-        t=float(found.statistic),
-        degrees=float(found.df),
-        p_value=float(found.pvalue),
-        low=float(interval.low),
-        high=float(interval.high),
-        runs=(len(first), len(second)),
-    )
+    low, high = map(float, found.confidence_interval(LEVEL))
+    numbers = {"t": float(found.statistic), "degrees of freedom": float(found.df)}
+    return DifferenceTest(low, high, {"Welch's t-test": float(found.pvalue)}, numbers)
 
 
 @dataclass(frozen=True)
@@ -140,16 +104,6 @@ class Part:
     scores: tuple[float, ...]
     intervals: tuple[Interval, ...]
     differences: tuple[Interval | None, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "scores": list(self.scores),
-            "intervals": [[each.low, each.high] for each in self.intervals],
-            "differences": [each and [each.low, each.high] for each in self.differences],
-        }
 
 
 def by_length(

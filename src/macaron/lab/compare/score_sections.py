@@ -1,6 +1,6 @@
 """The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from macaron.data.manifest import DataKind
 from macaron.evaluate.significance import Interval
@@ -8,7 +8,7 @@ from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
-from macaron.lab.compare.verdict import p_text, signed
+from macaron.lab.compare.verdict import DifferenceTest, p_text, signed
 from macaron.lab.page import Raw, html_table, section
 from macaron.lab.run_folder import is_number
 
@@ -37,10 +37,17 @@ def scores_section(result: Result) -> str:
         axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
         charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
-    if any(pair.sentences for pair in result.pairs):
-        parts.append(_sentence_table(result))
+    tested = sum(bool(pair.sentences) for pair in result.pairs)
+    if tested:
+        corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
+        caption = (
+            f"Tests of differences over sentences: two-sided, {result.trials:,} resamples, {result.trials:,} random "
+            f"exchanges. The largest p of all tests in {result.metric} decides{corrected}."
+        )
+        parts.append(_test_table(result, [pair.sentences for pair in result.pairs], caption))
     if any(pair.seeds for pair in result.pairs):
-        parts.append(_seed_table(result))
+        caption = "Tests of differences over seeds: two-sided"
+        parts.append(_test_table(result, [pair.seeds for pair in result.pairs], caption))
     if several:
         parts.append(_run_scores(result))
     return section("Scores", *parts)
@@ -72,52 +79,21 @@ def _score_table(result: Result) -> str:
     return html_table(headers, rows, caption=caption, numeric=range(1, len(headers)), stack=many)
 
 
-def _sentence_table(result: Result) -> str:
-    rows = [
-        [
-            _minus(pair),
-            metric,
-            signed(tests.bootstrap.difference),
-            f"{signed(tests.evidence.low)} to {signed(tests.evidence.high)}",
-            p_text(tests.bootstrap.p_value),
-            p_text(tests.randomisation.p_value),
-            Raw(f"<strong>{p_text(p)}</strong>") if metric == result.metric and (p := pair.evidence.p_value) else "–",
-        ]
-        for pair in result.pairs
-        for metric, tests in pair.sentences.items()
-    ]
-    trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
-    headers = [
-        *("difference", "metric", "value", "95 % interval"),
-        *("p, paired bootstrap", "p, randomisation", "p that decides"),
-    ]
-    tested = sum(bool(pair.sentences) for pair in result.pairs)
-    corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
-    caption = (
-        f"Tests of differences over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. The "
-        f"largest p of all tests in {result.metric} decides{corrected}."
-    )
-    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
-
-
-def _seed_table(result: Result) -> str:
-    digits = result.digits
-    rows = [
-        [
-            _minus(pair),
-            metric,
-            signed(test.difference, digits),
-            f"{signed(test.low, digits)} to {signed(test.high, digits)}",
-            f"{test.t:.2f}".replace("-", "−"),
-            f"{test.degrees:.1f}",
-            p_text(test.p_value),
-        ]
-        for pair in result.pairs
-        for metric, test in pair.seeds.items()
-    ]
-    headers = ["difference", "metric", "value", "95 % interval", "t", "degrees of freedom", "p"]
-    caption = "Welch's t-test over seeds: two-sided"
-    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
+def _test_table(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], caption: str) -> str:
+    """A row for each comparison and metric; ``tests`` are those of each comparison, by metric."""
+    rows: list[dict[str, str]] = []
+    for i, (pair, found) in enumerate(zip(result.pairs, tests, strict=True), start=1):
+        for metric, test in found.items():
+            first, second = (result.scores[metric][k].mean for k in (0, i))
+            value, low, high = (signed(each, result.digits) for each in (second - first, test.low, test.high))
+            row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
+            row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
+            row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
+            decides = pair.evidence.p_value if metric == result.metric else None
+            row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
+            rows.append(row)
+    cells = [list(row.values()) for row in rows]
+    return html_table(list(rows[0]), cells, caption=caption, numeric=range(2, len(rows[0])), stack=True)
 
 
 def _run_scores(result: Result) -> str:

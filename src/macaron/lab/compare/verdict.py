@@ -6,7 +6,7 @@ model is called better than another only if all tests agree.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -24,17 +24,21 @@ Reach = Literal["nothing", "models", "seeds"]
 
 
 @dataclass(frozen=True)
-class Evidenced:
-    """A two-sided test of a difference: its 95 % interval, and the p-value of each method."""
+class DifferenceTest:
+    """A two-sided test of a difference: its 95 % interval, and the p-value of each method.
+
+    :param numbers: what else a table shows of it
+    """
 
     low: float
     high: float
-    p_values: tuple[float, ...]
+    p_values: dict[str, float]
+    numbers: dict[str, float] = field(default_factory=dict)
 
     def shows(self, difference: float) -> bool:
         """Whether the interval lies on the difference's own side of zero, and all p-values are small."""
         beside = (difference > 0 and self.low > 0) or (difference < 0 and self.high < 0)
-        return beside and bool(self.p_values) and all(p < ALPHA for p in self.p_values)
+        return beside and bool(self.p_values) and all(p < ALPHA for p in self.p_values.values())
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class Evidence:
     metric: str
     difference: float
     runs: tuple[int, int] = (1, 1)
-    sentences: Evidenced | None = None
-    seeds: Evidenced | None = None
+    sentences: DifferenceTest | None = None
+    seeds: DifferenceTest | None = None
     adjusted: float | None = None
     comparisons: int = 1
     unfair: tuple[str, ...] = ()
@@ -62,7 +66,7 @@ class Evidence:
     digits: int = 2
 
     @property
-    def tests(self) -> dict[str, Evidenced]:
+    def tests(self) -> dict[str, DifferenceTest]:
         """The tests by what they are over. One over seeds counts only with enough of them."""
         found = {"sentences": self.sentences, "seeds": self.seeds if min(self.runs) >= LEAST_SEEDS else None}
         return {over: test for over, test in found.items() if test is not None}
@@ -70,7 +74,7 @@ class Evidence:
     @property
     def p_value(self) -> float | None:
         """The p-value that decides: the largest of all tests, corrected."""
-        found = [p for test in self.tests.values() for p in test.p_values]
+        found = [p for test in self.tests.values() for p in test.p_values.values()]
         return max([*found, self.adjusted or 0.0]) if found else None
 
 
