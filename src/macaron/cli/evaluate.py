@@ -76,9 +76,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
     else:
-        search = scored.settings
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
-        typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
+        typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)

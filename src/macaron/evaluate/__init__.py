@@ -1,7 +1,6 @@
 """Scores of translations, always with their definitions, confidence intervals and tests of significance."""
 
 from macaron.evaluate.scores import (
-    Bleu,
     chrf,
     corpus_bleu,
     moses_tokens,
@@ -20,7 +19,6 @@ from macaron.evaluate.significance import (
 from macaron.evaluate.statistics import Score, SentenceStatistics
 
 __all__ = [
-    "Bleu",
     "Comparison",
     "Interval",
     "Score",

@@ -9,7 +9,7 @@ from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.evaluation import evaluate_split, text_digest
-from macaron.evaluate.stored import Measurement, Search, Translated
+from macaron.evaluate.stored import Evaluation, Measurement, Search
 from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
@@ -153,7 +153,7 @@ def caseless(runs: Sequence[FinishedRun]) -> bool:
 
 def translate_run(
     run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool], say: Say
-) -> Translated:
+) -> Evaluation:
     """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
     lines, references = (data.text(split, language) for language in data.languages)
     tags = data.tags(split) if run.tokenizer_settings.get("tags") else ()  # as in evaluate_split

@@ -7,7 +7,7 @@ from typing import Any
 
 from macaron.data.manifest import DataKind
 from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
-from macaron.evaluate.stored import Translated
+from macaron.evaluate.stored import Evaluation
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind
@@ -105,7 +105,7 @@ class Result:
     count: int = 0
     trials: int = 0
     cautions: tuple[str, ...] = ()
-    translated: dict[str, Translated] = field(default_factory=dict)
+    translated: dict[str, Evaluation] = field(default_factory=dict)
     lengths: tuple[Part, ...] = ()
     frequencies: tuple[Part, ...] = ()
 
