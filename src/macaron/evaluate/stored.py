@@ -37,14 +37,22 @@ _FORMULAS: dict[str, Formula] = {
 }
 
 
+class _Ends(TypedDict):
+    low: Real
+    high: Real
+
+
 class _StoredScore(TypedDict):
     metric: str
     score: Real
     definition: str
+    interval: Annotated[_Ends, OTHERS]
     rows: list[Any]
 
 
-class _StoredFile(TypedDict):
+class StoredFile(TypedDict):
+    """The content of a file."""
+
     format: int
     data: str
     key: Record
@@ -144,7 +152,7 @@ class Measurement:
     def load(self, sentences: int) -> Evaluation | None:
         """What is stored, if it is complete and of this many sentences."""
         try:
-            found: _StoredFile = read_json(self.path, _StoredFile, largest=_LARGEST)
+            found: StoredFile = read_json(self.path, StoredFile, largest=_LARGEST)
             content: dict[str, Any] = {name: found[name] for name in ("translations", "search", "scores")}
             if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
                 return None

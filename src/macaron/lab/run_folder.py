@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeGuard
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.evaluate.stored import FOLDER
+from macaron.evaluate.stored import FOLDER, StoredFile
 from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
@@ -19,9 +19,7 @@ from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
 RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
-#: JSON files that a run writes about itself; any other with scores is an evaluation.
-_OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
-#: Bytes of the largest of them: translations with their counts.
+#: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
 _GREATEST = 1e100
@@ -101,34 +99,21 @@ class RunFolder:
 
     @cached_property
     def evaluations(self) -> list[Record]:
-        """Scores of its model: the ``file``, the ``data``, the ``scores``.
+        """Scores of its model, as `macaron.evaluate.stored` keeps them: the ``file``, the ``data``, the ``scores``.
 
-        They are in JSON files that ``macaron evaluate --json`` wrote, and among the stored translations, where those
-        of an earlier model of this run are passed over. Of two with the same data, search and definitions the stored
-        and later one counts.
+        Those of an earlier model of this run are passed over. Of two with the same data, search and definitions the
+        later one counts.
         """
-        stored = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
-        files = [*sorted(file for file in self.path.glob("*.json") if file.name not in _OWN), *stored]
-        present = fingerprint(self.model_folder) if stored and self.model_folder else None
+        files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
+        present = fingerprint(self.model_folder) if files and self.model_folder else None
         found: dict[str, Record] = {}
         for file in files:
             name = str(file.relative_to(self.path))
-            content = self._record(name)
-            scores, key = content.get("scores"), content.get("key")
-            rows = scores if isinstance(scores, list) else []
-            fine = [isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows]
-            if (
-                not rows
-                or not all(fine)
-                or (file in stored and not (isinstance(key, dict) and key.get("model") == present))
-            ):
-                continue
-            said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
-            lines = content.get("translations")
-            sentences = content.get("sentences", len(lines) if isinstance(lines, list) else None)
-            data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
-            same = json.dumps([data, content.get("search"), [row.get("definition") for row in rows]])
-            found[same] = {"file": name, "data": data, "scores": rows}
+            content: StoredFile | None = self._json(name, StoredFile)
+            if content and content["scores"] and content["key"].get("model") == present:
+                data = f"{content['data']}, {len(content['translations']):,} sentences"
+                same = json.dumps([data, content["search"], [each["definition"] for each in content["scores"]]])
+                found[same] = {"file": name, "data": data, "scores": content["scores"]}
         return sorted(found.values(), key=lambda each: str(each["file"]))
 
     @cached_property

@@ -155,17 +155,14 @@ def score_tables(run: RunFolder) -> list[str]:
 
 
 def _evaluation(found: Record) -> str:
-    rows, definitions = [], []
-    for score in found["scores"]:
-        given = score.get("interval")
-        interval = [given.get("low"), given.get("high")] if isinstance(given, dict) else []
-        ends = " to ".join(f"{end:.2f}" for end in interval if is_number(end)) or "–"
-        rows.append((score["metric"], f"{score['score']:.2f}", ends))
-        definitions += [str(score["definition"])] if score.get("definition") else []
+    rows = [
+        (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
+        for each in found["scores"]
+    ]
     # Below the table: a definition is too long for a column on a phone.
-    notes = f'<p class="note">{escape("; ".join(definitions))}.</p>' if definitions else ""
-    headers = ["score", "value", "95 % interval"]
-    return html_table(headers, rows, caption=f"{found['data']} ({found['file']})", numeric=[1, 2]) + notes
+    notes = f'<p class="note">{escape("; ".join(each["definition"] for each in found["scores"]))}.</p>'
+    headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
+    return html_table(headers, rows, caption=caption, numeric=[1, 2]) + notes
 
 
 def _glue(run: RunFolder) -> list[str]:
