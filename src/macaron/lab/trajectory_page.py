@@ -125,29 +125,21 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
     described = f"The paths of {found.exact.shape[1]} particles: exact (wide and grey), and by each scheme."
     headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
     table = html_table(headers, rows, caption=caption, numeric=[1, 2])
-    return f"""<div class="trajectories">
-<figure>
-<svg viewBox="0 0 {_WIDTH:g} {drawing.height}" role="img" aria-labelledby="stage-name stage-text">
-<title id="stage-name">Paths of the particles</title><desc id="stage-text">{described}</desc>
-<g class="exact">{exact}</g><g class="moves"></g>{"".join(layers)}
-</svg>
-<figcaption><ul class="legend"><li><span class="swatch wide"></span>exact flow</li>{"".join(entries)}
-<li class="operators" hidden><span class="swatch f"></span>along F<span class="swatch g"></span>along G</li>
-</ul></figcaption>
-</figure>
-<div class="panel">
-<div class="controls" hidden>
-<label for="steps">Steps <output id="count" for="steps">{steps}</output></label>
-<input type="range" id="steps" min="0" max="{len(counts) - 1}" step="1" value="{counts.index(steps)}">
-<div class="choices">
-<label{" hidden" if len(groups) == 1 else ""}>Sub-steps<select id="group">{choices}</select></label>
-<label>Show sub-steps of<select id="moves"><option value="">no scheme</option>{"".join(options)}</select></label>
-</div>
-</div>
-{table}
-<p class="visually-hidden" id="said" aria-live="polite"></p>
-</div>
-</div>"""
+    return asset("trajectories.html").format(
+        width=_WIDTH,
+        height=drawing.height,
+        described=described,
+        exact=exact,
+        layers="".join(layers),
+        entries="".join(entries),
+        steps=steps,
+        last=len(counts) - 1,
+        index=counts.index(steps),
+        hidden=" hidden" if len(groups) == 1 else "",
+        choices=choices,
+        options="".join(options),
+        table=table,
+    )
 
 
 def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
