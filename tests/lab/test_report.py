@@ -332,7 +332,6 @@ def test_a_glue_folder(tmp_path: Path):
     assert "Not finished: 4 runs are done." in text
     assert "64.0 (58.0 to 70.0)" in text  # the median of the better setting, and its seeds
     assert "52.7" in text
-    assert "RTE accuracy <b>70</b>" in text
     assert "model = &quot;m&quot;" in text
 
 

@@ -3,6 +3,7 @@
 All metrics are drawn over updates, epochs or time; well-known metrics come first and have titles.
 """
 
+from itertools import starmap
 from typing import Literal, TypeAlias
 
 from macaron.data.glue_tasks import METRICS, TASKS
@@ -51,12 +52,9 @@ _CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
 
 
 def training_curves(run: RunFolder) -> list[str]:
-    """A chart for everything that was measured over the updates, or epochs, of a run."""
+    """A chart for everything that was measured over the updates, or epochs, of a run; a GLUE folder has none."""
     if run.kind == "fine-tuning":
-        return _epochs({"training": run.metrics})
-    if run.kind == "GLUE":
-        logs = {title: record.get("epoch_log") for title, record in _best_runs(run).items()}
-        return _epochs({title: log for title, log in logs.items() if isinstance(log, list)})
+        return _epochs(run) if run.metrics else []
     named = {name for _, _, lines, _ in _CHARTS for name in lines}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
     bases = dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN)
@@ -95,36 +93,20 @@ def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scal
     return line_chart(series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
-def _best_runs(run: RunFolder) -> dict[str, Record]:
-    """The run with the best score of each GLUE task."""
-    best: dict[str, Record] = {}
-    for record in run.results:
-        task = TASKS.get(str(record.get("task")))
-        if task is not None and is_number(record.get("score")) and not record.get("diverged"):
-            best[task.title] = max(best.get(task.title, record), record, key=lambda each: each["score"])
-    return best
-
-
-def _epochs(logs: dict[str, list[Record]]) -> list[str]:
-    """Charts of fine-tuning, which records a loss and scores by development set and metric for each epoch."""
-    losses, scores = [], []
-    for name, log in logs.items():
-        whole = [each for each in log if isinstance(each, dict) and is_number(each.get("epoch"))]
-        points = [(float(each["epoch"]), float(each["loss"])) for each in whole if is_number(each.get("loss"))]
-        losses += [Series(name, points)] if points else []
-        found: dict[str, list[tuple[float, float]]] = {}
-        for each in whole:
-            for part, metric, value in numbers_in(each.get("scores")):
-                called = METRICS.get(metric, metric) + ("" if part == "dev" else f", {part}")
-                label = called if name == "training" else f"{name} {called}"
-                found.setdefault(label, []).append((float(each["epoch"]), float(value)))
-        scores += [Series(label, points) for label, points in found.items()]
-    if not losses and not scores:
-        return []
-    best = "" if list(logs) == ["training"] else ", the best run of each task"
+def _epochs(run: RunFolder) -> list[str]:
+    """Charts of a fine-tuning, which records a loss and scores by development set and metric for each epoch."""
+    scores: dict[str, list[tuple[float, float]]] = {}
+    for each in run.metrics:
+        for part, metric, value in numbers_in(each.get("scores")) if "epoch" in each else ():
+            label = METRICS.get(metric, metric) + ("" if part == "dev" else f", {part}")
+            scores.setdefault(label, []).append((float(each["epoch"]), float(value)))
+    found = {
+        ("Training loss", "per example"): {"training": run.values("loss", "epoch")},
+        ("Scores", "per cent"): scores,
+    }
     return [
-        line_chart(losses, title=f"Training loss{best}", x_label="epoch", y_label="per example", height=240),
-        line_chart(scores, title=f"Scores{best}", x_label="epoch", y_label="per cent", height=240),
+        line_chart(list(starmap(Series, lines.items())), title=title, x_label="epoch", y_label=y_label, height=240)
+        for (title, y_label), lines in found.items()
     ]
 
 

@@ -24,9 +24,10 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)
-    charts = training_curves(found)
-    shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts = [_cards(found), section("Curves", *shown)]
+    parts = [_cards(found)]
+    if found.kind != "GLUE":
+        charts = training_curves(found) or ['<p class="empty">No values yet.</p>']
+        parts.append(section("Curves", '<div class="charts">', *charts, "</div>"))
     speed = throughput(found)
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
