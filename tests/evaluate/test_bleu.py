@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macaron.errors import MacaronError
-from macaron.evaluate import corpus_bleu, split_compounds, tokenised_bleu
+from macaron.evaluate.scores import corpus_bleu, split_compounds, tokenised_bleu
 
 CASES = json.loads((Path(__file__).parents[1] / "golden" / "bleu.json").read_text())
 UNKNOWN, END = 3, -1

@@ -7,7 +7,7 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.evaluate import chrf, moses_tokens, paper_bleu, sacre_bleu
+from macaron.evaluate.scores import chrf, moses_tokens, paper_bleu, sacre_bleu
 from macaron.evaluate.stored import Evaluation
 
 texts = st.lists(st.sampled_from(["Das", "ist", "Test,", "nicht", "wahr?", "1,000.5", "und-so"]), max_size=10).map(

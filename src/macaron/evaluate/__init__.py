@@ -2,11 +2,8 @@
 
 from macaron.evaluate.scores import (
     chrf,
-    corpus_bleu,
-    moses_tokens,
     paper_bleu,
     sacre_bleu,
-    split_compounds,
     tokenised_bleu,
 )
 from macaron.evaluate.significance import (
@@ -26,11 +23,8 @@ __all__ = [
     "approximate_randomisation",
     "bootstrap_interval",
     "chrf",
-    "corpus_bleu",
-    "moses_tokens",
     "paired_bootstrap",
     "paper_bleu",
     "sacre_bleu",
-    "split_compounds",
     "tokenised_bleu",
 ]

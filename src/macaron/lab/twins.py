@@ -107,16 +107,12 @@ def make_twins(
         gives the twins other names
     :param most: updates of each run, at most, where its only limit is minutes
     """
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file: give a folder for the runs")
     if not first_process():
         say = lambda _: None  # noqa: E731
     resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes)]
     repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
-    if len(resolved) < 2:
-        raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     if budget is not None:

@@ -32,8 +32,6 @@ FIRST_PAUSE, LAST_PAUSE = 700, 2500
 #: Resolution of animations by number of panels, to limit the size of the file.
 GIF_DPI = {1: 110, 2: 96}
 GIF_DPI_MANY = 76
-#: Shades of each colour towards white in an animation's palette.
-SHADES = 24
 
 _TEXT: dict[str, Any] = {"fontsize": 8, "color": INK, "zorder": 5, "parse_math": False, "annotation_clip": False}
 
@@ -97,23 +95,13 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
                 each.move_to(float(time))
             figure.canvas.draw()
             images.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all images: no flicker, and rare colours are kept.
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(_palette())
+    # One palette for all images, so that nothing flickers: that of the last one, which has all colours.
+    palette = images[-1].quantize(256, Image.Quantize.MAXCOVERAGE)
     first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
     durations = [FIRST_PAUSE, *[DURATION] * (len(others) - 1), LAST_PAUSE]
     stream = io.BytesIO()
     first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
     return stream.getvalue()
-
-
-def _palette() -> list[int]:
-    """Red, green and blue of white, and of every colour in shades towards white."""
-    from matplotlib.colors import to_rgb
-
-    inks = np.array([to_rgb(colour) for colour in (*COLOURS.values(), INK, PALE)])[:, np.newaxis]
-    shades = inks + np.linspace(0, 0.95, SHADES)[:, np.newaxis] * (1 - inks)
-    return [255, 255, 255, *np.rint(255 * shades).astype(int).ravel().tolist()]
 
 
 class _MovingPanel:
