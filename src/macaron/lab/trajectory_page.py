@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.figures import scheme_label, trajectory_label
+from macaron.lab.figures import scheme_label
 from macaron.lab.page import Raw, asset, escape, html_table, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (
@@ -143,9 +143,8 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 
 
 def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
-    """The label of a scheme, without its integrator where the name of its group has it."""
-    label = trajectory_label(each)
-    return label.removesuffix(f", {each.method}") if len(groups) > 1 else label
+    """The label of a scheme; the name of a group has its integrator, if there are several groups."""
+    return scheme_label(each.scheme.name, each.method if len(groups) == 1 else "")
 
 
 def _line(path: Sequence[float]) -> str:
@@ -160,7 +159,7 @@ def _dots(path: Sequence[float]) -> str:
 def _error_chart(groups: Sequence[Group]) -> str:
     series = [
         Series(
-            scheme_label(each.scheme.name, each.method) if len(groups) > 1 else trajectory_label(each),
+            scheme_label(each.scheme.name, each.method),
             [(float(one.steps), one.error) for one in each.trajectories],
             colour=COLOURS[i % len(COLOURS)],
             dashed=each.method != "exact",
