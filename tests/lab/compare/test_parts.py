@@ -20,6 +20,7 @@ from macaron.lab.compare.kind_statistics import (
     f1_formula,
     length_classes,
     paired,
+    parts_of,
     pooled,
     seed_test,
     sentence_test,
@@ -128,7 +129,7 @@ def test_classes_of_length_hold_every_sentence_once(lengths: list[int], classes:
 def test_parts_by_length(references: list[list[str]]):
     lengths = [len(line) for line in references]
     kinds = [[statistics(references, 0.1, 1)], [statistics(references, 0.4, 2)]]
-    parts = by_length(lengths, kinds, [True])
+    parts = parts_of(by_length(lengths, kinds), [True])
     assert sum(part.size for part in parts) == len(references)
     for part in parts:
         (difference,) = part.differences
@@ -156,7 +157,7 @@ def test_words_by_frequency():
     assert rows.sum(axis=(0, 1)).tolist() == [3, 5, 6]
     assert float(f1_formula(np.array([1.0, 2.0, 1.0]))) == pytest.approx(200 / 3)
     assert float(f1_formula(np.zeros(3))) == 0
-    parts = by_frequency(counts, reference, [[translation], [reference]], [True])
+    parts = parts_of(by_frequency(counts, reference, [[translation], [reference]]), [True])
     assert [part.name for part in parts] == ["never", "1 to 4", "25 to 99", "1,000 or more"]
     assert all(part.scores[1] == 100 for part in parts)
     assert all(part.size < LEAST and part.differences == (None,) for part in parts)

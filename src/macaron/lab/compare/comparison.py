@@ -14,7 +14,15 @@ from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
-from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_test
+from macaron.lab.compare.kind_statistics import (
+    TRIALS,
+    Words,
+    by_frequency,
+    by_length,
+    parts_of,
+    seed_test,
+    sentence_test,
+)
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
@@ -38,8 +46,6 @@ def write_comparison(
     from macaron.lab.compare.comparison_page import comparison_page
 
     check_page_path(out)
-    if json_file is not None and json_file.is_dir():
-        raise UsageError(f"--json {json_file} is a folder: name a file in it, such as {json_file / 'comparison.json'}")
     if json_file is not None and json_file.resolve() == out.resolve():
         raise UsageError(f"--json {json_file} is the page (--out): the numbers need a file of their own")
     result = compare(runs, data, split, **options)
@@ -63,8 +69,6 @@ def compare(
 
     :param runs: folders of runs, by name if they have names of their own; others are compared with the first kind
     """
-    if split not in ("valid", "test"):
-        raise UsageError(f"--split is valid or test, not {split!r}")
     search = search or Search()
     opened = open_runs(runs)
     given = {"decode.beam": search.beam, "decode.length_penalty": search.length_penalty}
@@ -106,12 +110,11 @@ def _compare_translations(
     primary = "tokenised BLEU" if folded else next(iter(metrics))
     tested = _pairs(kinds, fair, primary, scores, trials)
     sizes = [len(line.split()) for line in sources]
-    lengths = by_length(sizes, [each.statistics for each in scores[primary]], allowed, trials)
+    lengths = by_length(sizes, [each.statistics for each in scores[primary]])
     words = Words(data, split)
     say("counting the words of the training data")
     counts, wanted = words.counts(data.pairs("train").target), words.of(references)
     said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
-    frequencies = by_frequency(counts, wanted, said, allowed, trials)
     pairs = []
     for pair in tested:
         # The translations of runs with the same seed are shown, if there are such.
@@ -133,8 +136,8 @@ def _compare_translations(
         trials=trials,
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
-        lengths=tuple(lengths),
-        frequencies=tuple(frequencies),
+        lengths=parts_of(lengths, allowed, trials),
+        frequencies=parts_of(by_frequency(counts, wanted, said), allowed, trials),
     )
 
 

@@ -7,7 +7,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -106,23 +106,18 @@ class Part:
     differences: tuple[Interval | None, ...]
 
 
-def by_length(
-    lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]], fair: Sequence[bool], trials: int = TRIALS
-) -> list[Part]:
-    """Scores by length of the source.
+#: A class of sentences or words: its name, its size, and for each kind the statistics of its runs.
+Class = tuple[str, int, Sequence[Sequence[SentenceStatistics]]]
 
-    :param lengths: words of each source
-    :param kinds: for each kind the statistics of its runs
-    :param fair: for each kind but the first, whether it can be compared fairly
-    """
+
+def by_length(lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]]) -> Iterator[Class]:
+    """Sentences by the length of their source in words; ``kinds`` are the statistics of the runs of each kind."""
     sizes = np.array(lengths)
-    parts = []
     for low, high in length_classes(lengths):
         inside = (sizes >= low) & (sizes <= high)
         name = f"{low} words" if low == high else f"{low} to {high} words"
         chosen = [[SentenceStatistics(run.rows[inside], run.formula) for run in kind] for kind in kinds]
-        parts.append((name, int(inside.sum()), chosen))
-    return _parts(parts, fair, trials)
+        yield name, int(inside.sum()), chosen
 
 
 def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple[int, int]]:
@@ -134,28 +129,15 @@ def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple
 
 
 def by_frequency(
-    counts: Counter[str],
-    references: Sequence[Sequence[str]],
-    kinds: Sequence[Sequence[Sequence[Sequence[str]]]],
-    fair: Sequence[bool],
-    trials: int = TRIALS,
-) -> list[Part]:
-    """F1 of the words of each class of frequency.
-
-    :param kinds: for each kind and each of its runs the words of every translation
-    :param fair: for each kind but the first, whether it can be compared fairly
-    """
+    counts: Counter[str], references: Sequence[Sequence[str]], kinds: Sequence[Sequence[Sequence[Sequence[str]]]]
+) -> Iterator[Class]:
+    """Words by their frequency, for their F1; ``kinds`` are, for each kind and run, the words of every translation."""
     rows = [[word_matches(counts, run, references) for run in kind] for kind in kinds]
-    parts = []
     for i, first in enumerate(CLASSES):
-        size = int(rows[0][0][:, i, 2].sum())
-        if not size:
-            continue
-        last = CLASSES[i + 1] - 1 if i + 1 < len(CLASSES) else None
-        name = "never" if first == 0 else f"{first:,} or more" if last is None else f"{first} to {last}"
-        statistics = [[SentenceStatistics(run[:, i], f1_formula) for run in kind] for kind in rows]
-        parts.append((name, size, statistics))
-    return _parts(parts, fair, trials)
+        if size := int(rows[0][0][:, i, 2].sum()):
+            last = CLASSES[i + 1] - 1 if i + 1 < len(CLASSES) else None
+            name = "never" if first == 0 else f"{first:,} or more" if last is None else f"{first} to {last}"
+            yield name, size, [[SentenceStatistics(run[:, i], f1_formula) for run in kind] for kind in rows]
 
 
 def word_matches(
@@ -210,9 +192,12 @@ class Words:
         return found
 
 
-def _parts(
-    found: Sequence[tuple[str, int, Sequence[Sequence[SentenceStatistics]]]], fair: Sequence[bool], trials: int
-) -> list[Part]:
+def parts_of(classes: Iterable[Class], fair: Sequence[bool], trials: int = TRIALS) -> tuple[Part, ...]:
+    """Scores and differences in all classes.
+
+    :param fair: for each kind but the first, whether it can be compared fairly
+    """
+    found = list(classes)
     tests = sum(size >= LEAST for _, size, _ in found) * sum(fair)
     level = 1 - (1 - LEVEL) / max(tests, 1)
     parts = []
@@ -226,4 +211,4 @@ def _parts(
         whole = [pooled(runs) for runs in (first, *others)]
         scores, intervals = [each.score() for each in whole], [bootstrap_interval(each) for each in whole]
         parts.append(Part(name, size, tuple(scores), tuple(intervals), tuple(differences)))
-    return parts
+    return tuple(parts)
