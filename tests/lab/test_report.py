@@ -315,31 +315,12 @@ def test_a_fine_tuning_run(tmp_path: Path):
     assert "learning_rate = 5e-05" in text
 
 
-def test_a_glue_folder(tmp_path: Path):
-    (tmp_path / "run.json").write_text(
-        '{"identity": {"model": "digest", "max_length": 256}, "model": "m", "data": "g", "torch": "2"}'
-    )
-    records = [
-        {"run": f"rte-{s}-s{seed}", "task": "rte", "setting": s, "seed": seed, "score": score, "diverged": False}
-        | {"scores": {"dev": {"accuracy": score}}, "constant": {"dev": {"accuracy": 52.7}}}
-        | {"epoch_log": [{"epoch": 1, "loss": 0.5, "scores": {"dev": {"accuracy": score}}}]}
-        for s, seed, score in (("b16", 1, 60.0), ("b16", 2, 64.0), ("b32", 1, 70.0), ("b32", 2, 58.0))
-    ]
-    text = write_report(tmp_path).read_text()
-    assert "No run is finished yet." in text
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    text = write_report(tmp_path).read_text()
-    assert "Not finished: 4 runs are done." in text
-    assert "64.0 (58.0 to 70.0)" in text  # the median of the better setting, and its seeds
-    assert "52.7" in text
-    assert "model = &quot;m&quot;" in text
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         ((), "is not the folder of a run"),
         (("config.json",), "is a model folder: give the folder of its run"),
+        (("run.json",), "is a folder of macaron glue: its scores are in table.md"),
     ],
 )
 def test_other_folders_are_refused(tmp_path: Path, files: tuple[str, ...], words: str):

@@ -18,7 +18,7 @@ from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
-RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
+RunKind = Literal["translation", "pre-training", "fine-tuning"]
 #: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
@@ -52,7 +52,6 @@ class RunFolder:
     :ivar settings: the resolved recipe, or the settings of a fine-tuning
     :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
-    :ivar results: the finished runs of a GLUE folder
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
     :ivar finished: it has ended and was not resumed since
     :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
@@ -70,14 +69,13 @@ class RunFolder:
         self.remarks: list[str] = []
         self.settings, self.origin = self._settings()
         self.kind = _kind(path, self.settings)
-        starts = self._json("environment.json", _Starts) or self._json("run.json", _Starts) or []
+        starts = self._json("environment.json", _Starts) or []
         self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
         self.model_folder = run_model(path)
         model = self.model_folder.relative_to(path) if self.model_folder else "model"
         self.config = self._record(f"{model}/config.json")
         self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
         self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
-        self.results, _ = self._lines("results.jsonl")
         self.summary = self._summary()
         self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
@@ -144,7 +142,7 @@ class RunFolder:
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
-        name = "results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json"
+        name = "results.json" if self.kind == "fine-tuning" else "summary.json"
         found: Record = self._json(name, Annotated[_Summary, OTHERS]) or {}
         numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
         numbers += [loss for loss in found.get("candidates", {}).values() if loss is not None]
@@ -157,10 +155,7 @@ class RunFolder:
         if (self.path / "recipe.toml").is_file():
             sections, origin = load_toml(self.path / "recipe.toml")
             return {name: section for name, section in sections.items() if isinstance(section, dict)}, origin
-        found = self._record("settings.json") or self._record("run.json")
-        # "identity" of a GLUE folder is what all its runs share; its "model" is a digest of the weights.
-        if isinstance(found.get("identity"), dict):
-            found = {**found["identity"], "model": found.get("model"), "data": found.get("data")}
+        found = self._record("settings.json")
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
         return found, Origin("settings.json", text)
 
@@ -236,7 +231,7 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
 
 def _kind(path: Path, settings: Record) -> RunKind:
     if (path / "results.jsonl").is_file() or (path / "run.json").is_file():
-        return "GLUE"
+        raise MacaronError(f"{path} is a folder of macaron glue: its scores are in table.md and results.json.")
     if (path / "settings.json").is_file():
         return "fine-tuning"
     if (path / "recipe.toml").is_file():
@@ -246,6 +241,4 @@ def _kind(path: Path, settings: Record) -> RunKind:
         return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder: give the folder of its run, as macaron train --out made it.")
-    raise MacaronError(
-        f"{path} is not the folder of a run: it has no recipe.toml, settings.json, run.json or metrics.jsonl."
-    )
+    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml, settings.json or metrics.jsonl.")

@@ -6,10 +6,9 @@ All metrics are drawn over updates, epochs or time; well-known metrics come firs
 from itertools import starmap
 from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import METRICS, TASKS
-from macaron.errors import MacaronError
+from macaron.data.glue_tasks import METRICS
 from macaron.json_files import Record
-from macaron.lab.charts import Dots, Series, dot_chart, line_chart
+from macaron.lab.charts import Series, line_chart
 from macaron.lab.page import Raw, escape, html_table
 from macaron.lab.run_folder import RunFolder, is_number, numbers_in
 
@@ -52,7 +51,7 @@ _CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
 
 
 def training_curves(run: RunFolder) -> list[str]:
-    """A chart for everything that was measured over the updates, or epochs, of a run; a GLUE folder has none."""
+    """A chart for everything that was measured over the updates, or epochs, of a run."""
     if run.kind == "fine-tuning":
         return _epochs(run) if run.metrics else []
     named = {name for _, _, lines, _ in _CHARTS for name in lines}
@@ -111,11 +110,9 @@ def _epochs(run: RunFolder) -> list[str]:
 
 
 def score_tables(run: RunFolder) -> list[str]:
-    """All scores of the run: evaluations, the candidates for the final model, GLUE's medians."""
+    """All scores of the run: evaluations, the last epoch's, the candidates for the final model."""
     parts = [_evaluation(each) for each in run.evaluations]
-    if run.kind == "GLUE":
-        parts += _glue(run)
-    elif run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
+    if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
         found = numbers_in(run.summary["scores"])
         rows = [(f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}") for part, metric, value in found]
         parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
@@ -145,27 +142,3 @@ def _evaluation(found: Record) -> str:
     notes = f'<p class="note">{escape("; ".join(each["definition"] for each in found["scores"]))}.</p>'
     headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
     return html_table(headers, rows, caption=caption, numeric=[1, 2]) + notes
-
-
-def _glue(run: RunFolder) -> list[str]:
-    from macaron.tasks.glue.glue_results import GlueResults, averages, cell
-
-    try:
-        summary = GlueResults(run.path).summary()
-    except MacaronError as error:
-        return [f'<p class="note">{escape(error)}</p>']
-    if not summary:
-        return ['<p class="empty">No run is finished yet.</p>']
-    scores = {TASKS[name].title: each["score"] for name, each in summary.items()}
-    dots = [Dots(title, each["median"], (each["min"], each["max"]), digits=1) for title, each in scores.items()]
-    rows = []
-    for name, each in summary.items():
-        cells = [cell(each[key], " / ") for key in ("median", "sd", "constant")]
-        rows.append((TASKS[name].title, *cells, f"{each['setting']} ({len(each['seeds'])} seed(s))"))
-    axis = "median over seeds, lowest to highest"
-    headers = ["task", "median", "standard deviation", "majority baseline", "best setting"]
-    return [
-        dot_chart(dots, title="Scores on the development sets", x_label=axis),
-        html_table(headers, rows, caption="Development sets, per cent", numeric=[1, 2, 3]),
-        f'<p class="note">Medians: {escape(averages(summary)["median"])}.</p>',
-    ]
