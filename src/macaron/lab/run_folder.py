@@ -54,7 +54,6 @@ class RunFolder:
     :ivar summary: what the run wrote at its end
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
     :ivar finished: it has ended and was not resumed since
-    :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
     :ivar remarks: what could not be read
     """
 
@@ -75,7 +74,7 @@ class RunFolder:
         model = self.model_folder.relative_to(path) if self.model_folder else "model"
         self.config = self._record(f"{model}/config.json")
         self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
-        self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
+        self.metrics = self._metrics()
         self.summary = self._summary()
         self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
@@ -172,27 +171,25 @@ class RunFolder:
         found = self._json(file)
         return found if isinstance(found, dict) else {}
 
-    def _lines(self, file: str) -> tuple[list[Record], list[int]]:
-        """The records of a file of JSON lines, and the numbers of damaged lines.
+    def _metrics(self) -> list[Record]:
+        """The records of metrics.jsonl.
 
         The last line of a run in progress may be incomplete: it has no line end, and is no damage.
         """
         records: list[Record] = []
-        damaged: list[int] = []
-        path = self.path / file
-        content = path.read_bytes() if path.is_file() else b""
-        for number, line in enumerate(content.splitlines(True), start=1):
+        damaged, path = 0, self.path / "metrics.jsonl"
+        for line in path.read_bytes().splitlines(True) if path.is_file() else ():
             try:
-                record = parse_json(line.decode(), file, Any, finite=False)
+                record = parse_json(line.decode(), path.name, Any, finite=False)
             except (MacaronError, UnicodeError):
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
             elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
-                damaged.append(number)
+                damaged += 1
         if damaged:
-            self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
-        return records, damaged
+            self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")
+        return records
 
 
 def _merged(first: Record, second: Record) -> Record:

@@ -52,10 +52,6 @@ class FinishedRun(RunFolder):
         self.final_loss: float = losses.get(self.summary.get("final_model"), math.nan)
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
-        if self.damaged_lines:
-            raise MacaronError(
-                f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}: damaged: remove the line, or copy the run again"
-            )
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
         self.identity: dict[str, str] = {}
         if kept := checkpoints(path / "checkpoints"):
