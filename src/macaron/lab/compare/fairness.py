@@ -141,7 +141,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     if unverified := [run.name for run in runs if run.data_digest is None]:
         cautions.append(
             f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone, "
-            "or are of an old version and the data are gone)"
+            "or are of an old version)"
         )
     cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
     starts = [start for run in runs for start in run.starts]

@@ -7,12 +7,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from macaron import ode
-from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
 from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -24,8 +23,8 @@ from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of the lengths of sentences, in checkpoints of format 1.
-LENGTHS_DIGITS = 16
+#: Hexadecimal digits of a digest of tokens.
+TOKEN_DIGITS = 32
 #: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
@@ -72,16 +71,14 @@ class FinishedRun(RunFolder):
         """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
         return fingerprint(self.path / "model")
 
-    @cached_property
+    @property
     def data_digest(self) -> str | None:
         """The digest of the tokens it was trained on; None if it is not known.
 
-        Checkpoints of format 1 record the lengths of sentences alone: the tokens are those of the data folder, if that
-        still has sentences of these lengths.
+        Checkpoints of format 1 have one of the lengths of sentences alone, which is shorter.
         """
-        recorded = self.identity.get("training data")
-        of_lengths = recorded is not None and len(recorded) == LENGTHS_DIGITS
-        return folder_digests(self.data).get(recorded) if of_lengths else recorded
+        recorded = self.identity.get("training data", "")
+        return recorded if len(recorded) == TOKEN_DIGITS else None
 
     @property
     def governing(self) -> str:
@@ -99,16 +96,6 @@ class FinishedRun(RunFolder):
         done = {"max_epochs": progress.epoch - 1, "max_minutes": progress.seconds / 60}
         passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
         return next(passed, "unknown reason")
-
-
-@cache
-def folder_digests(folder: Path) -> dict[str | None, str]:
-    """The digest of the tokens in a prepared folder, by that of their lengths; none if it cannot be read."""
-    try:
-        data = open_prepared(folder)
-        return {data.legacy_lengths_digest(): data.digest}
-    except (MacaronError, OSError):
-        return {}
 
 
 @dataclass(frozen=True, eq=False)
