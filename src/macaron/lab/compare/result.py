@@ -42,6 +42,11 @@ class KindScore:
         """The standard deviation over its runs, if there are several."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
+    def text(self, digits: int) -> str:
+        """Its mean, and the standard deviation if there is one."""
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         interval = None if self.interval is None else asdict(self.interval)
@@ -122,19 +127,14 @@ class Result:
     def table(self) -> str:
         """The scores for a terminal, a line for each kind; of several seeds mean and standard deviation."""
         several = any(len(kind.runs) > 1 for kind in self.kinds)
-        columns = {name: [each.scores for each in scores] for name, scores in self.scores.items()}
-        if self.task == "pairs":
-            columns = {"valid loss": [tuple(run.final_loss for run in kind.runs) for kind in self.kinds], **columns}
+        losses = tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in self.kinds)
+        columns = {"valid loss": losses, **self.scores} if self.task == "pairs" else self.scores
         rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
         for i, kind in enumerate(self.kinds):
             updates = sorted({run.progress.update for run in kind.runs})
             row = [kind.label, *([str(len(kind.runs))] if several else []), f"{kind.parameters:,}"]
             row.append(" to ".join(f"{each:,}" for each in updates[:: max(len(updates) - 1, 1)]))
-            for name, values in columns.items():
-                digits = 4 if "loss" in name else self.digits
-                spread = f" ± {stdev(values[i]):.{digits}f}" if len(values[i]) > 1 else ""
-                row.append(f"{mean(values[i]):.{digits}f}{spread}")
-            rows.append(row)
+            rows.append([*row, *(scores[i].text(4 if "loss" in name else 2) for name, scores in columns.items())])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))])

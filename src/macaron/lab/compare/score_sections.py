@@ -57,19 +57,16 @@ def _minus(pair: Pair) -> str:
     return f"{pair.second.label} − {pair.first.label}"
 
 
-def _score_cell(score: float, interval: Interval | None, digits: int, deviation: float | None = None) -> Raw:
+def _score_cell(text: str, interval: Interval | None, digits: int) -> Raw:
     """A score with its interval below it."""
-    text = f"{score:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
-    if interval is None:
-        return Raw(text)
-    ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-    return Raw(f'{text}<br><span class="muted">{ends}</span>')
+    ends = "" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
+    return Raw(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
 
 
 def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
     rows = [
-        [metric, *(_score_cell(each.mean, each.interval, result.digits, each.deviation) for each in scores)]
+        [metric, *(_score_cell(each.text(result.digits), each.interval, result.digits) for each in scores)]
         for metric, scores in result.scores.items()
     ]
     said = "mean ± standard deviation over seeds" if several else "score"
@@ -176,7 +173,7 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
             charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
     table_rows = []
     for part in parts:
-        cells = [_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
+        cells = [_score_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
         table_rows.append([part.name, f"{part.size:,}", *cells])
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
     few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
