@@ -95,6 +95,11 @@ class RunFolder:
         return None
 
     @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
+        return fingerprint(self.model_folder) if self.model_folder else ""
+
+    @cached_property
     def evaluations(self) -> list[Record]:
         """Scores of its model, as `macaron.evaluate.stored` keeps them: the ``file``, the ``data``, the ``scores``.
 
@@ -102,12 +107,11 @@ class RunFolder:
         later one counts.
         """
         files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
-        present = fingerprint(self.model_folder) if files and self.model_folder else None
         found: dict[str, Record] = {}
         for file in files:
             name = str(file.relative_to(self.path))
             content: StoredFile | None = self._json(name, StoredFile)
-            if content and content["scores"] and content["key"].get("model") == present:
+            if content and content["scores"] and content["key"].get("model") == self.fingerprint:
                 data = f"{content['data']}, {len(content['translations']):,} sentences"
                 same = json.dumps([data, content["search"], [each["definition"] for each in content["scores"]]])
                 found[same] = {"file": name, "data": data, "scores": content["scores"]}

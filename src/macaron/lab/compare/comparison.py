@@ -117,12 +117,10 @@ def _compare_translations(
     said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
     pairs = []
     for pair in tested:
-        # The translations of runs with the same seed are shown, if there are such.
-        both = [(one, other) for one in pair.first.runs for other in pair.second.runs]
-        shown = next((each for each in both if each[0].seed == each[1].seed), both[0])
-        first, second = (made[run.name].translations for run in shown)
+        names = pair.first.runs[0].name, pair.second.runs[0].name
+        first, second = (made[name].translations for name in names)
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
-        pairs.append(replace(pair, reading=reading, read_runs=(shown[0].name, shown[1].name)))
+        pairs.append(replace(pair, reading=reading, read_runs=names))
     return Result(
         task="pairs",
         kinds=tuple(kinds),

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import load_config
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
-from macaron.seal import fingerprint
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
@@ -65,11 +63,6 @@ class FinishedRun(RunFolder):
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
         config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
         self.model_config: TranslationConfig | EncoderConfig = load_config(path / "model", config_class)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
-        return fingerprint(self.path / "model")
 
     @property
     def data_digest(self) -> str | None:
