@@ -61,7 +61,9 @@ def test_an_unfair_comparison_is_found_and_ranks_nothing(
     found = write_comparison([twins[0], other], data, "test", tmp_path / "page.html")
     (pair,) = found["comparisons"]
     assert pair["fairness"]["unfair"] == ["train.learning_rate is 0.01 for lie-fg and 0.001 for strang-gfg"]
-    assert found["verdict"].startswith("This is not a fair comparison, so nothing is concluded: train.learning_rate")
+    assert found["verdict"].startswith(
+        "This is not a fair comparison of lie-fg and strang-gfg, so nothing is concluded: train."
+    )
     assert pair["deciding_p_value"] is None
     assert pair["tests_over_sentences"] == {}
     text = (tmp_path / "page.html").read_text()

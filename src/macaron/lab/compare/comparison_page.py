@@ -48,7 +48,7 @@ def _verdict(result: Result) -> str:
     heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
     said = f"<p>{escape(result.sentence)}</p>"
     if len(ordered) > 1:
-        said = _list(each.clause if each.outcome == "unfair" else each.sentence for each in ordered)
+        said = _list(each.sentence for each in ordered)
     elif outcomes == ["unfair"]:
         said = f"<p>So nothing is concluded, and no difference is shown:</p>{_list(result.pairs[0].fairness.unfair)}"
     if "unfair" in outcomes:
@@ -59,21 +59,13 @@ def _verdict(result: Result) -> str:
 
 
 def _rule(result: Result) -> str:
-    if result.task == "text":
-        return (
-            "A pre-trained model has one number, its validation loss, and no sentences to resample. So only a test "
-            f"over seeds is possible, with {LEAST_SEEDS} or more of each kind. A lower loss does not imply better "
-            "results after fine-tuning."
-        )
-    seeds = f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
-    if any(pair.seeds for pair in result.pairs):
-        seeds = "and the test over seeds "
-    tested = sum(not pair.fairness.unfair for pair in result.pairs)
-    several = f" For {tested} comparisons, p-values are corrected by Holm's method." if tested > 1 else ""
-    return (
-        f"A difference counts as shown only if both tests over sentences {seeds}give p < {ALPHA:g} in "
-        f"{result.metric} and no 95 % interval contains 0.{several} {result.metric} alone decides."
+    rule = (
+        f"A difference counts as shown only if all tests in {result.metric}, which alone decides, give p < {ALPHA:g} "
+        "and no 95 % interval contains 0. A test over seeds, which covers new trainings, needs "
+        f"{LEAST_SEEDS} of each kind. For several comparisons, p-values are corrected by Holm's method."
     )
+    losses = " Losses have no sentences to resample, and a lower one does not imply better results after fine-tuning."
+    return rule + (losses if result.task == "text" else "")
 
 
 def _list(lines: Iterable[str]) -> str:

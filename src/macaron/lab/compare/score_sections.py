@@ -106,10 +106,10 @@ def _run_scores(result: Result) -> str:
 
 def curves_section(result: Result) -> str:
     """The losses of training and validation against updates and seconds; BLEU if it was measured."""
-    text = "Solid: validation; dashed: training, where dropout and label smoothing raise the loss."
-    if any(len(kind.runs) > 1 for kind in result.kinds):
-        text += " Lines are means over seeds; the band is the range of the seeds."
-    text += " Seconds depend on the machine and its load."
+    text = (
+        "Solid: validation; dashed: training, where dropout and label smoothing raise the loss. Of several seeds: the "
+        "mean, in a band from the lowest to the highest. Seconds depend on the machine and its load."
+    )
     name, y_label = _LOSSES[result.task]
     losses = {f"valid_{name}": "validation", name: "training"}
     charts = []
@@ -145,10 +145,8 @@ def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
     length_note = (
         f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
-        "class was singled out beforehand."
+        "class was singled out beforehand. Intervals of differences hold for all classes together (Bonferroni)."
     )
-    if not all(pair.fairness.unfair for pair in result.pairs):
-        length_note += " The intervals of the differences hold for all classes together (Bonferroni)."
     frequency_note = (
         "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
         f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
@@ -176,8 +174,8 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
         cells = [_score_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
         table_rows.append([part.name, f"{part.size:,}", *cells])
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
-    few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
-    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"
+    few = f"classes of fewer than {LEAST} {unit} are not tested"
+    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately; {few}"
     many = len(result.kinds) > 2
     table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)), stack=many)
     # Beside a single chart there is room for the table.

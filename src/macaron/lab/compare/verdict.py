@@ -80,17 +80,11 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, what it holds for, and both in words.
-
-    :param where: which models and sentences the clause holds for
-    :param clause: the sentence without ``where`` and without what is common to all comparisons
-    """
+    """The outcome, what it holds for, and both in words."""
 
     outcome: VerdictKind
     reach: Reach
     sentence: str
-    where: str
-    clause: str
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -98,9 +92,8 @@ def verdict(evidence: Evidence) -> Verdict:
     first, second = evidence.first, evidence.second
     if evidence.unfair:
         reasons = "; ".join(evidence.unfair)
-        clause = f"{second} is not compared, as that would not be fair ({reasons})"
-        sentence = f"This is not a fair comparison, so nothing is concluded: {reasons}."
-        return Verdict("unfair", "nothing", sentence, "", clause)
+        said = f"This is not a fair comparison of {first} and {second}, so nothing is concluded: {reasons}."
+        return Verdict("unfair", "nothing", said)
     reach: Reach = "seeds" if "seeds" in evidence.tests else "models"
     size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
     p_value = evidence.p_value
@@ -108,7 +101,7 @@ def verdict(evidence: Evidence) -> Verdict:
         few = "one seed each" if max(evidence.runs) == 1 else f"a test over seeds needs {LEAST_SEEDS} of each"
         reason = few if min(evidence.runs) < LEAST_SEEDS else "no spread"
         said = f"{second} − {first} is {size}; nothing could be tested ({reason})"
-        return _said("untested", "models", said, said, evidence)
+        return _said("untested", "models", said, evidence)
     intervals = " and ".join(
         f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
         + (f" over {over}" if len(evidence.tests) > 1 else "")
@@ -119,35 +112,23 @@ def verdict(evidence: Evidence) -> Verdict:
     several = f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
     whole = f"{second} − {first} is {numbers}{several}"
     if p_value >= ALPHA or not all(test.shows(evidence.difference) for test in evidence.tests.values()):
-        said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
-        return _said("none", reach, said, f"no difference from {second} could be shown ({numbers})", evidence)
+        missed = "any difference inside the interval could have been missed"
+        said = f"no difference between {first} and {second} could be shown: {whole}; {missed}"
+        return _said("none", reach, said, evidence)
     second_wins = (evidence.difference > 0) != evidence.lower_is_better
     better, worse = (second, first) if second_wins else (first, second)
     verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
-    said = f"{better} {verb} than {worse}: {whole}" + (f"; {_OTHER_SEEDS}" if reach == "models" else "")
-    clause = f"{better} {verb} than {worse} ({numbers})"
-    return _said("second" if second_wins else "first", reach, said, clause, evidence)
-
-
-_MISSED = "any difference inside the interval could have been missed"
-_OTHER_SEEDS = "other seeds may give another result"
+    limits = "; other seeds may give another result" if reach == "models" else ""
+    said = f"{better} {verb} than {worse}: {whole}{limits}"
+    return _said("second" if second_wins else "first", reach, said, evidence)
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
     """One sentence for all kinds that were compared with the first."""
     if len(verdicts) == 1:
         return verdicts[0].sentence
-    ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
-    places = {each.where for each in ordered if each.where}
-    where = places.pop() if len(places) == 1 else ""
-    clauses = [f"{each.where}, {each.clause}" if each.where and not where else each.clause for each in ordered]
-    tested = sum(each.outcome not in ("unfair", "untested") for each in ordered)
-    holds = f", with Holm's correction for {tested} comparisons" if tested > 1 else ""
-    clauses += [_MISSED] if any(each.outcome == "none" for each in ordered) else []
-    better = any(each.outcome in ("first", "second") and each.reach == "models" for each in ordered)
-    clauses += [_OTHER_SEEDS] if better else []
-    text = f"{f'{where}, ' if where else ''}compared with {first}{holds}: {'; '.join(clauses)}."
-    return text[0].upper() + text[1:]
+    sentences = [each.sentence for each in sorted(verdicts, key=lambda each: each.outcome != "unfair")]
+    return f"Compared with {first}: {'; '.join(text[0].lower() + text[1:-1] for text in sentences)}."
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -187,14 +168,13 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{value:+.1e}".replace("-", "−")
 
 
-def _said(outcome: VerdictKind, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
+def _said(outcome: VerdictKind, reach: Reach, said: str, evidence: Evidence) -> Verdict:
     one, other = evidence.runs
     if reach == "seeds":
         where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
         where += " and on these sentences" if evidence.sentences else ""
     else:
-        where = "on these sentences, for these trained models" if evidence.sentences else "for these trained models"
-    # Their number is left out of ``where``, which several comparisons may share.
-    counted = where.replace("trained models", f"{'two' if one + other == 2 else one + other} trained models")
-    text = "; ".join([f"{counted}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", where, "; ".join([clause, *evidence.remarks]))
+        where = f"for these {'two' if one + other == 2 else one + other} trained models"
+        where = f"on these sentences, {where}" if evidence.sentences else where
+    text = "; ".join([f"{where}, {said}", *evidence.remarks])
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")
