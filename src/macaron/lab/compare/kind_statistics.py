@@ -9,11 +9,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers.models import WordLevel
 
 from macaron.data.prepared import PreparedData, Split
 from macaron.data.store import TokenStore
@@ -25,7 +23,6 @@ from macaron.evaluate import (
     paired_bootstrap,
 )
 from macaron.lab.compare.verdict import LEAST_SEEDS, DifferenceTest
-from macaron.text.vocabulary import CONTINUED
 
 #: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
 TRIALS = 10_000
@@ -37,7 +34,6 @@ LENGTHS = 5
 #: The minimum size of a class whose difference is reported.
 LEAST = 30
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
-_CHUNK = 50_000
 
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
@@ -181,14 +177,8 @@ class Words:
     def counts(self, store: TokenStore) -> Counter[str]:
         """How often each word occurs in a token store."""
         found: Counter[str] = Counter()
-        backend = self.tokenizer.backend_tokenizer
-        pieces = isinstance(backend.model, WordLevel)
-        for start in range(0, len(store), _CHUNK):
-            offsets = store.offsets[start : start + _CHUNK + 1].tolist()
-            flat = store.ids[offsets[0] : offsets[-1]].tolist()
-            ids = [flat[a - offsets[0] : b - offsets[0]] for a, b in pairwise(offsets)]
-            for line in backend.decode_batch(ids, skip_special_tokens=True):
-                found.update(self.split((line + " ").replace(CONTINUED + " ", "") if pieces else line))
+        for index in range(len(store)):
+            found.update(self.split(self.tokenizer.join(store[index].tolist(), skip_special_tokens=True)))
         return found
 
 
