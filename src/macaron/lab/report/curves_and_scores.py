@@ -1,6 +1,6 @@
 """Charts and scores of a run, as parts of its page.
 
-All metrics are drawn over updates, epochs or time; well-known metrics come first and have titles.
+All metrics are drawn over updates, epochs or seconds; well-known metrics come first and have titles.
 """
 
 from itertools import starmap
@@ -18,8 +18,6 @@ _NOT_DRAWN = {
     *("update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"),
     *("parts", "validation_parts"),
 }
-#: Units of time: the first that the run has at least two of is used.
-_CLOCKS = (("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 
 def _train_valid(name: str) -> dict[str, str]:
@@ -64,32 +62,24 @@ def training_curves(run: RunFolder) -> list[str]:
 
 def throughput(run: RunFolder) -> list[str]:
     """Speed and memory over the time of a run."""
-    charts = []
-    whole = max((seconds for seconds, _ in run.values("tokens_per_second", "seconds")), default=0.0)
-    clock, length = next((each for each in _CLOCKS if whole >= 2 * each[1]), _CLOCKS[-1])
-    counted = "target tokens per second" if run.kind == "translation" else "tokens per second"
-    for name, title, legend, y_label, colour in (
-        ("tokens_per_second", "Speed", "tokens/s", counted, 2),
-        ("memory_gib", "Memory", "GiB", "peak reserved GPU memory (GiB)", 4),
-    ):
-        points = [(seconds / length, value) for seconds, value in run.values(name, "seconds")]
-        if points:
-            series = [Series(legend, points, colour=colour)]
-            charts.append(line_chart(series, title=title, x_label=clock, y_label=y_label, from_zero=True, height=220))
-    return charts
+    speed = _chart(run, "Speed", "tokens per second", {"tokens_per_second": "tokens/s"}, "from zero", "seconds")
+    memory = _chart(run, "Memory", "peak reserved GPU memory (GiB)", {"memory_gib": "GiB"}, "from zero", "seconds")
+    return [chart for chart in (speed, memory) if chart]
 
 
-def _chart(run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: YAxis = "logarithmic") -> str:
+def _chart(
+    run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: YAxis = "logarithmic", over: str = "update"
+) -> str:
     """A chart of metrics with their legends, or nothing if there are no values."""
-    found = [(text, run.values(name)) for name, text in lines.items()]
+    found = [(text, run.values(name, over)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
     # With no label smoothing the objective is the likelihood: one chart is enough.
     if not series or (title == "Loss" and found[0][1] == run.values("nll")):
         return ""
     values = [y for each in series for _, y in each.points]
     log_y = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8
-    zero = scale == "from zero"
-    return line_chart(series, title=title, x_label="update", y_label=y_label, log_y=log_y, from_zero=zero, height=240)
+    zero, x_label = scale == "from zero", over.removesuffix("s")
+    return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
 def _epochs(run: RunFolder) -> list[str]:
