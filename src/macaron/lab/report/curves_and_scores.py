@@ -3,13 +3,14 @@
 All metrics are drawn over updates, epochs or seconds; well-known metrics come first and have titles.
 """
 
+import json
 from itertools import starmap
 from typing import Literal, TypeAlias
 
 from macaron.data.glue_tasks import METRICS
 from macaron.json_files import Record
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import Raw, escape, html_table
+from macaron.lab.page import Raw, asset, escape, html_table
 from macaron.lab.run_folder import RunFolder, is_number, numbers_in
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
@@ -20,43 +21,18 @@ _NOT_DRAWN = {
 }
 
 
-def _train_valid(name: str) -> dict[str, str]:
-    return {name: "training", f"valid_{name}": "validation"}
-
-
-#: Well-known charts, as arguments of `_chart`: title, y label, legends by name of metric, and the y axis.
-_CHARTS: tuple[tuple[str, str, dict[str, str], YAxis], ...] = (
-    ("Negative log-likelihood", "nll per token (nats)", _train_valid("nll"), "logarithmic"),
-    ("Masked words", "nll per masked word (nats)", _train_valid("mlm"), "logarithmic"),
-    ("Next sentence", "nll per pair (nats)", _train_valid("nsp"), "linear"),
-    ("Loss", "training objective per token (nats)", _train_valid("loss"), "logarithmic"),
-    (
-        "Validation BLEU",
-        "BLEU",
-        {"valid_sacrebleu": "sacreBLEU", "valid_tokenised_bleu": "tokenised BLEU"},
-        "from zero",
-    ),
-    ("Validation chrF", "chrF2", {"valid_chrf": "chrF2"}, "from zero"),
-    (
-        "Validation accuracy",
-        "accuracy",
-        {"valid_mlm_accuracy": "masked words", "valid_nsp_accuracy": "next sentences"},
-        "from zero",
-    ),
-    ("Learning rate", "learning rate", {"learning_rate": "learning rate"}, "from zero"),
-    ("Gradient norm", "norm before clipping", {"gradient_norm": "gradient norm"}, "logarithmic"),
-)
-
-
 def training_curves(run: RunFolder) -> list[str]:
     """A chart for everything that was measured over the updates, or epochs, of a run."""
     if run.kind == "fine-tuning":
         return _epochs(run) if run.metrics else []
-    named = {name for _, _, lines, _ in _CHARTS for name in lines}
+    known = json.loads(asset("report-charts.json"))  # the arguments of `_chart`
+    named = {name for _, _, lines, _ in known for name in lines}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
     bases = dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN)
-    charts = [_chart(run, *known) for known in _CHARTS]
-    charts += [_chart(run, base.replace("_", " "), base.replace("_", " "), _train_valid(base)) for base in bases]
+    for base in bases:
+        title = base.replace("_", " ")
+        known.append([title, title, {base: "training", f"valid_{base}": "validation"}])
+    charts = [_chart(run, *each) for each in known]
     return [chart for chart in charts if chart]
 
 
