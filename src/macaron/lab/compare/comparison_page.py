@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from macaron.lab.compare.examples import LEGEND, show_examples
+from macaron.lab.compare.examples import show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
-from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
+from macaron.lab.compare.score_sections import breakdown_sections, curves_section, note, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, VerdictKind, signed
 from macaron.lab.page import Raw, escape, html_table, render_page, section
 from macaron.lab.scales import duration
@@ -55,17 +55,9 @@ def _verdict(result: Result) -> str:
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
     tested = any(each.outcome != "unfair" for each in ordered)
-    return section("Verdict", first, *([f'<p class="note">{escape(_rule(result))}</p>'] if tested else []))
-
-
-def _rule(result: Result) -> str:
-    rule = (
-        f"A difference counts as shown only if all tests in {result.metric}, which alone decides, give p < {ALPHA:g} "
-        "and no 95 % interval contains 0. A test over seeds, which covers new trainings, needs "
-        f"{LEAST_SEEDS} of each kind. For several comparisons, p-values are corrected by Holm's method."
-    )
-    losses = " Losses have no sentences to resample, and a lower one does not imply better results after fine-tuning."
-    return rule + (losses if result.task == "text" else "")
+    rule = note("rule", metric=result.metric, alpha=ALPHA, seeds=LEAST_SEEDS)
+    rule += note("losses") if result.task == "text" else ""
+    return section("Verdict", first, *([f'<p class="note">{escape(rule)}</p>'] if tested else []))
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -120,7 +112,7 @@ def _differences_table(result: Result) -> str:
 
 
 def _examples(result: Result) -> str:
-    parts = [f'<p class="note">{LEGEND}</p>']
+    parts = [f'<p class="note">{note("sentences")}</p>']
     for pair in result.pairs:
         reading, first, second = pair.reading, pair.first.label, pair.second.label
         assert reading is not None
@@ -145,19 +137,10 @@ def _method(result: Result) -> str:
         searches = {str(made.search) for made in result.translated.values()}
         search = next(iter(result.translated.values())).search
         said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in search.items())
-        parts.append(
-            f"<p>Translated and scored as by <code>macaron evaluate</code>: {escape(said)}"
-            + ("" if len(searches) == 1 else "; other runs with settings of their own, listed above")
-            + ". The score of a kind with several models is their mean; all translations of a sentence are drawn or "
-            "exchanged together.</p>"
-        )
+        said += "" if len(searches) == 1 else "; other runs with settings of their own, listed above"
+        parts.append(note("method", search=escape(said)))
         reused = [name for name, made in result.translated.items() if made.reused]
-        if reused:
-            parts.append(
-                f"<p>The translations of {escape(', '.join(reused))} are those that an earlier command stored for the "
-                "same model, sentences, search and versions. Remove the run's folder <code>translations</code> to make "
-                "them again.</p>"
-            )
+        parts += [note("reused", runs=escape(", ".join(reused)))] if reused else []
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
     data = ", ".join(sorted({run.data_digest or UNKNOWN for run in runs}))

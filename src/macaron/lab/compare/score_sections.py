@@ -1,5 +1,6 @@
 """The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from macaron.data.manifest import DataKind
@@ -9,11 +10,16 @@ from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import DifferenceTest, p_text, signed
-from macaron.lab.page import Raw, html_table, section
+from macaron.lab.page import Raw, asset, html_table, section
 from macaron.lab.run_folder import is_number
 
 #: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
 _LOSSES: dict[DataKind, tuple[str, str]] = {"pairs": ("nll", "nll per token (nats)"), "text": ("loss", "loss (nats)")}
+
+
+def note(name: str, **values: object) -> str:
+    """A text of the page, from compare-notes.json."""
+    return str(json.loads(asset("compare-notes.json"))[name]).format(**values)
 
 
 def scores_section(result: Result) -> str:
@@ -25,8 +31,8 @@ def scores_section(result: Result) -> str:
         ends = (score.interval.low, score.interval.high) if score.interval else None
         dots.append(Dots(kind.label, score.mean, ends, score.scores, colour, result.digits))
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
-    note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
-    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
+    about = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
+    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=about)]
     differences = []
     for colour, pair in enumerate(result.pairs, start=1):
         found = pair.evidence
@@ -34,8 +40,8 @@ def scores_section(result: Result) -> str:
             name, ends = f"{_minus(pair)}, over {over}", (test.low, test.high)
             differences.append(Dots(name, found.difference, ends, (), colour, found.digits, sign=True))
     if differences:
-        axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
-        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
+        axis, about = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
+        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=about))
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
     tested = sum(bool(pair.sentences) for pair in result.pairs)
     if tested:
@@ -106,10 +112,6 @@ def _run_scores(result: Result) -> str:
 
 def curves_section(result: Result) -> str:
     """The losses of training and validation against updates and seconds; BLEU if it was measured."""
-    text = (
-        "Solid: validation; dashed: training, where dropout and label smoothing raise the loss. Of several seeds: the "
-        "mean, in a band from the lowest to the highest. Seconds depend on the machine and its load."
-    )
     name, y_label = _LOSSES[result.task]
     losses = {f"valid_{name}": "validation", name: "training"}
     charts = []
@@ -122,7 +124,7 @@ def curves_section(result: Result) -> str:
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
-    return section("Curves", f'<p class="note">{text}</p>', '<div class="charts">', *charts, "</div>")
+    return section("Curves", f'<p class="note">{note("curves")}</p>', '<div class="charts">', *charts, "</div>")
 
 
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
@@ -143,21 +145,15 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
 
 def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
-    length_note = (
-        f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
-        "class was singled out beforehand. Intervals of differences hold for all classes together (Bonferroni)."
-    )
-    frequency_note = (
-        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
-        f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
-    )
+    length_note = note("lengths", classes=LENGTHS)
+    frequency_note = note("frequencies", classes=", ".join(f"{first:,}" for first in CLASSES))
     lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
     frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
     sections = [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
     return "\n".join(sections)
 
 
-def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
+def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, about: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
         rows = []
@@ -180,4 +176,4 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
     table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)), stack=many)
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
-    return [f'<p class="note">{note}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
+    return [f'<p class="note">{about}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
