@@ -66,6 +66,11 @@ def asset(name: str) -> str:
     return (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
 
 
+def note(page: str, name: str, **values: object) -> str:
+    """A text of a page, from PAGE-notes.json in lab/assets."""
+    return str(json.loads(asset(f"{page}-notes.json"))[name]).format(**values)
+
+
 def section(heading: str, *parts: str, id: str | None = None) -> str:
     """A section with an h2 heading that labels it; ``parts`` are HTML."""
     name = id or re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") or "section"

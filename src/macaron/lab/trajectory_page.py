@@ -7,7 +7,7 @@ import numpy as np
 
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.figures import scheme_label
-from macaron.lab.page import Raw, asset, escape, html_table, render_page, section, write_page
+from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (
     AS_LAYERS,
@@ -28,13 +28,6 @@ _WIDTH, _MARGIN = 1000.0, 40.0
 #: The sub-flows of some trajectories, in words.
 Group = tuple[str, TrajectoryComparison]
 
-_LEAD = (
-    "Attention (F) and the feed-forward network (G) move five particles at the same time; a network applies them in "
-    "turn. A Transformer layer is a Lie step: F, then G. A Macaron layer is a Strang step: half G, F, half G. Layers "
-    "take one Euler step for each, and then Strang is no better than Lie: half the step halves the error of both. "
-    "With exact sub-flows, as in the theorem, half the step divides Strang's error by four."
-)
-
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
     """Write the page, which shows one group of trajectories at a time.
@@ -45,8 +38,8 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     groups = [(name, compare(schemes, seed)) for name, schemes in chosen.items()]
     first = groups[0][1]
     drawing = _Drawing(groups)
-    caveats = asset("trajectories-euler.html") if len(groups) > 1 else ""
-    caveats += asset("trajectories-system.html").format(seed=first.seed, time=DURATION)
+    caveats = note("trajectories", "euler") + "\n" if len(groups) > 1 else ""
+    caveats += note("trajectories", "system", seed=first.seed, time=DURATION)
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
         section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
@@ -56,7 +49,7 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     page = render_page(
         f"{names} on five particles",
         "\n".join(body),
-        lead=_LEAD if len(groups) > 1 else "",
+        lead=note("trajectories", "lead") if len(groups) > 1 else "",
         styles=["trajectories.css"],
         scripts=["trajectories.js"],
         data={"trajectories": _data(groups, drawing, steps)},

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from macaron.lab.compare.examples import show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
-from macaron.lab.compare.score_sections import breakdown_sections, curves_section, note, scores_section
+from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, VerdictKind, signed
-from macaron.lab.page import Raw, escape, html_table, render_page, section
+from macaron.lab.page import Raw, escape, html_table, note, render_page, section
 from macaron.lab.scales import duration
 from macaron.nn.budget import TOLERANCE
 
@@ -55,8 +55,8 @@ def _verdict(result: Result) -> str:
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
     tested = any(each.outcome != "unfair" for each in ordered)
-    rule = note("rule", metric=result.metric, alpha=ALPHA, seeds=LEAST_SEEDS)
-    rule += note("losses") if result.task == "text" else ""
+    rule = note("compare", "rule", metric=result.metric, alpha=ALPHA, seeds=LEAST_SEEDS)
+    rule += note("compare", "losses") if result.task == "text" else ""
     return section("Verdict", first, *([f'<p class="note">{escape(rule)}</p>'] if tested else []))
 
 
@@ -112,7 +112,7 @@ def _differences_table(result: Result) -> str:
 
 
 def _examples(result: Result) -> str:
-    parts = [f'<p class="note">{note("sentences")}</p>']
+    parts = [f'<p class="note">{note("compare", "sentences")}</p>']
     for pair in result.pairs:
         reading, first, second = pair.reading, pair.first.label, pair.second.label
         assert reading is not None
@@ -138,9 +138,9 @@ def _method(result: Result) -> str:
         search = next(iter(result.translated.values())).search
         said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in search.items())
         said += "" if len(searches) == 1 else "; other runs with settings of their own, listed above"
-        parts.append(note("method", search=escape(said)))
+        parts.append(note("compare", "method", search=escape(said)))
         reused = [name for name, made in result.translated.items() if made.reused]
-        parts += [note("reused", runs=escape(", ".join(reused)))] if reused else []
+        parts += [note("compare", "reused", runs=escape(", ".join(reused)))] if reused else []
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
     data = ", ".join(sorted({run.data_digest or UNKNOWN for run in runs}))

@@ -1,6 +1,5 @@
 """The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
 
-import json
 from collections.abc import Mapping, Sequence
 
 from macaron.data.manifest import DataKind
@@ -10,16 +9,11 @@ from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
 from macaron.lab.compare.verdict import DifferenceTest, p_text, signed
-from macaron.lab.page import Raw, asset, html_table, section
+from macaron.lab.page import Raw, html_table, note, section
 from macaron.lab.run_folder import is_number
 
 #: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
 _LOSSES: dict[DataKind, tuple[str, str]] = {"pairs": ("nll", "nll per token (nats)"), "text": ("loss", "loss (nats)")}
-
-
-def note(name: str, **values: object) -> str:
-    """A text of the page, from compare-notes.json."""
-    return str(json.loads(asset("compare-notes.json"))[name]).format(**values)
 
 
 def scores_section(result: Result) -> str:
@@ -124,7 +118,9 @@ def curves_section(result: Result) -> str:
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
-    return section("Curves", f'<p class="note">{note("curves")}</p>', '<div class="charts">', *charts, "</div>")
+    return section(
+        "Curves", f'<p class="note">{note("compare", "curves")}</p>', '<div class="charts">', *charts, "</div>"
+    )
 
 
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
@@ -145,8 +141,8 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
 
 def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
-    length_note = note("lengths", classes=LENGTHS)
-    frequency_note = note("frequencies", classes=", ".join(f"{first:,}" for first in CLASSES))
+    length_note = note("compare", "lengths", classes=LENGTHS)
+    frequency_note = note("compare", "frequencies", classes=", ".join(f"{first:,}" for first in CLASSES))
     lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
     frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
     sections = [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]

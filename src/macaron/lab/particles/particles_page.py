@@ -10,7 +10,7 @@ from typing import Any
 from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.page import Raw, asset, escape, html_table, render_page, section
+from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section
 from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
@@ -130,15 +130,7 @@ def _limits(data: Data) -> str:
             shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
             if part.get("lens_note"):
                 notes[escape(part["lens_note"])] = None
-    spaces = ""
-    if several:
-        spaces = "<li>Two models have two different spaces. " + (
-            "The second picture is rotated (and reflected, if needed) to fit the first, so agreement of positions is "
-            "partly constructed; how far words move and cluster is not.</li>"
-            if data["aligned"]
-            else "Here their words differ, so not all pictures could be rotated to fit each other: compare how far "
-            "words move and cluster, not where they are.</li>"
-        )
+    spaces = note("particles", "aligned" if data["aligned"] else "unaligned") if several else ""
     return asset("particles-limits.html").format(shown="; ".join(shown), notes=" ".join(notes), several=spaces)
 
 

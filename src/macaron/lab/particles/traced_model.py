@@ -14,6 +14,7 @@ from torch import Tensor
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
+from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import TranslationConfig
@@ -33,13 +34,6 @@ PartName = Literal["encoder", "decoder"]
 JOINT = "·"
 START = "[start]"
 _NAMES = {"<s>": "[s]", "<pad>": "[pad]", "</s>": "[end]", "<unk>": "[unknown]", "<mask>": "[mask]", "<cls>": "[cls]"}
-
-_NEXT = "The prediction of the next word, read from the state by the final norm and the output embedding."
-_SHARED = (
-    "A translation encoder predicts no words. Its states are read by its final norm and the embedding that source, "
-    "target and output share: a rough reading."
-)
-_MASKED = "The prediction of the masked-word head for this position."
 
 
 @dataclass(eq=False)
@@ -92,7 +86,11 @@ class TracedModel:
         self.kind: TokenizerKind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        lens = (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
+        lens = (
+            (self.model.logits, note("particles", "shared"))
+            if translates
+            else (self.model.mlm_logits, note("particles", "masked"))
+        )
         # A classifier has no head for masked words.
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
@@ -127,7 +125,7 @@ class TracedModel:
             traced = trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
             scheme = model.config.decoder_scheme_value()
-            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
+            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, note("particles", "next")))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 
