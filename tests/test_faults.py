@@ -111,7 +111,7 @@ def test_any_bytes_as_a_table(content: bytes):
 @given(BYTES)
 def test_any_bytes_as_a_file_of_glue(content: bytes):
     task = TASKS["cola"]
-    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task.train, task))
+    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task, labelled=True))
 
 
 @given(BYTES)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import torch
 
-from macaron.data.glue import has_folder, read_test
+from macaron.data.glue import read_test
 from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
 from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
@@ -151,7 +151,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
         for wanted in task.submission:
             path = folder / wanted.name
             before = known.get(wanted.name) if path.is_file() else None
-            examples = read_test(worker.data, task, wanted) if has_folder(worker.data, task) else None
+            examples = read_test(worker.data, task, wanted)
             if examples is None:
                 # The test files of a resumed run may have been elsewhere.
                 if before is None or {**before, **maker} != before:

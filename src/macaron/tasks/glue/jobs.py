@@ -100,7 +100,7 @@ class TaskFacts:
 def inspect(root: Path, task: GlueTask) -> TaskFacts:
     """Read all files of a task, so that errors in them are reported before the first run."""
     train, dev = read_train(root, task), read_dev(root, task)
-    tests = {wanted.test.name: read_test(root, task, wanted) for wanted in task.submission}
+    tests = {wanted.test: read_test(root, task, wanted) for wanted in task.submission}
     sets: dict[str, Examples] = {"train": train, **dev}
     usual = fmean(train.labels) if task.regression else mode(train.labels)
     return TaskFacts(
