@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, file_name
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
+from macaron.data.settings import (
+    ArchiveSettings,
+    CorpusSettings,
+    FetchSettings,
+    PairsSettings,
+    TextSettings,
+    WikipediaSettings,
+    file_name,
+)
 from macaron.errors import MacaronError
 from macaron.files import ENDINGS, find_compressed
 from macaron.json_files import Record

@@ -6,7 +6,7 @@
 3. The subword vocabulary is learned, from a sample if the corpus is big.
 4. The rows are encoded into token stores.
 
-Memory grows by 1 byte per pair, and 40 bytes for one in 16 pairs in step 2. For documents only the list of parts grows.
+Memory grows by 1 byte per pair, and by 9 more at most in step 2. For documents only the list of parts grows.
 """
 
 import shutil
@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT
-from macaron.data.prepare import roles as row_roles
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
-from macaron.data.prepare.roles import TRAIN, VALID
+from macaron.data.prepare.roles import TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter, id_dtype
@@ -158,15 +157,16 @@ class PrepareJob:
                     f"{names}: only one document. Validation and negative next sentences need at least two. "
                     "Separate documents by blank lines, or give more files."
                 )
-            row_roles.hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+            held_out = hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+            kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
         else:
             names = ", ".join(source["source"] for source in train.sources)
             with self.progress.step("duplicates and overlap") as step:
-                roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
+                roles, dropped = choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
                 train.dropped.update(dropped)
                 roles.tofile(train.roles)
                 step(len(roles))
-        kept = row_roles.role_sizes(train.roles)
+            kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID)})
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
