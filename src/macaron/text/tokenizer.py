@@ -119,7 +119,7 @@ class MacaronTokenizer:
         return cls.from_backend(backend, **settings)
 
     @classmethod
-    def train(cls, lines: Iterable[str] | Sequence[Path], vocab_size: int, **settings: Any) -> Self:
+    def train(cls, lines: Iterable[str], vocab_size: int, **settings: Any) -> Self:
         """Train a tokenizer, see `macaron.text.subword.trained_backend`."""
         backend, settings = trained_backend(lines, vocab_size, **settings)
         return cls.from_backend(backend, **settings)

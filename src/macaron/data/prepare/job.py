@@ -24,7 +24,7 @@ from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.data.store import StoreWriter, id_dtype
+from macaron.data.store import StoreWriter
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
@@ -221,14 +221,7 @@ class PrepareJob:
         self, cleaned: CleanedSplit, files: Sequence[AlignedFiles], tokenizer: MacaronTokenizer, names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
-        task = partial(
-            encode_part,
-            tokenizer_file=self.folder / "tokenizer" / "tokenizer.json",
-            fingerprint=tokenizer.fingerprint(),
-            dtype=id_dtype(len(tokenizer)),
-            raw=self.settings.pipeline == "raw",
-            end=not self.is_text,
-        )
+        task = partial(encode_part, tokenizer=self.folder / "tokenizer", fingerprint=tokenizer.fingerprint())
         with ExitStack() as stack:
             name, rows = f"encoding {names[TRAIN]}", cleaned.counts["rows"]
             step = stack.enter_context(self.progress.step(name, self.unit, total=rows))

@@ -23,6 +23,7 @@ _ELEMENT = re.compile(rf"<(/?)\s*({_ELEMENTS})\b([^<>]*)>", re.IGNORECASE)
 _BRACE = re.compile(r"(?P<open>\{\{|^[ \t:]*\{\|)|(?P<close>\}\}|^[ \t]*\|\}(?!\}))", re.MULTILINE)
 _SQUARE = re.compile(r"\[\[|\]\]")
 _INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 #: Templates that are part of their sentence, and the arguments that are kept.
@@ -62,7 +63,8 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
     """
     if _REDIRECT.match(markup):
         return []
-    text = _without(markup, _comments(markup))
+    closed, end, rest = markup.rpartition("-->")  # before it every comment ends: no search is in vain
+    text = _COMMENT.sub("", closed + end) + rest
     text = _without(text, _elements(text))
     text = _INNERMOST.sub(_in_sentence, _PARAMETER.sub("", text))
     text = _without(text, _templates_and_tables(text))
@@ -77,13 +79,6 @@ def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
             kept.append(text[position:start])
         position = max(position, end)
     return "".join([*kept, text[position:]])
-
-
-def _comments(text: str) -> Iterator[tuple[int, int]]:
-    position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        position = end + 3
-        yield start, position
 
 
 def _elements(text: str) -> Iterator[tuple[int, int]]:
