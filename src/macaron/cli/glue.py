@@ -63,12 +63,12 @@ def glue(
         return
     if model is None or data is None or out is None:
         raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
-    lists = {
-        "batch_sizes": _numbers("--batch-size", batch_size, int),
-        "learning_rates": _numbers("--learning-rate", rate, float),
+    lists: dict[str, tuple[int, ...] | tuple[float, ...]] = {
+        "batch_size": _numbers("--batch-size", batch_size, int),
+        "learning_rate": _numbers("--learning-rate", rate, float),
         "epochs": _numbers("--epochs", epochs, int),
+        "weight_decay": _numbers("--weight-decay", weight_decay, float),
     }
-    decays = _numbers("--weight-decay", weight_decay, float) or (0.0,)
 
     from macaron.data.glue_tasks import task_named
     from macaron.files import check_unused, writing
@@ -84,15 +84,7 @@ def glue(
     from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
 
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
-    plan = make_plan(
-        chosen,
-        seeds,
-        **space,  # type: ignore[arg-type]
-        weight_decays=decays,
-        symmetric=symmetric,
-        one_logit=not two_logits,
-        clip_norm=clip_norm,
-    )
+    plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
     ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     with writing(out):

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean, mode
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,10 +24,12 @@ from macaron.tasks.classification import FineTuning, Objective, glue_objective
 from macaron.tasks.classifier import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
 
+#: Values of fields of `FineTuning`.
+Space = dict[str, tuple[Any, ...]]
 _INTERVAL = 0.2  # seconds between two checks for a signal
 #: The search space of the paper (its "5e-3" is a misprint of Devlin's 5e-5).
-PAPER = {"batch_sizes": (16, 32), "learning_rates": (5e-5, 3e-5), "epochs": (3, 4, 5)}
-FIXED = {"batch_sizes": (32,), "learning_rates": (5e-5,), "epochs": (3,)}
+PAPER: Space = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5), "epochs": (3, 4, 5)}
+FIXED: Space = {"batch_size": (32,), "learning_rate": (5e-5,), "epochs": (3,)}
 
 
 @dataclass(frozen=True)
@@ -62,22 +64,19 @@ class Job:
 def make_plan(
     tasks: Sequence[GlueTask],
     seeds: int,
-    batch_sizes: Sequence[int],
-    learning_rates: Sequence[float],
-    epochs: Sequence[int],
-    weight_decays: Sequence[float] = (0.0,),
+    space: Space,
     symmetric: bool = False,
     one_logit: bool = True,
     clip_norm: float = 0.0,
 ) -> list[Job]:
     """All runs, task by task; the seeds are 1 to ``seeds``."""
-    space = product(tasks, batch_sizes, learning_rates, epochs, weight_decays, range(1, seeds + 1))
-    jobs = []
-    for task, batch, rate, length, decay, seed in space:
+    plan: dict[str, Job] = {}
+    for task, *values, seed in product(tasks, *space.values(), range(1, seeds + 1)):
+        chosen = dict(zip(space, values, strict=True))
         swaps = symmetric and task.symmetric
-        settings = FineTuning(batch, rate, length, seed, decay, clip_norm=clip_norm, symmetric=swaps)
-        jobs.append(Job(task.name, settings, one_logit))
-    return list({job.name: job for job in jobs}.values())
+        job = Job(task.name, FineTuning(**chosen, seed=seed, clip_norm=clip_norm, symmetric=swaps), one_logit)
+        plan[job.name] = job
+    return list(plan.values())
 
 
 @dataclass(frozen=True)
