@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from forked import macaron_text
-from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab import demo as module
 from macaron.lab.demo import (
@@ -28,6 +27,7 @@ from macaron.lab.demo import (
 )
 from macaron.recipe import load_recipe
 from macaron.seal import seal
+from macaron.shipped import write_demo_corpus
 from macaron.train.pace import Pace
 from macaron.train.stopping import StopSignals
 

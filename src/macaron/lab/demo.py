@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from macaron.data.demo_corpus import WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import Interrupted, MacaronError
@@ -23,6 +22,7 @@ from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.twins import Twins, make_twins, with_budget
 from macaron.recipe import Recipe, load_data_recipe, load_recipe
+from macaron.shipped import word_by_word, write_demo_corpus
 from macaron.tasks.run import pace_of
 from macaron.train.pace import Pace, trial_seconds
 
@@ -106,7 +106,7 @@ def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
 
 def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
-    baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
+    reasons = result.pairs[0].fairness.unfair
     report: dict[str, Any] = {
         "parameters": {kind.label: kind.parameters for kind in result.kinds},
         "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
@@ -120,7 +120,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
         say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
     for part, what in SETS.items():
         source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
-        outputs = {"word by word": [baseline.translate(line) for line in source]}
+        outputs = {"word by word": word_by_word(part)[: len(source)]}
         for kind in result.kinds:
             # The comparison has translated the test sentences.
             made = result.translated[kind.label].translations if part == "test" else None
