@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue import read_dev, read_test, read_train, task_folder
-from macaron.data.glue_tasks import TASKS, USUAL, task_named
+from macaron.data.glue import TASKS, USUAL, read_dev, read_test, read_train, task_folder, task_named
 from macaron.errors import MacaronError
 
 STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from macaron.data.glue import TASKS
 from macaron.data.glue_submission import LARGEST, as_predictions, check_submission, expected_files, write_submission
-from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 
 

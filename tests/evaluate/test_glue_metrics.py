@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import (
     accuracy,

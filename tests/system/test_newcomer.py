@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from served import start
 
 REPOSITORY = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 from macaron.seal import seal
 from macaron.tasks import classifier

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForSequenceClassification
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.glue.glue_results import GlueResults, averages, table

@@ -70,7 +70,7 @@ def glue(
         "weight_decay": _numbers("--weight-decay", weight_decay, float),
     }
 
-    from macaron.data.glue_tasks import task_named
+    from macaron.data.glue import task_named
     from macaron.files import check_unused, writing
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())

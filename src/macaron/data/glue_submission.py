@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from macaron.data.glue_tasks import TASKS, GlueTask, Submission
+from macaron.data.glue import TASKS, GlueTask, Submission
 from macaron.errors import MacaronError
 from macaron.files import DAMAGED, atomic_file
 

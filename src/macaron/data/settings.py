@@ -17,8 +17,7 @@ from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
 from macaron.text.pipeline import PipelineName, State
-from macaron.text.special_tokens import check_tag
-from macaron.text.vocabulary import TokenizerKind, check_size
+from macaron.text.vocabulary import TokenizerKind, check_size, check_tag
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
 ArchiveFormat = Literal["lines", "sgm", "ted"]

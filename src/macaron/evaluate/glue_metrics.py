@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 
 Numbers = NDArray[np.float64]

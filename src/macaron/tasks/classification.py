@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macaron.data.glue_tasks import GlueTask
+from macaron.data.glue import GlueTask
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.train.settings import TrainSettings

@@ -17,10 +17,9 @@ from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import require
-from macaron.text.special_tokens import check_tag, tag_tokens
 from macaron.text.subword import RESERVED
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import FILLER, UNK, fillers
+from macaron.text.vocabulary import FILLER, UNK, check_tag, fillers, tag_tokens
 
 #: Words in a line of text for the trainer.
 WORDS_PER_LINE = 512

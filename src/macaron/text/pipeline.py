@@ -146,7 +146,7 @@ class TokenizerSettings:
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
     :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens
-    :param tags: tokens that may stand in front of a source, see `macaron.text.special_tokens`
+    :param tags: tokens that may stand in front of a source, see `macaron.text.vocabulary`
     :param model_max_length: longest input of the model, for transformers; there is no limit by default
     """
 

@@ -20,7 +20,6 @@ from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import MacaronError, require
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side
-from macaron.text.special_tokens import with_tags
 from macaron.text.vocabulary import (
     COMPLETE_SIZE,
     CONTINUED,
@@ -35,6 +34,7 @@ from macaron.text.vocabulary import (
     read_codes,
     read_dictionary,
     specials,
+    with_tags,
 )
 
 #: Byte-level BPE merges inside these matches only. A word takes the space before it, its accents and inner

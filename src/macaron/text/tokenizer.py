@@ -30,9 +30,8 @@ from macaron.text.pipeline import (
     TokenizerSettings,
     spans_of_original,
 )
-from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
-from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
+from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials, stand_ins
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"

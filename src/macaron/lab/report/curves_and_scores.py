@@ -5,7 +5,7 @@ All metrics are drawn over updates, epochs or time; well-known metrics come firs
 
 from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import METRICS, TASKS
+from macaron.data.glue import METRICS, TASKS
 from macaron.errors import MacaronError
 from macaron.json_files import Record
 from macaron.lab.charts import Dots, Series, dot_chart, line_chart

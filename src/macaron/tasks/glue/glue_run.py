@@ -9,9 +9,8 @@ from typing import Annotated, Any, TypedDict
 
 import torch
 
-from macaron.data.glue import read_test
+from macaron.data.glue import TASKS, read_test
 from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
-from macaron.data.glue_tasks import TASKS
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import check_unused, read_lines, remove, write_json, write_text

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from macaron.data.glue import Examples, read_dev, read_test, read_train
+from macaron.data.glue import TASKS, Examples, GlueTask, read_dev, read_test, read_train
 from macaron.data.glue_submission import as_predictions
-from macaron.data.glue_tasks import TASKS, GlueTask
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
