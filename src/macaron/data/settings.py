@@ -272,6 +272,7 @@ class TextSettings(DataSettings):
 
     kind: ClassVar[DataKind] = "text"
     vocabulary: ClassVar[TokenizerKind] = "encoder"
+    holds_out: ClassVar[bool] = True
 
     train: tuple[TextFileSettings, ...]
     fetch: tuple[FetchSettings, ...] = ()

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from macaron.data.manifest import FORMAT
+from macaron.data.manifest import FORMAT, DataKind
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
@@ -32,6 +32,11 @@ from macaron.text.vocabulary import chosen_size
 
 #: Lines and bytes of a chunk, for pairs and for documents.
 PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
+#: What prepared.json calls the counts of a file, or of all.
+_COUNTED: dict[DataKind, dict[str, str]] = {
+    "pairs": {"read": "read", "kept_by_line_rules": "rows"},
+    "text": {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"},
+}
 
 
 class PrepareJob:
@@ -89,21 +94,19 @@ class PrepareJob:
     def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
         dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
         if self.is_text:
-            return {**_totals(train.counts), "dropped": dropped, "files": train.sources}
-        return {
-            "read": train.counts["read"],
-            "dropped": dropped,
-            "held_out": kept[VALID],
-            "kept": kept[TRAIN],
-            "corpora": train.sources,
-        }
+            return {**self._named(train.counts), "dropped": dropped, "files": train.sources}
+        sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
+        return {"read": train.counts["read"], "dropped": dropped, **sizes, "corpora": train.sources}
+
+    def _named(self, counts: Counter[str]) -> dict[str, int]:
+        return {name: counts[key] for name, key in _COUNTED[self.settings.kind].items()}
 
     # Step 1
 
     def clean(self, split: Split, files: Sequence[AlignedFiles]) -> CleanedSplit:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
-        keep_text = isinstance(self.settings, PairsSettings) and (strict or self.settings.holds_out)
+        keep_text = not self.is_text and (strict or self.settings.holds_out)
         cleaned = CleanedSplit(
             columns=self._names(self.work, f"{split}.prepared"),
             texts=self._names(self.folder if strict else self.work, split) if keep_text else (),
@@ -131,16 +134,13 @@ class PrepareJob:
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
                     step(chunk.counts["rows" if self.is_text else "read"])
-                cleaned.sources.append(self._source(each, cleaned.counts - before))
+                sides = dict(
+                    zip(("file",) if self.is_text else ("source", "target"), map(str, each.paths), strict=True)
+                )
+                cleaned.sources.append({**sides, "state": each.state, **self._named(cleaned.counts - before)})
         if strict:  # nothing is dropped
             cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
         return cleaned
-
-    def _source(self, files: AlignedFiles, counts: Counter[str]) -> dict[str, Any]:
-        if self.is_text:
-            return {"file": str(files.paths[0]), "state": files.state, **_totals(counts)}
-        sides = {"source": str(files.paths[0]), "target": str(files.paths[1])}
-        return {**sides, "state": files.state, "read": counts["read"], "kept_by_line_rules": counts["rows"]}
 
     def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
         return tuple(folder / f"{name}{ending}" for ending in self.endings)
@@ -150,8 +150,8 @@ class PrepareJob:
     def choose(self, train: CleanedSplit, held: dict[Split, CleanedSplit]) -> Counter[int]:
         """Decide for every row whether it is trained on, validated on or dropped; return the size of each role."""
         settings, counts = self.settings, train.counts
+        names = ", ".join(source["file" if self.is_text else "source"] for source in train.sources)
         if isinstance(settings, TextSettings):
-            names = ", ".join(source["file"] for source in train.sources)
             if counts["documents"] == 1:
                 raise MacaronError(
                     f"{names}: only one document. Validation and negative next sentences need at least two. "
@@ -160,7 +160,6 @@ class PrepareJob:
             held_out = hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
             kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
         else:
-            names = ", ".join(source["source"] for source in train.sources)
             with self.progress.step("duplicates and overlap") as step:
                 roles, dropped = choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
                 train.dropped.update(dropped)
@@ -174,12 +173,11 @@ class PrepareJob:
                 f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
                 "loosen the rules in [data]."
             )
-        if isinstance(settings, TextSettings) or settings.holds_out:
+        if settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
-                cause = f"data.valid_every = {wanted}"
-                if wanted is None:
-                    cause = "There is no data.valid, and holding pairs out"
+                absent = "There is no data.valid, and holding pairs out"
+                cause = absent if wanted is None else f"data.valid_every = {wanted}"
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
@@ -257,8 +255,3 @@ class PrepareJob:
         for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
             with given.open("rb") as lines, path.open("wb") as file:
                 file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)
-
-
-def _totals(counts: Counter[str]) -> dict[str, int]:
-    names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
-    return {name: counts[key] for name, key in names.items()}
