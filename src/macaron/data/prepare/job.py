@@ -13,6 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import chosen_size
 
-#: Lines and bytes of a chunk, for pairs and for documents.
-PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
+#: Lines and bytes of a chunk, which a worker cleans at a time.
+CHUNKS: dict[DataKind, tuple[int, int]] = {"pairs": (10_000, 8 << 20), "text": (5_000, 2 << 20)}
 #: What prepared.json calls the counts of a file, or of all.
 _COUNTED: dict[DataKind, dict[str, str]] = {
     "pairs": {"read": "read", "kept_by_line_rules": "rows"},
@@ -39,27 +40,25 @@ _COUNTED: dict[DataKind, dict[str, str]] = {
 }
 
 
+@dataclass
 class PrepareJob:
-    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents."""
+    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents.
 
-    def __init__(
-        self,
-        settings: PairsSettings | TextSettings,
-        folder: Path,
-        workers: Workers,
-        progress: Progress,
-        chunk_lines: int | None = None,
-        given: MacaronTokenizer | None = None,
-    ) -> None:
-        self.settings, self.folder, self.workers, self.progress = settings, folder, workers, progress
-        self.given = given  # a tokenizer to use, instead of a new one
-        self.is_text = isinstance(settings, TextSettings)
+    :param given: a tokenizer to use, instead of a new one
+    """
+
+    settings: PairsSettings | TextSettings
+    folder: Path
+    workers: Workers
+    progress: Progress
+    given: MacaronTokenizer | None = None
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / "work"
+        self.is_text = isinstance(self.settings, TextSettings)
         self.unit = "sentences" if self.is_text else "pairs"
-        lines, size = TEXT_CHUNK if self.is_text else PAIRS_CHUNK
-        self.chunk = (chunk_lines or lines, size)
         #: What follows the name of a split in the names of its files, for each column.
-        self.endings = ("",) if self.is_text else tuple(f".{language}" for language in settings.languages)
-        self.work = folder / "work"
+        self.endings = ("",) if self.is_text else tuple(f".{language}" for language in self.settings.languages)
 
     def run(self, files: dict[Split, tuple[AlignedFiles, ...]]) -> dict[str, Any]:
         """Do all steps, and return the contents of prepared.json."""
@@ -127,7 +126,7 @@ class PrepareJob:
             outputs = [stack.enter_context(path.open("wb")) for path in paths]
             for each in files:
                 before = cleaned.counts.copy()
-                for chunk in self.workers.map(task, chunks(each, *self.chunk)):
+                for chunk in self.workers.map(task, chunks(each, *CHUNKS[self.settings.kind])):
                     offsets = tuple(file.tell() for file in outputs[: len(cleaned.columns)])
                     starts = cleaned.add(chunk, offsets, self.is_text, each.tag)
                     contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
