@@ -11,7 +11,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
-from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 from macaron.seal import seal
 from macaron.tasks import classifier
@@ -20,11 +19,11 @@ from macaron.tasks.classification import (
     ClassificationLoss,
     FineTuning,
     Objective,
-    glue_objective,
     usual_rate,
 )
 from macaron.tasks.classifier import Encoded, EncoderOnDevice, Predictor
 from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
+from macaron.tasks.glue.jobs import Job
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
 
@@ -66,15 +65,15 @@ def test_golden_loss_and_gradients_through_model_and_criterion(tmp_path: Path):
 def test_the_losses_of_the_three_kinds_by_hand():
     logits = torch.tensor([[0.3], [-1.2]])
     sigmoid = 1 / (1 + math.exp(-0.3)), 1 / (1 + math.exp(1.2))
-    one = glue_objective(TASKS["cola"])
+    one = Job("cola", FineTuning()).objective
     assert (one.kind, one.logits) == ("one-logit", 1)
     losses = one.losses(logits, torch.from_numpy(one.targets([1, 0])))
     assert losses.tolist() == pytest.approx([-math.log(sigmoid[0]), -math.log(1 - sigmoid[1])])
-    assert glue_objective(TASKS["cola"], one_logit=False).logits == 2
+    assert Job("cola", FineTuning(), one_logit=False).objective.logits == 2
     for name in ("sst2", "rte", "qnli", "wnli"):
-        assert glue_objective(TASKS[name]).logits == 2
-    assert glue_objective(TASKS["mnli"]).logits == 3
-    score = glue_objective(TASKS["stsb"])
+        assert Job(name, FineTuning()).objective.logits == 2
+    assert Job("mnli", FineTuning()).objective.logits == 3
+    score = Job("stsb", FineTuning()).objective
     assert score.targets([5.0, 3.0, 0.0]).tolist() == [1.0, 0.0, -1.5]  # 0.5 * (score - 3)
     assert score.losses(logits, torch.tensor([1.0, 0.0])).tolist() == pytest.approx([0.49, 1.44])
     assert score.predictions(np.array([[0.5], [-1.0]])).tolist() == [4.0, 1.0]

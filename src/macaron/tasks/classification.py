@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macaron.data.glue import GlueTask
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.train.settings import TrainSettings
@@ -83,17 +82,6 @@ class Objective:
         if self.kind == "score":
             return weight * self.scale, bias * self.scale + self.shift
         return weight, bias
-
-
-def glue_objective(task: GlueTask, one_logit: bool = True) -> Objective:
-    """The authors' objective of a GLUE task.
-
-    :param one_logit: one logit for CoLA, MRPC and QQP; otherwise two as for the other tasks
-    """
-    if task.regression:
-        # The authors' 0.5 * (score - 3).
-        return Objective("score", ("score",), shift=3.0, scale=2.0)
-    return Objective("one-logit" if one_logit and task.one_logit else "classes", task.labels)
 
 
 @dataclass(frozen=True)

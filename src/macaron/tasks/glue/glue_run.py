@@ -10,10 +10,16 @@ from typing import Annotated, Any, TypedDict
 import torch
 
 from macaron.data.glue import TASKS, read_test
-from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
+from macaron.data.glue_submission import (
+    as_predictions,
+    check_submission,
+    expected_files,
+    prediction_file,
+    write_submission,
+)
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
-from macaron.files import check_unused, read_lines, remove, write_json, write_text
+from macaron.files import check_unused, remove, write_json, write_text
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
@@ -23,7 +29,7 @@ from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, averages, score_line, table
-from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs, write_predictions
+from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
 
@@ -143,7 +149,7 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
     known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for name, record in best.items():
         task, model, predictor = TASKS[name], worker.run / "models" / name, None
         maker = {"run": record["run"], "weights": weights_fingerprint(model)}
@@ -161,10 +167,10 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
                 predictor = predictor or Predictor(model, worker.device, tuner.precision, tuner.max_length)
                 answers = predictor.predict(examples.texts)
                 rows = [each["score" if task.regression else "label"] for each in answers]
-                write_predictions(path, as_predictions(task, rows) if task.regression else rows)
+                write_text(path, prediction_file(as_predictions(task, rows) if task.regression else rows))
                 known[wanted.name] = stamp
                 write_json(stamps, known)
-            found[wanted.name] = [line.partition("\t")[2] for line in read_lines(path)][1:]
+            found[wanted.name] = path.read_text("utf-8")
     path = worker.run / "submission.zip"
     filled = write_submission(path, found)
     return {

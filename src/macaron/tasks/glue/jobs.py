@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import torch
 
 from macaron.data.glue import TASKS, Examples, GlueTask, read_dev, read_test, read_train
-from macaron.data.glue_submission import as_predictions
+from macaron.data.glue_submission import as_predictions, prediction_file
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
 from macaron.json_files import Record
 from macaron.processes import Workers, check_stop
-from macaron.tasks.classification import FineTuning, Objective, glue_objective
+from macaron.tasks.classification import FineTuning, Objective
 from macaron.tasks.classifier import Encoded
 from macaron.tasks.finetune import FineTuner, TunerSettings
 
@@ -56,8 +56,12 @@ class Job:
 
     @property
     def objective(self) -> Objective:
-        """The objective of the task."""
-        return glue_objective(TASKS[self.task], self.one_logit)
+        """The authors' objective of the task; two logits instead of one if the job says so."""
+        task = TASKS[self.task]
+        if task.regression:
+            # The authors' 0.5 * (score - 3).
+            return Objective("score", ("score",), shift=3.0, scale=2.0)
+        return Objective("one-logit" if self.one_logit and task.one_logit else "classes", task.labels)
 
 
 def make_plan(
@@ -145,7 +149,7 @@ class GlueWorker:
         outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
         for name, values in outcome.predictions.items():
             rows = [str(float(value)) for value in values] if task.regression else as_predictions(task, list(values))
-            write_predictions(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
+            write_text(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", prediction_file(rows))
         if best is None or best["diverged"] or (outcome.score >= best["score"] and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
             self.tuner.save(self.run / "candidates" / job.name, job.objective, takes)
@@ -176,11 +180,6 @@ class GlueWorker:
             dev = {name: self.tuner.encode(each.texts, job.objective, each.labels) for name, each in held.items()}
             self._held = (key, data, dev)
         return self._held[1:]
-
-
-def write_predictions(path: Path, rows: list[str]) -> None:
-    """Write predictions in the order of their examples."""
-    write_text(path, "index\tprediction\n" + "".join(f"{index}\t{row}\n" for index, row in enumerate(rows)))
 
 
 def run_jobs(
