@@ -35,7 +35,6 @@ def finetune(
     symmetric: Annotated[bool, Option("--symmetric", help="Swap the two texts half of the time.")] = False,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
-    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
 ) -> None:
     """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts.
 
@@ -59,7 +58,7 @@ def finetune(
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
     ready(model)
-    tuner = TunerSettings(max_length, dropout, precision, compiled)
+    tuner = TunerSettings(max_length, dropout, precision)
     load = partial(FineTuner, model, device, tuner)
     with writing(out):
         typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))

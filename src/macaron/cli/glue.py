@@ -45,7 +45,6 @@ def glue(
         int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
     ] = None,
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
-    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
     check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
@@ -86,7 +85,7 @@ def glue(
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
     plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
     ready(model)
-    tuner = TunerSettings(max_length, dropout, precision, compiled)
+    tuner = TunerSettings(max_length, dropout, precision)
     with writing(out):
         typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 
