@@ -78,27 +78,22 @@ class Mixture:
 
     def epoch(self, number: int) -> Indices:
         """The pairs of an epoch (from 1) in ascending order, each as often as it is seen."""
-        drawn = [
-            self._drawn(part, weight, corpus, number)
-            for corpus, (part, weight) in enumerate(zip(self.parts, self.weights, strict=True))
-        ]
+        drawn = []
+        for corpus, (part, weight) in enumerate(zip(self.parts, self.weights, strict=True)):
+            size = len(part)
+            position, stop = round((number - 1) * weight * size), round(number * weight * size)
+            times = np.zeros(size, np.int64)
+            while position < stop:  # through the random orders that this epoch touches
+                order, begin = divmod(position, size)
+                end = min(size, begin + stop - position)
+                if (begin, end) == (0, size):
+                    times += 1
+                else:
+                    random = np.random.default_rng([self.seed, corpus, order])
+                    times[random.permutation(size)[begin:end]] += 1
+                position += end - begin
+            drawn.append(np.repeat(part, times))
         return np.concatenate(drawn)
-
-    def _drawn(self, part: Indices, weight: float, corpus: int, number: int) -> Indices:
-        size = len(part)
-        start, stop = round((number - 1) * weight * size), round(number * weight * size)
-        times = np.zeros(size, np.int64)
-        position = start
-        while position < stop:  # through the random orders that this epoch touches
-            order, begin = divmod(position, size)
-            end = min(size, begin + stop - position)
-            if (begin, end) == (0, size):
-                times += 1
-            else:
-                random = np.random.default_rng([self.seed, corpus, order])
-                times[random.permutation(size)[begin:end]] += 1
-            position += end - begin
-        return np.repeat(part, times)
 
 
 def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multiple: int = 8) -> list[Indices]:

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
+from macaron.limits import Between
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.train.settings import TrainSettings
 
@@ -132,11 +133,9 @@ class FineTuning:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise MacaronError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise MacaronError(f"learning rate must be above 0, not {self.learning_rate}")
+        Between(1, math.inf).check("batch size", self.batch_size)
+        Between(1, math.inf).check("epochs", self.epochs)
+        require(self.learning_rate > 0, f"learning rate must be above 0, not {self.learning_rate}")
         self.train_settings(1)
 
     def updates(self, examples: int) -> int:
