@@ -125,32 +125,23 @@ class MacaronTokenizer(TokenizerSettings):
 
     def stored_settings(self) -> dict[str, Any]:
         """The settings of ``tokenizer_config.json``: ours where they mean something, and what transformers needs."""
-        names = self.special_names
+        encoder, names = self.kind == "encoder", self.special_names
+        meant = ["kind", "pipeline", "source_lang", "target_lang", "model_max_length"]
+        meant += ["lower", "normalize"] if self.pipeline == "moses" else []
+        meant += ["segments"] if encoder else []
+        meant += [name for name in ("dictionary_size", "show_unknown", "tags") if getattr(self, name)]
         stored: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("kind", "pipeline", "source_lang", "target_lang")},
-            "model_max_length": self.model_max_length,
+            **{name: getattr(self, name) for name in meant},
             "pad_token": names[PAD],
             "eos_token": names[EOS],
             "unk_token": names[UNK],
             "extra_special_tokens": [names[0], *self.tags],
-            "split_special_tokens": self.kind == "translation",
+            "split_special_tokens": not encoder,
         }
-        if self.pipeline == "moses":
-            stored |= {"lower": self.lower, "normalize": self.normalize}
-        if self.kind == "encoder":
-            stored |= {
-                "segments": self.segments,
-                "cls_token": names[CLS],
-                "sep_token": names[EOS],
-                "mask_token": names[MASK],
-                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            }
-        if self.dictionary_size is not None:
-            stored["dictionary_size"] = self.dictionary_size
-        if self.show_unknown:
-            stored["show_unknown"] = True
-        if self.tags:
-            stored["tags"] = self.tags
+        if encoder:
+            inputs = ["input_ids", "token_type_ids", "attention_mask"]
+            stored |= {"cls_token": names[CLS], "sep_token": names[EOS], "mask_token": names[MASK]}
+            stored["model_input_names"] = inputs
         return stored
 
     def with_segments(self, first: int) -> Self:
