@@ -181,4 +181,4 @@ def test_the_table_of_tasks():
     }
     assert TASKS["qnli"].columns == ("question", "sentence", "label")
     assert TASKS["qqp"].columns == ("question1", "question2", "is_duplicate")
-    assert all(task.name == name for name, task in TASKS.items())
+    assert all(task_named(task.title) is task for task in TASKS.values())

@@ -38,6 +38,7 @@ class Submission:
 class GlueTask:
     """A task.
 
+    :param name: in options and results
     :param folders: names of its folder, that of the archive first
     :param columns: names in the header of the texts, and of the label, which a test file lacks
     :param metrics: in the order in which they are printed
@@ -51,6 +52,7 @@ class GlueTask:
     :param no_label: the label if the annotators did not agree; such lines are skipped
     """
 
+    name: str
     folders: tuple[str, ...]
     columns: tuple[str, ...]
     metrics: tuple[Metric, ...]
@@ -71,11 +73,6 @@ class GlueTask:
         return self.folders[0]
 
     @property
-    def name(self) -> str:
-        """Its name in options and results."""
-        return plain_name(self.title)
-
-    @property
     def regression(self) -> bool:
         """Whether a score is predicted, not a class."""
         return not self.labels
@@ -86,22 +83,20 @@ class GlueTask:
         return len(self.columns) - 1
 
 
-def plain_name(name: str) -> str:
-    """The name of a task in any usual spelling: ``cola``, ``SST-2``, ``sts_b``."""
-    return name.lower().replace("-", "").replace("_", "").strip()
-
-
 _FILE = Path(__file__).with_suffix(".toml")
-TASKS = {name: build(GlueTask, task, str(_FILE), (name,)) for name, task in load_toml(_FILE)[0].items()}
+TASKS = {
+    name: build(GlueTask, {"name": name, **task}, str(_FILE), (name,)) for name, task in load_toml(_FILE)[0].items()
+}
 #: The tasks that papers train: nothing can be learned from WNLI's 635 examples.
 USUAL = tuple(name for name in TASKS if name != "wnli")
 
 
 def task_named(name: str) -> GlueTask:
-    """The task of a name in any usual spelling."""
-    if plain_name(name) not in TASKS:
+    """The task of a name in any usual spelling: ``cola``, ``SST-2``, ``sts_b``."""
+    plain = name.lower().replace("-", "").replace("_", "").strip()
+    if plain not in TASKS:
         raise MacaronError(f"no GLUE task {name!r}: choose from {', '.join(TASKS)}")
-    return TASKS[plain_name(name)]
+    return TASKS[plain]
 
 
 @dataclass
