@@ -21,12 +21,7 @@ SOURCE = "https://gluebenchmark.com/tasks"
 
 @dataclass(frozen=True)
 class Submission:
-    """A file of the submission.
-
-    :param rows: examples of the official test set, numbered from 0
-    :param filler: the answer if no model was trained; for WNLI the customary one
-    :param test: the file with the examples
-    """
+    """A file of the submission: see glue.toml."""
 
     name: str
     rows: int
@@ -36,21 +31,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task.
-
-    :param name: in options and results
-    :param folders: names of its folder, that of the archive first
-    :param columns: names in the header of the texts, and of the label, which a test file lacks
-    :param metrics: in the order in which they are printed
-    :param labels: of its classes, in the order of their indices (the authors'); empty for a score
-    :param indices: of the columns, from 0, where labelled files have no header
-    :param width: columns of a line, likewise
-    :param dev: the development sets by name; MNLI has two
-    :param one_logit: the authors train these with one logit and binary cross-entropy
-    :param symmetric: the order of the two texts has no meaning
-    :param torn: a few lines of the official files are torn by line ends inside a text; they are skipped
-    :param no_label: the label if the annotators did not agree; such lines are skipped
-    """
+    """A task: see glue.toml."""
 
     name: str
     folders: tuple[str, ...]
