@@ -22,7 +22,7 @@ from macaron.tasks.classification import (
     usual_rate,
 )
 from macaron.tasks.classifier import Encoded, EncoderOnDevice, Predictor
-from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
+from macaron.tasks.finetune import FineTuner, epoch_order
 from macaron.tasks.glue.jobs import Job
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
@@ -193,7 +193,7 @@ def easy(count: int, seed: int) -> tuple[list[str], list[float]]:
 
 
 def runs(folder: Path, *all_settings: FineTuning, kind="classes", fixed_shapes=False, **options):
-    tuner = FineTuner(folder, "cpu", TunerSettings(**options))
+    tuner = FineTuner(folder, "cpu", **options)
     tuner.fixed_shapes = fixed_shapes
     objective = Objective(kind, ("bad", "good"))
     texts, labels = easy(120, 1)
@@ -231,7 +231,7 @@ def test_one_logit_and_two_both_learn(encoder_folder: Path):
 
 def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path, monkeypatch):
     """With a head of zeros the bias has the gradient mean(1/2 - label), whatever else the model does."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("one-logit", ("bad", "good"))
     texts, labels = easy(10, 1)
     data = tuner.encode([texts], objective, labels)
@@ -251,7 +251,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
 
 def test_the_best_epoch_is_kept(encoder_folder: Path):
     """The labels of the development set are wrong: the more the model learns, the worse its score."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("classes", ("bad", "good"))
     texts, labels = easy(120, 1)
     data = tuner.encode([texts], objective, labels)
@@ -281,7 +281,7 @@ def test_narrower_encoders_and_shorter_runs_get_higher_rates():
 
 
 def test_symmetric_runs_see_both_orders(encoder_folder: Path):
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("classes", ("bad", "good"))
     (texts, labels), (other, _) = easy(48, 1), easy(48, 5)
 
@@ -297,7 +297,7 @@ def test_symmetric_runs_see_both_orders(encoder_folder: Path):
 
 def test_a_classifier_answers_by_name(encoder_folder: Path, tmp_path: Path):
     """By the names that are stored with it, wherever it has been trained and in whatever order."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(max_length=12))
+    tuner = FineTuner(encoder_folder, "cpu", max_length=12)
     turned = Objective("classes", ("entailment", "not_entailment"))
     texts, labels = easy(160, 1)
     data = tuner.encode([texts, texts], turned, labels)

@@ -52,13 +52,12 @@ def finetune(
     for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
         read_table(file, texts, label)
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune import FineTuner, TunerSettings
+    from macaron.tasks.finetune import FineTuner
     from macaron.tasks.finetune_csv import finetune_csv
 
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
     ready(model)
-    tuner = TunerSettings(max_length, dropout, precision)
-    load = partial(FineTuner, model, device, tuner)
+    load = partial(FineTuner, model, device, precision, max_length, dropout)
     with writing(out):
         typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))

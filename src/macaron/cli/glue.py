@@ -78,14 +78,13 @@ def glue(
         raise MacaronError(f"{data}: no such folder. Give GLUE's folder: CoLA, SST-2, ... below it.")
     if not resume:
         check_unused(out)
-    from macaron.tasks.finetune import TunerSettings
     from macaron.tasks.glue.glue_run import run_glue
     from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
 
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
     plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
     ready(model)
-    tuner = TunerSettings(max_length, dropout, precision)
+    tuner = {"max_length": max_length, "dropout": dropout, "precision": precision}
     with writing(out):
         typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 

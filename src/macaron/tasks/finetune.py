@@ -26,15 +26,6 @@ from macaron.train.step import RecordedStep, TrainStep
 _POOL = 64
 
 
-@dataclass(frozen=True)
-class TunerSettings:
-    """How the model of all runs is loaded and computed."""
-
-    max_length: int = MAX_LENGTH
-    dropout: float | None = None
-    precision: Precision = "auto"
-
-
 @dataclass
 class TuningOutcome:
     """The result of a run: the scores after each epoch, and the predictions of the model that is left.
@@ -67,9 +58,15 @@ class FineTuner(EncoderOnDevice):
     step: TrainStep
     _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
 
-    def __init__(self, path: Path, device: str = "auto", settings: TunerSettings | None = None) -> None:
-        settings = settings or TunerSettings()
-        super().__init__(path, device, settings.precision, settings.max_length, new_head=True, dropout=settings.dropout)
+    def __init__(
+        self,
+        path: Path,
+        device: str = "auto",
+        precision: Precision = "auto",
+        max_length: int = MAX_LENGTH,
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__(path, device, precision, max_length, new_head=True, dropout=dropout)
         kept = ((n, p) for n, p in self.model.named_parameters() if not n.startswith("classifier."))
         self.pretrained = {name: parameter.detach().clone() for name, parameter in kept}
 

@@ -27,7 +27,6 @@ from macaron.processes import Progress
 from macaron.seal import weights_fingerprint
 from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
-from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, averages, score_line, table
 from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs
 from macaron.train.logs import environment
@@ -49,7 +48,7 @@ def run_glue(
     data: Path,
     out: Path,
     plan: list[Job],
-    tuner: TunerSettings,
+    tuner: Record,
     resume: bool,
     device: str = "auto",
     workers: int | None = None,
@@ -63,7 +62,7 @@ def run_glue(
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
     clip_norm = plan[0].settings.clip_norm
-    identity = {"model": weights_fingerprint(folder), **asdict(tuner), "clip_norm": clip_norm}
+    identity = {"model": weights_fingerprint(folder), **tuner, "clip_norm": clip_norm}
     _check_same(out, results, identity, facts)
     glue_workers = [GlueWorker(folder, data, out, each, tuner) for each in devices(device, workers)]
     write_json(out / "run.json", {"identity": identity, "model": str(model), "data": str(data), **environment()})
@@ -163,8 +162,8 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
                     continue
             elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
-                tuner = worker.settings
-                predictor = predictor or Predictor(model, worker.device, tuner.precision, tuner.max_length)
+                precision, longest = worker.settings["precision"], worker.settings["max_length"]
+                predictor = predictor or Predictor(model, worker.device, precision, longest)
                 answers = predictor.predict(examples.texts)
                 rows = [each["score" if task.regression else "label"] for each in answers]
                 write_text(path, prediction_file(as_predictions(task, rows) if task.regression else rows))

@@ -21,7 +21,7 @@ from macaron.json_files import Record
 from macaron.processes import Workers, check_stop
 from macaron.tasks.classification import FineTuning, Objective
 from macaron.tasks.classifier import Encoded
-from macaron.tasks.finetune import FineTuner, TunerSettings
+from macaron.tasks.finetune import FineTuner
 
 #: Values of fields of `FineTuning`.
 Space = dict[str, tuple[Any, ...]]
@@ -116,7 +116,10 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
 
 @dataclass
 class GlueWorker:
-    """Runs jobs, one after the other, on one device. It is small until its first job."""
+    """Runs jobs, one after the other, on one device. It is small until its first job.
+
+    :param settings: how the model is loaded: precision, max_length, dropout of `FineTuner`
+    """
 
     #: The worker of this process, in a process of `Workers`.
     own: ClassVar["GlueWorker | None"] = None
@@ -125,13 +128,13 @@ class GlueWorker:
     data: Path
     run: Path
     device: str
-    settings: TunerSettings = field(default_factory=TunerSettings)
+    settings: Record = field(default_factory=dict)
     _held: tuple[tuple[str, Objective], Encoded, dict[str, Encoded]] | None = None
 
     @cached_property
     def tuner(self) -> FineTuner:
         """The model on its device, loaded with the first job."""
-        return FineTuner(self.model, self.device, self.settings)
+        return FineTuner(self.model, self.device, **self.settings)
 
     def work(
         self,
