@@ -49,8 +49,7 @@ def finetune(
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
     texts = [text] if text2 is None else [text, text2]
-    for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
-        read_table(file, texts, label)
+    tables = {name: read_table(file, texts, label) for name, file in (("train", train), ("dev", dev))}
     from macaron.tasks.classification import FineTuning
     from macaron.tasks.finetune import FineTuner
     from macaron.tasks.finetune_csv import finetune_csv
@@ -60,4 +59,4 @@ def finetune(
     ready(model)
     load = partial(FineTuner, model, device, precision, max_length, dropout)
     with writing(out):
-        typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))
+        typer.echo(finetune_csv(load, tables, texts, label, regression, settings, out, choose_rate=rate is None))
