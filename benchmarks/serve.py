@@ -34,8 +34,8 @@ from typing import Any
 
 from common import command, environment, number, print_table, write_json
 
-from macaron.data.demo_corpus import write_demo_corpus
 from macaron.files import read_lines
+from macaron.shipped import write_demo_corpus
 
 #: Seconds of a request, as the server is told.
 DEADLINE = 10

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from forked import macaron_text
-from macaron.data.demo_corpus import write_demo_corpus
 from macaron.errors import Interrupted, MacaronError
 from macaron.lab.demo import BUDGET, demo_twins, run_demo, score_twins
 from macaron.recipe import load_recipe
 from macaron.seal import seal
+from macaron.shipped import write_demo_corpus
 from macaron.train.stopping import StopSignals
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent

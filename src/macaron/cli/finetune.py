@@ -35,7 +35,6 @@ def finetune(
     symmetric: Annotated[bool, Option("--symmetric", help="Swap the two texts half of the time.")] = False,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
-    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
 ) -> None:
     """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts.
 
@@ -50,16 +49,14 @@ def finetune(
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
     texts = [text] if text2 is None else [text, text2]
-    for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
-        read_table(file, texts, label)
+    tables = {name: read_table(file, texts, label) for name, file in (("train", train), ("dev", dev))}
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune import FineTuner, TunerSettings
+    from macaron.tasks.finetune import FineTuner
     from macaron.tasks.finetune_csv import finetune_csv
 
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
     ready(model)
-    tuner = TunerSettings(max_length, dropout, precision, compiled)
-    load = partial(FineTuner, model, device, tuner)
+    load = partial(FineTuner, model, device, precision, max_length, dropout)
     with writing(out):
-        typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))
+        typer.echo(finetune_csv(load, tables, texts, label, regression, settings, out, choose_rate=rate is None))

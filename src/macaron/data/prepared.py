@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.corpora import CorpusPart
+from macaron.data.batching import CorpusPart
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError

@@ -23,8 +23,8 @@ from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import model_tokenizer, verify
 from macaron.text.pipeline import State
-from macaron.text.special_tokens import tag_ids
 from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import tag_ids
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}

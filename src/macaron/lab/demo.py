@@ -9,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from macaron.data.demo_corpus import WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
@@ -21,6 +20,7 @@ from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.twins import Twins, make_twins
 from macaron.recipe import load_data_recipe, load_recipe
+from macaron.shipped import word_by_word, write_demo_corpus
 
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
 SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}
@@ -74,7 +74,7 @@ def demo_twins(recipe_file: Path, data: Path, runs: Path, say: Say, minutes: flo
 
 def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
-    baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
+    reasons = result.pairs[0].fairness.unfair
     report: dict[str, Any] = {
         "parameters": {kind.label: kind.parameters for kind in result.kinds},
         "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
@@ -88,7 +88,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
         say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
     for part, what in SETS.items():
         source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
-        outputs = {"word by word": [baseline.translate(line) for line in source]}
+        outputs = {"word by word": word_by_word(part)[: len(source)]}
         for kind in result.kinds:
             # The comparison has translated the test sentences.
             made = result.translated[kind.label].translations if part == "test" else None

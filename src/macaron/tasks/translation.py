@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from macaron.data.batching import Indices, Rows, bucket, epoch_order, pack, packed, padded
-from macaron.data.corpora import Mixture, reweighted
+from macaron.data.batching import Indices, Mixture, Rows, bucket, epoch_order, pack, packed, padded, reweighted
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings

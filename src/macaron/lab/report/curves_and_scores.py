@@ -7,7 +7,7 @@ import json
 from itertools import starmap
 from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import METRICS
+from macaron.data.glue import METRICS
 from macaron.json_files import Record
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.page import Raw, asset, escape, html_table

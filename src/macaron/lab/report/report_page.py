@@ -4,7 +4,7 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
-from macaron.data.glue_tasks import METRICS
+from macaron.data.glue import METRICS
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import score_tables, throughput, training_curves
