@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import Precision
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT, MOST_PROCESSES, MOST_SEEDS
 
@@ -44,7 +45,7 @@ def glue(
     workers: Annotated[
         int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
     ] = None,
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    precision: Precision = "auto",
     compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
     check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
@@ -93,7 +94,6 @@ def glue(
         one_logit=not two_logits,
         clip_norm=clip_norm,
     )
-    ready(model)
     tuner = TunerSettings(max_length, dropout, precision, compiled)
     with writing(out):
         typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
