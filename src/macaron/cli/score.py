@@ -32,7 +32,7 @@ def score(
     """
     check_early(translators=[model], reads=[source, target], writes=[output_file], device=device)
 
-    from macaron.decode.pair_scores import PairScorer
+    from macaron.decode.forced import PairScorer
     from macaron.decode.stream import output
 
     scorer = PairScorer(model, device=device, dtype=dtype)

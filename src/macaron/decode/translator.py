@@ -10,7 +10,7 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.forced import align
+from macaron.decode.forced import align, load_folder
 from macaron.decode.pieces import END, LongLines
 from macaron.decode.place_tags import Alignment
 from macaron.decode.search import Finished, batches, translate_ids
@@ -18,10 +18,8 @@ from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
-from macaron.models.configuration import TranslationConfig
-from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
-from macaron.text.load_tokenizer import model_tokenizer, verify
+from macaron.text.load_tokenizer import verify
 from macaron.text.pipeline import State
 from macaron.text.special_tokens import tag_ids
 from macaron.text.tokenizer import MacaronTokenizer
@@ -120,7 +118,6 @@ class Translator:
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length: int | None = None,
-        unk_penalty: float = 0.0,
         stop: Stop = "early",
         sampling: Sampling | None = None,
         batch_tokens: int | None = None,
@@ -166,7 +163,6 @@ class Translator:
             "beam": beam,
             "length_penalty": length_penalty,
             "max_length": max_length,
-            "unk_penalty": unk_penalty,
             "stop": stop,
             "sampling": sampling,
         }
@@ -258,13 +254,6 @@ class Translator:
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
-
-
-def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
-    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, TranslationConfig.model_type)
-    model, _ = load_model(folder, TranslationModel)
-    return model, model_tokenizer(folder, "translation", model.config)
 
 
 def _list_of_lines(lines: Any) -> list[str]:
