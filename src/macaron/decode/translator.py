@@ -11,9 +11,9 @@ import torch
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
-from macaron.decode.pieces import END, LongLines
+from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
-from macaron.decode.search import Finished, batches, translate_ids
+from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
@@ -186,30 +186,9 @@ class Translator:
             settings = bounded(settings)
         encode = partial(self.tokenizer.encode_lines, state=state)
         fitted = fit_texts(texts, encode, longest, long_lines, first_line)
-        # The sentences of all lines are translated together.
-        places = [(line, part) for line, text in enumerate(fitted) for part in range(len(text.sources))]
-        sources = [front + source for front, text in zip(fronts, fitted, strict=True) for source in text.sources]
-        lists: list[list[list[Hypothesis]]] = [[[] for _ in text.sources] for text in fitted]
-        joined: list[list[Hypothesis]] = [[] for _ in fitted]
-
-        def join(line: int) -> None:
-            if all(lists[line]):
-                lang = self.tokenizer.target_lang or ""
-                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang, self.align)
-                if found is not None:
-                    found(line, joined[line])
-
-        def finished(indices: Sequence[int], results: Sequence[list[Hypothesis]]) -> None:
-            for (line, part), best in zip((places[i] for i in indices), results, strict=True):
-                lists[line][part] = best
-                join(line)
-
-        for line, text in enumerate(fitted):
-            if not text.sources:
-                join(line)
-        keys = [(first_line + line, part) for line, part in places]
-        self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state, finished)
-        return joined
+        return self._translate(
+            fitted, fronts, first_line, settings, nbest, batch_tokens or self.batch_tokens, state, found
+        )
 
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
         """For each translation which words of its source it renders, see `macaron.decode.forced`."""
@@ -218,17 +197,34 @@ class Translator:
 
     def _translate(
         self,
-        sources: Sequence[Sequence[int]],
-        keys: Sequence[tuple[int, int]],
+        texts: Sequence[FittedText],
+        fronts: Sequence[Sequence[int]],
+        first_line: int,
         settings: SearchSettings,
         nbest: int,
         batch_tokens: int,
         state: State,
-        finished: Finished,
-    ) -> None:
+        found: Callable[[int, list[Hypothesis]], None] | None,
+    ) -> list[list[Hypothesis]]:
+        # The sentences of all texts are translated together.
+        places = [(line, part) for line, text in enumerate(texts) for part in range(len(text.sources))]
+        sources = [[*fronts[line], *texts[line].sources[part]] for line, part in places]
+        lists: list[list[list[Hypothesis]]] = [[[] for _ in text.sources] for text in texts]
+        joined: list[list[Hypothesis]] = [[] for _ in texts]
+
+        def join(line: int) -> None:
+            if all(lists[line]):
+                lang = self.tokenizer.target_lang or ""
+                joined[line] = join_pieces(texts[line], lists[line], settings.length_penalty, lang, self.align)
+                if found is not None:
+                    found(line, joined[line])
+
+        for line, text in enumerate(texts):
+            if not text.sources:
+                join(line)
         for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
 
-            def decode(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
+            def finished(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
                 indices = [batch[row] for row in rows]
                 if settings.longest is not None:
                     results = [
@@ -237,23 +233,26 @@ class Translator:
                     ]
                 ids = [each.tokens for best in results for each in best]
                 decoded = iter(self.tokenizer.decode_lines(ids, state=state))
-                finished(indices, [[replace(each, text=next(decoded)) for each in best] for best in results])
+                for (line, part), best in zip((places[i] for i in indices), results, strict=True):
+                    lists[line][part] = [replace(each, text=next(decoded)) for each in best]
+                    join(line)
 
             try:
                 translate_ids(
                     self.searched,
                     [sources[i] for i in batch],
                     settings,
-                    keys=[keys[i] for i in batch],
+                    keys=[(first_line + line, part) for line, part in (places[i] for i in batch)],
                     nbest=nbest,
                     half=self.half,
-                    finished=decode,
+                    finished=finished,
                 )
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
+        return joined
 
 
 def _list_of_lines(lines: Any) -> list[str]:
