@@ -50,10 +50,8 @@ class TextBlock:
 
     def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
         """The translated block, given the translations of its sentences."""
-        found = iter(alignments)
-        given = iter(texts)
-        texts = [restore(piece, next(given), next(found)) for piece in self.pieces if not piece.kept]
-        return "".join(spaced_texts(self.pieces, iter(texts), lang))
+        sentences = (piece for piece in self.pieces if not piece.kept)
+        return "".join(spaced_texts(self.pieces, map(restore, sentences, texts, alignments), lang))
 
 
 class MarkedBlock(TextBlock):

@@ -86,8 +86,7 @@ class Translator:
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
-        self.defaults = _folder_defaults(model)
-        self.settings = SearchSettings(**self.defaults)
+        self.settings = _folder_settings(model)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
     @overload
@@ -268,13 +267,13 @@ def _list_of_lines(lines: Any) -> list[str]:
     return found
 
 
-def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
+def _folder_settings(model: TranslationModel) -> SearchSettings:
     """The search settings in the model's generation_config.json."""
     said: dict[str, Any] = model.generation_config.to_diff_dict()
     longest = said.get("max_length")
-    found = {
+    found: dict[str, Any] = {
         "beam": said.get("num_beams") or None,
         "length_penalty": said.get("length_penalty"),
         "max_length": max(1, longest - 2) if longest else None,  # transformers counts the start and the end
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return SearchSettings(**{name: value for name, value in found.items() if value is not None})

@@ -96,7 +96,7 @@ def accumulate(
     sums = torch.zeros(len(task.loss_names), dtype=torch.float64, device=device)
     turns = processes.turns(len(group))
     for turn, (i, counts) in enumerate(turns, start=1):
-        for j, (part, real) in enumerate(task.parts(task.batch(group[i], device), parts), start=1):
+        for j, (part, real) in enumerate(task.parts(group[i].collate(device), parts), start=1):
             # Seeded by its index in the run, a part has the same dropout after a resume or in another process.
             torch.manual_seed(seed + i + (j - 1) * _PART_SEED & _SEEDS)
             if isinstance(module, FSDPModule):
