@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import Precision
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT, MOST_PROCESSES, MOST_SEEDS
 
@@ -44,7 +45,7 @@ def glue(
     workers: Annotated[
         int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
     ] = None,
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    precision: Precision = "auto",
     check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
@@ -83,7 +84,6 @@ def glue(
 
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
     plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
-    ready(model)
     tuner = {"max_length": max_length, "dropout": dropout, "precision": precision}
     with writing(out):
         typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, Output, check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Input, Int8, LengthPenalty, Output
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
-from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES
 
 if TYPE_CHECKING:
     from macaron.decode.settings import Hypothesis, Sampling
@@ -22,9 +23,7 @@ _CHARACTERS = 4  # characters per token, approximately
 
 def translate(
     model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
-    input_file: Annotated[
-        Path | None, Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
-    ] = None,
+    input_file: Input = None,
     output_file: Output = None,
     document: Annotated[
         Path | None, Option(metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt.")
@@ -35,10 +34,8 @@ def translate(
     out: Annotated[
         Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on.")
     ] = None,
-    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")] = None,
-    length_penalty: Annotated[
-        float | None, Option(help="Exponent of the length that scores are divided by (the model's, or 1).")
-    ] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     max_length: Annotated[
         int | None, Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200).")
     ] = None,
@@ -50,7 +47,7 @@ def translate(
         Option(min=1, max=MOST_BEAMS, help="Translations of a line, after its number and a tab; with --one-per-line."),
     ] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
+    as_json: AsJson = False,
     tag: Annotated[
         str | None, Option(help="A tag that the model was trained with: domain, language to translate into.")
     ] = None,
@@ -69,13 +66,11 @@ def translate(
     max_source_length: Annotated[
         int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
     ] = None,
-    batch_tokens: Annotated[
-        int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch, padding included.")
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
     threads: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
-    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    int8: Int8 = False,
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.
 
@@ -110,7 +105,6 @@ def translate(
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import Translator
 
-    ready(model)
     translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": 1 if greedy else beam,

@@ -6,8 +6,10 @@ files are the same as if it had never been stopped.
 """
 
 import hashlib
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -17,12 +19,13 @@ import torch
 
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
-from macaron.decode.growing_files import GrowingFiles
 from macaron.decode.pieces import END
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.json_files import Count, Record
+from macaron.files import alone, refusing, write_json
+from macaron.json_files import Count, Record, read_json
+from macaron.locks import LOCK
 from macaron.processes import Progress
 from macaron.text.fingerprint import of_ids
 
@@ -55,6 +58,63 @@ _Note = TypedDict(
 )
 
 
+class GrowingFiles:
+    """Files that grow together in steps, in one process or in several after each other: ``PATH.part``, then ``PATH``.
+
+    What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
+
+    :param note: JSON file with the sizes after the last step, and with what else is noted
+    """
+
+    def __init__(self, paths: Sequence[Path], note: Path) -> None:
+        self.paths, self.note = paths, note
+        self.parts = [path.with_name(f"{path.name}.part") for path in paths]
+        #: What the last step noted.
+        self.noted: dict[str, Any] = read_json(note, _Note, "Choose another path.") if note.exists() else {}
+        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
+        self.complete: bool = self.noted.get("complete", False)
+        if len(self._sizes) != len(paths):
+            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """The files, open to be added to. They get their names if the block succeeds."""
+        with ExitStack() as stack:
+            stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
+            with refusing(self.note):
+                self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
+            for part, file, size in zip(self.parts, self._files, self._sizes, strict=True):
+                if os.fstat(file.fileno()).st_size < size:
+                    raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
+                file.truncate(size)
+                file.seek(size)
+            yield
+        self._write_note(complete=True)
+        self.put_in_place()
+
+    def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
+        """Add to each file, and note what is needed to go on from here."""
+        with refusing(self.note):
+            for file, content in zip(self._files, contents, strict=True):
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        self.noted = noted
+        self._sizes = [file.tell() for file in self._files]
+        self._write_note(complete=False)
+
+    def put_in_place(self) -> None:
+        """Name complete files, those too that a killed process did not come to."""
+        for part, path in zip(self.parts, self.paths, strict=True):
+            if part.exists():
+                part.replace(path)
+
+    def _write_note(self, complete: bool) -> None:
+        self.complete = complete
+        self.noted = {**self.noted, "sizes": self._sizes, "complete": complete}
+        write_json(self.note, self.noted)
+
+
 def translate_corpus(
     translator: Translator, text: Path, out: Path, options: dict[str, Any], progress: Progress
 ) -> Counter[str] | None:
@@ -72,7 +132,7 @@ def translate_corpus(
             "the model does not say its languages, which the two files are named after: set source_lang and "
             "target_lang in its tokenizer_config.json"
         )
-    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"), _Note)
+    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
     options = {name: value for name, value in options.items() if value is not None}
     made = _made_by(translator, options)
     _check(files, made)

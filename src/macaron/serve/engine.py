@@ -227,7 +227,7 @@ def _ranked(found: Sequence[Any], rank: int) -> tuple[str, Alignment | None]:
     texts, alignments = found
     place = min(rank, len(texts) - 1)
     links = alignments and alignments[place]
-    return texts[place], None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
+    return texts[place], None if links is None else tuple(Link(*map(tuple, link)) for link in links)
 
 
 def _length(content: Any) -> int:

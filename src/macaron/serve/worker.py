@@ -84,7 +84,7 @@ class Models:
             sources = [texts[index] for index, made in marked.items() for _ in made]
             aligned = iter(translator.align(sources, [text for made in marked.values() for text in made]))
             for index, made in marked.items():
-                found(index, [made, [each and each.links for each in islice(aligned, len(made))]])
+                found(index, [made, [*islice(aligned, len(made))]])
 
 
 @cache

@@ -14,16 +14,15 @@ from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
-from macaron.train.accumulation import Accumulation, within_memory
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
 from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
+from macaron.train.passes import TITLES, Validation, accumulate, within_memory
 from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
-from macaron.train.validation import TITLES, Validation
 
 
 class Trainer:
@@ -64,7 +63,6 @@ class Trainer:
         # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
-        self.gradients = Accumulation(task, self.step, processes, self.device, settings.seed)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
@@ -116,14 +114,15 @@ class Trainer:
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
         self.rate = learning_rate(self.settings, state.update, self._shares()[0])
-        losses, parts = within_memory(
-            lambda parts: self.gradients(group, state.update, parts),
-            state.parts,
-            self.task,
-            self.processes.most,
-            self._drop_gradients,
+        seed = (self.settings.seed * 1_000_003 + state.update) * 4099
+
+        def gradients(parts: int) -> Tensor:
+            return accumulate(self.task, self.step, group, self.processes, self.device, seed, parts)
+
+        # The parts are those of the later ones, too: they would not fit either.
+        losses, state.parts = within_memory(
+            gradients, state.parts, self.task, self.processes.most, self._drop_gradients
         )
-        state.parts = parts  # of the later ones, too: they would not fit either
         self.log_losses += losses
         if self.processes.world > 1 and self.settings.distributed == "ddp":
             self.processes.sum_gradients(self.optimiser.named.values())

@@ -71,10 +71,6 @@ class Task(ABC):
         }
         return self._plans[epoch].result()
 
-    def batch(self, planned: MicroBatch, device: torch.device) -> Any:
-        """Collate a micro-batch on a device."""
-        return planned.collate(device)
-
     def parts(self, batch: Any, count: int) -> list[tuple[Any, bool]]:
         """Cut a batch into parts, and say which count: with too few rows the first part is repeated in vain.
 

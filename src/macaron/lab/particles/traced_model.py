@@ -11,7 +11,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
 from macaron.lab.page import note
@@ -111,7 +110,7 @@ class TracedModel:
         output: str | None = None
         if translates and "decoder" in parts:
             translator = Translator(model, self.tokenizer)
-            longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
+            longest = min(translator.settings.max_length, self.limit - 1)
             ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
             output, words = best.text, list(best.tokens)  # with their end, or cut at the longest length
             if target is not None:
