@@ -272,3 +272,13 @@ def test_serve(place: Path):
         assert result["faults"][name]["usual_requests"] > 0
         assert result["faults"][name]["lost"] == 0
     assert "| Translator, batches" in said
+
+
+@pytest.mark.slow
+def test_plan_memory(place: Path):
+    sizes = ("--pairs", 3000, 6000, "--out", "memory.json")
+    said = run(REPOSITORY / "benchmarks" / "plan_memory.py", *sizes, where=place)
+    result = json.loads((place / "memory.json").read_text())
+    assert [row["pairs"] for row in result["rows"]] == [3000, 6000]
+    assert all(row["anonymous_mib"] > 0 and row["micro_batches"] > 1 for row in result["rows"])
+    assert "anonymous_mib" in said

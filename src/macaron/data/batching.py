@@ -56,7 +56,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Indices:
 
 def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     """Sequences as a matrix, (B, T), padded on the right."""
-    lengths = store.lengths[indices].astype(np.int64)
+    lengths = store.lengths_of(indices)
     matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = counting(lengths)
@@ -170,7 +170,7 @@ def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
 
     Unused positions have padding as id, and 0 as the number.
     """
-    lengths = store.lengths[rows.pairs].astype(np.int64)
+    lengths = store.lengths_of(rows.pairs)
     # The offset of each sentence in its row: all tokens before it, less those before its row.
     before = np.cumsum(lengths) - lengths
     opening = np.searchsorted(rows.row, rows.row)  # the first pair of the same row

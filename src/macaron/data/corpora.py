@@ -1,7 +1,10 @@
-"""The corpora of a split, and how often the pairs of each are seen in an epoch.
+"""The corpora of a split, how often the pairs of each are seen in an epoch, and the sections of an epoch.
 
 A split holds its corpora one after the other. A corpus of weight 2 is seen twice in an epoch; of one with weight 0.5
 every epoch sees another half. Which pairs are seen is a function of the weights, a seed and the epoch alone.
+
+An epoch of a large split is planned section by section, so memory does not grow with it. A section consists of blocks
+from all over the split, so every section resembles the whole.
 """
 
 from collections.abc import Sequence
@@ -11,6 +14,9 @@ import numpy as np
 
 from macaron.data.batching import Indices
 from macaron.errors import MacaronError
+
+#: Sequences of a section, and blocks of each, roughly.
+SECTION, BLOCKS = 1 << 22, 64
 
 
 @dataclass(frozen=True)
@@ -88,3 +94,20 @@ class Mixture:
                 times[random.permutation(size)[begin:end]] += 1
             position += end - begin
         return np.repeat(part, times)
+
+
+def section_count(size: int) -> int:
+    """The number of sections of a corpus of ``size`` sequences."""
+    return max(1, -(-size // SECTION))
+
+
+def section_blocks(size: int, section: int, sections: int, seed: int) -> list[tuple[int, int]]:
+    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section.
+
+    :param size: items of the corpus: pairs or documents
+    """
+    if sections == 1:
+        return [(0, size)]
+    edges = np.linspace(0, size, min(size, BLOCKS * sections) + 1).astype(np.int64).tolist()
+    order = np.random.default_rng([seed, sections]).permutation(len(edges) - 1)
+    return [(edges[block], edges[block + 1]) for block in sorted(order[section::sections].tolist())]

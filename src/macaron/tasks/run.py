@@ -110,7 +110,7 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     if recipe.kind == "text":
         return PretrainingTask(recipe)
     task = TranslationTask(recipe)
-    if processes.first and (left := len(task.train_pairs) - len(task.kept)):
+    if processes.first and (left := len(task.train_pairs) - task.kept):
         print(f"{left:,} training pairs are too long and left out", file=sys.stderr)
     if processes.first and len(task.corpora) > 1:
         print("\n".join(f"corpus {corpus}" for corpus in task.corpora), file=sys.stderr)

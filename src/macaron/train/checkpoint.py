@@ -44,8 +44,10 @@ class RunState:
 
     update: int = 0
     epoch: int = 1
-    batch: int = 0  # finished micro-batches of this epoch
-    batches: int = 0  # all micro-batches of this epoch
+    batch: int = 0  # finished micro-batches of this section of the epoch
+    batches: int = 0  # all micro-batches of this section
+    section: int = 0
+    sections: int = 1  # of an epoch
     seconds: float = 0.0
     best_update: int | None = None
     best_value: float | None = None  # of train.best_metric
@@ -55,6 +57,15 @@ class RunState:
     log_losses: list[float] = field(default_factory=list)  # sums since the last logged line
     log_targets: int = 0  # targets since the last logged line
 
+    def finish(self, batches: int) -> bool:
+        """Count finished micro-batches; whether the epoch ends with them."""
+        self.batch += batches
+        if self.batch < self.batches:
+            return False
+        self.section, self.batch, self.batches = (self.section + 1) % self.sections, 0, 0
+        self.epoch += self.section == 0
+        return self.section == 0
+
 
 class _StoredState(TypedDict):
     """A `RunState` as it is stored; formats 1 and 2 call the best value a loss."""
@@ -63,6 +74,8 @@ class _StoredState(TypedDict):
     epoch: Annotated[int, Between(1, 2**30)]  # with the seed, itself below 2**31, it seeds NumPy: below 2**32
     batch: Count
     batches: Count
+    section: NotRequired[Count]
+    sections: NotRequired[Annotated[int, Between(1, 2**30)]]
     seconds: Annotated[float, Between(0, 1e10)]
     best_update: Count | None
     best_value: NotRequired[Real | None]
@@ -141,6 +154,8 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
         state: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
         if state["progress"]["batch"] > state["progress"]["batches"]:
             raise ValueError("progress.batch is above progress.batches")
+        if state["progress"].get("section", 0) >= state["progress"].get("sections", 1):
+            raise ValueError("progress.section must be below progress.sections")
         if folder.name.partition("-")[2] != f"{state['progress']['update']:08d}":
             raise ValueError(f"progress.update is {state['progress']['update']}")
         progress = {name: value for name, value in state["progress"].items() if name != "best_loss"}
