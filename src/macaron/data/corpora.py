@@ -16,7 +16,7 @@ from macaron.data.batching import Indices
 from macaron.errors import MacaronError
 
 #: Sequences of a section, and blocks of each, roughly.
-SECTION, BLOCKS = 1 << 22, 64
+SECTION, BLOCKS = 1 << 21, 64
 
 
 @dataclass(frozen=True)

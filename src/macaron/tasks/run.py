@@ -49,7 +49,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :returns: whether this process should write the report; no process if the run has ended before, with a report
     """
     with (
-        join(recipe.train) as processes,
+        join(recipe.train.wants_gpu(torch.cuda.is_available())) as processes,
         explained(recipe.train, out),
         writing(out) if processes.first else nullcontext(),
     ):
@@ -70,7 +70,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
 
 def pace_of(recipe: Recipe, seconds: float) -> Pace:
     """The pace of a recipe on this machine, from a trial of some seconds; nothing is written."""
-    with join(recipe.train) as processes:
+    with join(recipe.train.wants_gpu(torch.cuda.is_available())) as processes:
         return measure(Trainer(_task(recipe, processes), recipe.train, Path(), processes), seconds)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,12 @@ def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, see
     """Micro-batches of ``per_batch`` packed rows each."""
     source, target = pairs.source.lengths_of(kept), pairs.target.lengths_of(kept)
     rows = pack(source, target, width, seed, epoch)
-    starts = np.arange(0, rows.count + per_batch, per_batch)
-    cuts = np.searchsorted(rows.row, starts)
+    cuts = np.searchsorted(rows.row, np.arange(0, rows.count + per_batch, per_batch)).tolist()
+    indices, row, targets = kept[rows.pairs], rows.row % per_batch, target[rows.pairs]
     planned = []
-    for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=False):
-        chosen = rows.pairs[first:last]
-        own = Rows(kept[chosen], rows.row[first:last] - start, per_batch)
-        planned.append(MicroBatch(int(target[chosen].sum()), partial(packed_batch, pairs, own, width)))
+    for start, stop in pairwise(cuts):
+        own = Rows(indices[start:stop], row[start:stop], per_batch)
+        planned.append(MicroBatch(int(targets[start:stop].sum()), partial(packed_batch, pairs, own, width)))
     return planned
 
 
