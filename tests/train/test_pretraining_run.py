@@ -174,7 +174,7 @@ def test_the_same_sentences_in_other_documents_are_other_data(pretraining: Path,
     here, there = (
         PretrainingTask(load_recipe(pretraining, [f"data.out={folder}"])) for folder in (documents, tmp_path / "data")
     )
-    assert here.sentences["train"].lengths.tolist() == there.sentences["train"].lengths.tolist()
+    assert here.sentences["train"].lengths().tolist() == there.sentences["train"].lengths().tolist()
     assert here.identity() != there.identity()
 
 

@@ -1,7 +1,9 @@
 """``macaron translate``: lines of text in, their translations out."""
 
 import json
+import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +17,8 @@ from macaron.files import one_line
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from macaron.decode.settings import Hypothesis, Sampling
     from macaron.decode.translator import Translator
 
@@ -86,10 +90,8 @@ def translate(
     if nbest > 1 and not one_per_line:
         raise UsageError("--nbest is for whole lines, not for lines split into sentences: add --one-per-line")
 
-    if (corpus is None) != (out is None):
-        raise UsageError("--corpus FILE and --out PREFIX belong together")
-    if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
-        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+    alone = not (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split")
+    _check_corpus(corpus, out, alone)
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
     text = None if document is None else _read_document(document, alone=not others)
 
@@ -105,7 +107,7 @@ def translate(
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import Translator
 
-    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
+    load = partial(Translator, model, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": 1 if greedy else beam,
         "length_penalty": length_penalty,
@@ -115,8 +117,9 @@ def translate(
         "max_source_length": max_source_length,
     }
     if corpus is not None and out is not None:
-        _make_corpus(translator, corpus, out, options)
+        _make_corpus(load, device, corpus, out, options)
         return
+    translator = load(device=device)
     if document is not None and text is not None:
         _translate_document(translator, document, text, output_file, {**options, "long_lines": long_lines})
         return
@@ -146,6 +149,15 @@ def translate(
         )
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
+
+
+def _check_corpus(corpus: Path | None, out: Path | None, alone: bool) -> None:
+    if (corpus is None) != (out is None):
+        raise UsageError("--corpus FILE and --out PREFIX belong together")
+    if corpus is not None and not alone:
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+    if corpus is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("several processes (torchrun) can share the work of --corpus only")
 
 
 def _read_document(path: Path, alone: bool) -> str:
@@ -180,12 +192,24 @@ def _translate_document(
         typer.echo(f"macaron: {message}", err=True)
 
 
-def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[str, Any]) -> None:
-    """Make a corpus and print what became of the lines."""
+def _make_corpus(
+    load: "Callable[..., Translator]", device: str, text: Path, out: Path, options: dict[str, Any]
+) -> None:
+    """Make a corpus, alone or with the other processes of torchrun, and print what became of the lines."""
     from macaron.decode.corpus import RULES, translate_corpus
+    from macaron.device import choose_device
     from macaron.processes import Progress
+    from macaron.train.distributed import join
+    from macaron.train.failures import loss_explained
 
-    counts = translate_corpus(translator, text, out, options, Progress())
+    on_gpu = choose_device(device).type == "cuda"
+    with loss_explained("give the same command again to go on"), join(on_gpu) as us:
+        translator = load(device=f"cuda:{us.local_rank}" if on_gpu and us.world > 1 else device)
+        counts = translate_corpus(
+            translator, text, out, options, Progress(quiet=not us.first), us.rank, us.world, us.gather
+        )
+    if not us.first:
+        return
     if counts is None:
         typer.echo(f"{out} is complete: nothing to do")
         return

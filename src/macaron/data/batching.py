@@ -1,7 +1,8 @@
 """The pairs of an epoch, and batches: buckets of pairs of similar length, or packed rows; their token matrices.
 
 A split holds its corpora one after the other. A corpus of weight 2 is seen twice in an epoch; of one with weight 0.5
-every epoch sees another half.
+every epoch sees another half. An epoch of a large split is planned in sections, so memory does not grow with it; each
+consists of blocks from all over the split.
 
 All is a function of the lengths, the weights, a seed and the epoch alone, so a run that is resumed, or continued with
 another number of processes, sees the same batches in the same order.
@@ -22,6 +23,8 @@ Lengths = NDArray[np.integer[Any]]
 Matrix = NDArray[np.int64]
 #: A number of rows, and the lengths of the texts in each.
 RowLayout = tuple[int, tuple[int, ...]]
+#: Sequences of a section, and blocks of each, roughly.
+SECTION, BLOCKS = 1 << 21, 64
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Indices:
 
 def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     """Sequences as a matrix, (B, T), padded on the right."""
-    lengths = store.lengths[indices].astype(np.int64)
+    lengths = store.lengths_of(indices)
     matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = counting(lengths)
@@ -247,7 +250,7 @@ def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
 
     Unused positions have padding as id, and 0 as the number.
     """
-    lengths = store.lengths[rows.pairs].astype(np.int64)
+    lengths = store.lengths_of(rows.pairs)
     # The offset of each sentence in its row: all tokens before it, less those before its row.
     before = np.cumsum(lengths) - lengths
     opening = np.searchsorted(rows.row, rows.row)  # the first pair of the same row
@@ -260,3 +263,20 @@ def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
     found[1, at_row, at_column] = inside
     found[2, at_row, at_column] = np.repeat(number, lengths)
     return found
+
+
+def section_count(size: int) -> int:
+    """The number of sections of a corpus of ``size`` sequences."""
+    return max(1, -(-size // SECTION))
+
+
+def section_blocks(size: int, section: int, sections: int, seed: int) -> list[tuple[int, int]]:
+    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section.
+
+    :param size: items of the corpus: pairs or documents
+    """
+    if sections == 1:
+        return [(0, size)]
+    edges = np.linspace(0, size, min(size, BLOCKS * sections) + 1).astype(np.int64).tolist()
+    order = np.random.default_rng([seed, sections]).permutation(len(edges) - 1)
+    return [(edges[block], edges[block + 1]) for block in sorted(order[section::sections].tolist())]

@@ -10,7 +10,6 @@ All numbers are little-endian. Opening maps the files into memory and reads almo
 
 import json
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict
 
@@ -67,15 +66,14 @@ class TokenStore:
     def __len__(self) -> int:
         return self._sequences
 
-    @cached_property
-    def lengths(self) -> NDArray[np.int32]:
-        """Length of every sequence, int32: the only array that is held in memory, 4 bytes per sequence."""
-        lengths = np.empty(self._sequences, np.int32)
-        # In blocks: np.diff of all would take 16 bytes more per sequence.
-        for start in range(0, self._sequences, 1 << 20):
-            block = self.offsets[start : start + (1 << 20) + 1].astype(np.int64)
-            lengths[start : start + len(block) - 1] = np.diff(block)
-        return lengths
+    def lengths(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """Lengths of the sequences from ``start`` to ``stop``, by default of all."""
+        stop = self._sequences if stop is None else stop
+        return np.diff(self.offsets[start : stop + 1]).astype(np.int32)
+
+    def lengths_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Lengths of some sequences."""
+        return (self.offsets[indices + 1] - self.offsets[indices]).astype(np.int64)
 
     def check(self) -> None:
         """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""

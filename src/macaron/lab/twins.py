@@ -58,7 +58,10 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        with join(self.plan[0][1].train), writing(self.out) if first_process() else nullcontext():
+        with (
+            join(self.plan[0][1].train.wants_gpu(torch.cuda.is_available())),
+            writing(self.out) if first_process() else nullcontext(),
+        ):
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 try:

@@ -44,8 +44,10 @@ class RunState:
 
     update: Count = 0
     epoch: Annotated[int, Between(1, 2**30)] = 1  # with the seed, itself below 2**31, it seeds NumPy: below 2**32
-    batch: Count = 0  # finished micro-batches of this epoch
-    batches: Count = 0  # all micro-batches of this epoch
+    batch: Count = 0  # finished micro-batches of this section of the epoch
+    batches: Count = 0  # all micro-batches of this section
+    section: Count = 0
+    sections: Annotated[int, Between(1, 2**30)] = 1  # of an epoch
     seconds: Annotated[float, Between(0, 1e10)] = 0.0
     best_update: Count | None = None
     best_value: Real | None = None  # of train.best_metric
@@ -54,6 +56,15 @@ class RunState:
     validation_parts: _Parts = 1  # likewise, in validations
     log_losses: list[Real] = field(default_factory=list)  # sums since the last logged line
     log_targets: Count = 0  # targets since the last logged line
+
+    def finish(self, batches: int) -> bool:
+        """Count finished micro-batches; whether the epoch ends with them."""
+        self.batch += batches
+        if self.batch < self.batches:
+            return False
+        self.section, self.batch, self.batches = (self.section + 1) % self.sections, 0, 0
+        self.epoch += self.section == 0
+        return self.section == 0
 
 
 #: A `RunState` as it is stored: with all keys.
@@ -120,13 +131,16 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        # Earlier versions did not write the parts; formats 1 and 2 call the best value a loss.
-        progress = head["progress"] = {"parts": 1, "validation_parts": 1, **head["progress"]}
+        # Earlier versions did not write parts and sections; formats 1 and 2 call the best value a loss.
+        before = {"parts": 1, "validation_parts": 1, "section": 0, "sections": 1}
+        progress = head["progress"] = before | head["progress"]
         progress["best_value"] = progress.pop("best_loss", progress.get("best_value"))
         found: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
         state = RunState(**found["progress"])
         if state.batch > state.batches:
             raise ValueError("progress.batch is above progress.batches")
+        if state.section >= state.sections:
+            raise ValueError("progress.section must be below progress.sections")
         if folder.name.partition("-")[2] != f"{state.update:08d}":
             raise ValueError(f"progress.update is {state.update}")
         return Checkpoint(

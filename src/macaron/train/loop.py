@@ -90,23 +90,25 @@ class Trainer:
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
-                    self._epoch()
+                    self._section()
                 return self._finish()
         finally:
             self.log.close()
 
-    def _epoch(self) -> None:
-        """The rest of an epoch, or of the run if that ends before."""
-        state, epoch = self.state, self.state.epoch
-        plan = self.task.plan(epoch)
+    def _section(self) -> None:
+        """The rest of a section of an epoch, or of the run if that ends before."""
+        state, sections = self.state, self.task.sections
+        present = state.epoch, state.section
+        plan = self.task.plan((state.epoch - 1) * sections + state.section + 1)
         if not plan:
             raise MacaronError("the training data is empty")
         if state.batch >= len(plan):
             raise MacaronError(f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}")
-        state.batches = len(plan)
-        while state.epoch == epoch and not self._over():
-            self._update(plan[state.batch : state.batch + self.settings.accumulate])
-            self._after_update(end_of_epoch=state.batch >= len(plan))
+        state.batches, state.sections = len(plan), sections
+        while (state.epoch, state.section) == present and not self._over():
+            group = plan[state.batch : state.batch + self.settings.accumulate]
+            self._update(group)
+            self._after_update(state.epoch, end_of_epoch=state.finish(len(group)))
 
     def _update(self, group: Sequence[MicroBatch]) -> None:
         """Forward and backward of all micro-batches of an update, then one step of the optimiser."""
@@ -128,7 +130,6 @@ class Trainer:
             self.processes.sum_gradients(self.optimiser.named.values())
         self.norm = self.optimiser.step(self.rate, state.update)
         state.update += 1
-        state.batch += len(group)
         state.log_targets += targets
         self.pace_targets += targets
         self._consult()
@@ -137,20 +138,17 @@ class Trainer:
         self.step.forget()
         self.optimiser.drop_gradients()
 
-    def _after_update(self, end_of_epoch: bool) -> None:
-        """Log, validate, save, stop: whatever is due after an update."""
+    def _after_update(self, epoch: int, end_of_epoch: bool) -> None:
+        """Log, validate, save, stop: whatever is due after an update of an epoch."""
         settings, state = self.settings, self.state
         log = state.update % settings.log_every == 0 or end_of_epoch
         validate, save = (
             state.update % every == 0 if every else end_of_epoch
             for every in (settings.validate_every, settings.checkpoint_every)
         )
-        epoch = state.epoch
         if state.parts > self.parts_logged:
             self.parts_logged = state.parts
             self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
-        if end_of_epoch:
-            state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
         if not self.estimated and (log or self.seconds - self.begun[0] > stopping.ESTIMATE_AFTER):
             self.estimated = True

@@ -83,7 +83,7 @@ def test_everything_fits_together(recipe: TextSettings) -> None:
     assert data.tokenizer.fingerprint() == data.tokenizer_fingerprint
     assert data_kind(recipe.out) == "text"
     train = data.sentences("train")
-    assert train.lengths.min() >= 1
+    assert train.lengths().min() >= 1
     assert train.ids.min() >= 6  # no special tokens
     assert train[0].tolist() == data.tokenizer.encode_lines([expected[0][0]], add_special_tokens=False)[0]
     assert isinstance(data.documents("train"), np.memmap)

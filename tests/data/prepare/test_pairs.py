@@ -93,7 +93,7 @@ def test_everything_fits_together(recipe: PairsSettings) -> None:
     assert [ids.tolist() for ids in map(train.source.__getitem__, range(300))] == data.tokenizer.encode_lines(german)
     assert [train.target[i].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
     assert all(train.source[i][-1] == 2 for i in range(300))
-    assert train.source.lengths.tolist() == [len(train.source[i]) for i in range(300)]
+    assert train.source.lengths().tolist() == [len(train.source[i]) for i in range(300)]
 
     test = data.pairs("test")
     assert data.text("test", "de") == ["Ganz neu", "</s> & <unk>", "", " Rand "]
