@@ -22,8 +22,10 @@ from starlette.requests import Request
 
 from forked import macaron_text
 from macaron.errors import MacaronError
-from macaron.serve.access import Access, read_keys
-from macaron.serve.files import TranslatedFiles
+from macaron.serve.libretranslate import TranslatedFiles
+from macaron.serve.requests import Fields
+from macaron.serve.service import Access
+from macaron.serve.settings import read_keys
 from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served, finished
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
@@ -216,7 +218,7 @@ def test_without_keys_each_address_has_its_limit():
 
     def ask(host: str) -> str:
         scope = {"type": "http", "path": "/translate", "headers": [], "client": (host, 1), "query_string": b""}
-        return access.admit(Request(scope), {"api_key": "ignored"})
+        return access.admit(Request(scope), Fields(api_key="ignored"))
 
     assert [ask("192.0.2.1"), ask("192.0.2.2")] == ["", ""]
     with pytest.raises(HTTPException) as error:

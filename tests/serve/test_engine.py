@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from macaron.decode import Translator
 from macaron.decode.documents import split_document, translate_document
 from macaron.errors import MacaronError
 from macaron.serve.catalogue import Catalogue
-from macaron.serve.engine import Busy, Engine, TooLate, WorkerLost
+from macaron.serve.engine import Engine, WorkerLost
 from macaron.serve.settings import ServeSettings
 from served import CLASSIFIER, FIXTURES, TRANSLATION, finished, held, until
 
@@ -49,7 +50,7 @@ class Running:
     @contextmanager
     def held(self) -> Iterator[None]:
         """A context in which the workers, which have nothing to do at its start, stand still."""
-        until(lambda: all(worker.free for worker in self.engine._workers), "a worker is not free")
+        until(lambda: all(worker.alive and not worker.batch for worker in self.engine._workers), "a worker is not free")
         with held(*self.pids):
             yield
 
@@ -153,9 +154,10 @@ def test_more_than_the_queue_holds_is_refused_at_once_and_the_rest_is_done(runni
         running.waiting(0)
         others = [running.translate(SENTENCES[1]) for _ in range(4)]
         running.waiting(4)
-        with pytest.raises(Busy) as refused:
+        with pytest.raises(HTTPException) as refused:
             running.translate(SENTENCES[2]).result(timeout=60)  # while the worker stands still
-        assert refused.value.retry_after >= 1
+        assert refused.value.status_code == 503
+        assert int(refused.value.headers["Retry-After"]) >= 1
     assert first.result(timeout=120)
     assert all(each.result(timeout=120) for each in others)
 
@@ -167,7 +169,7 @@ def test_what_would_be_done_too_late_is_refused(running: Running):
         running.waiting(0)
         document = running.translate("\n".join(SENTENCES))
         running.waiting(1)
-        with pytest.raises(Busy):
+        with pytest.raises(HTTPException, match="503"):
             running.translate("\n".join(SENTENCES), deadline=1e-3).result(timeout=60)
     assert first.result(timeout=120)
     assert document.result(timeout=120)
@@ -176,7 +178,7 @@ def test_what_would_be_done_too_late_is_refused(running: Running):
 def test_deadline(running: Running):
     with running.held():
         late = running.translate(SENTENCES[0], deadline=0.05)
-        with pytest.raises(TooLate):
+        with pytest.raises(HTTPException, match="504"):
             late.result(timeout=60)
     assert running.translate(SENTENCES[0]).result(timeout=120)
 
@@ -189,11 +191,11 @@ def test_a_worker_that_dies_loses_its_own_requests_only(running: Running, transl
         waiting = running.translate(SENTENCES[1])
         running.waiting(1)
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not running.engine.healthy, "the engine has not noticed")
+        until(lambda: not running.engine.alive, "the engine has not noticed")
     with pytest.raises(WorkerLost):
         lost.result(timeout=60)
     assert waiting.result(timeout=120)[0].text == translate(SENTENCES[1])
-    assert running.engine.healthy
+    assert running.engine.alive
     assert running.pids != [pid]
 
 
@@ -204,7 +206,7 @@ def test_tasks_of_encoders(running: Running):
     texts = ["A cat.", "Martin washed your cat."]
 
     def call(task: str, inputs: Any, **parameters: Any) -> Any:
-        return running.wait(running.engine.call("classifier", task, inputs, parameters))
+        return running.wait(running.engine.do("classifier", task, [inputs], parameters))[0]
 
     predictor = Predictor(CLASSIFIER, "cpu")
     [first, second] = call("text_classification", texts, top_k=2)
@@ -224,11 +226,11 @@ def test_tasks_of_encoders(running: Running):
 
 def test_the_page_of_particles(running: Running):
     for model, sentence in (("de-en", SENTENCES[0]), ("classifier", "A cat.")):
-        page = running.wait(running.engine.call(model, "particles", sentence, {}))
+        [page] = running.wait(running.engine.do(model, "particles", [sentence], {}))
         assert page.startswith("<!doctype html>")
         assert sentence in page
     with pytest.raises(MacaronError, match=r"^classifier: the sentence has"):  # no path of ours in a message
-        running.wait(running.engine.call("classifier", "particles", SENTENCES[0] * 2, {}))
+        running.wait(running.engine.do("classifier", "particles", [SENTENCES[0] * 2], {}))
 
 
 @pytest.mark.slow
@@ -243,7 +245,7 @@ def test_several_workers(translate: Callable[[str], str]):
             found = [started.translate(each) for each in SENTENCES[:20]]
             assert [each.result(timeout=120)[0].text for each in found] == [translate(each) for each in SENTENCES[:20]]
             os.kill(started.pids[0], signal.SIGKILL)
-            assert started.engine.healthy
+            assert started.engine.alive
         with pytest.raises(WorkerLost):
             lost.result(timeout=120)
     finally:
@@ -259,4 +261,4 @@ def test_a_model_that_cannot_be_loaded_is_said_at_the_start(tmp_path: Any):
     engine = Engine(ServeSettings(), Catalogue([str(folder)]))
     with pytest.raises(MacaronError, match="weights cannot be read"):
         finished(engine.start())
-    assert not engine.healthy
+    assert not engine.alive
