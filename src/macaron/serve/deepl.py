@@ -1,5 +1,7 @@
 """DeepL's protocol, version 2. Languages are in capitals; English and Portuguese have two varieties each as targets."""
 
+from typing import Literal
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -24,18 +26,15 @@ _NOT_SUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory
 async def _translate(request: Request) -> Response:
     ask = await asked(request)
     fields = ask.fields
-    texts, target, tags = (
-        fields.strings("text"),
-        fields.string("target_lang"),
-        fields.choice("tag_handling", "", "xml", "html"),
-    )
+    texts, target, source = fields.strings("text"), fields.read("target_lang"), fields.read("source_lang", str, AUTO)
+    tags = fields.read("tag_handling", Literal["", "xml", "html"], "")
     refused = [name for name in _NOT_SUPPORTED if fields.get(name)]
-    refused += ["formality"] if fields.string("formality", "") in ("more", "less") else []
+    refused += ["formality"] if fields.read("formality", str, "") in ("more", "less") else []
     if refused:
         raise MacaronError(f"{refused[0]} is not supported by this server")
     ask.measure(texts)
     options = {"format": "html" if tags else "text", "deadline": min(_PATIENCE, ask.engine.settings.deadline)}
-    answers = await ask.translate(texts, fields.string("source_lang", "") or AUTO, target, **options)
+    answers = await ask.translate(texts, source, target, **options)
     translations = [
         {"detected_source_language": code.upper(), "text": each.text, "billed_characters": len(text)}
         for text, (each, code, _) in zip(texts, answers, strict=True)
@@ -52,7 +51,7 @@ async def _usage(request: Request) -> Response:
 
 async def _languages(request: Request) -> Response:
     ask = await asked(request, work=False)
-    is_target = ask.fields.choice("type", "source", "target") == "target"
+    is_target = ask.fields.read("type", Literal["source", "target"], "source") == "target"
     names: dict[str, str] = {}
     for pair in ask.engine.catalogue.pairs:
         code = pair[is_target]

@@ -2,7 +2,7 @@
 
 import base64
 import struct
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from macaron.errors import MacaronError, unknown
+from macaron.limits import Between
 from macaron.serve.catalogue import Catalogue, ServedModel
 from macaron.serve.requests import Fields
 from macaron.serve.service import asked
@@ -27,13 +28,13 @@ async def _task(request: Request) -> Response:
     parameters = Fields({**ask.fields, **ask.fields.section("parameters")})
     if task == "sentence_similarity":
         pair = ask.fields.section("inputs")
-        texts = [pair.string("source_sentence"), *pair.strings("sentences")]
+        texts = [pair.read("source_sentence"), *pair.strings("sentences")]
     else:
         texts = ask.fields.strings("inputs")
     ask.measure(texts)
     if task == "translation":
-        source, target = (parameters.string(name, "") for name in ("src_lang", "tgt_lang"))
-        answers = await ask.translate(texts, source or model.source, target or model.target)
+        source, target = parameters.read("src_lang", str, model.source), parameters.read("tgt_lang", str, model.target)
+        answers = await ask.translate(texts, source, target)
         return JSONResponse([{"translation_text": each.text} for each, _, _ in answers])
     if task == "sentence_similarity":
         first, *others = await ask.call(model.name, _EMBED, texts, {})
@@ -41,11 +42,11 @@ async def _task(request: Request) -> Response:
     if task == _EMBED:
         normalize = parameters.get("normalize") is not False
         return JSONResponse(await ask.call(model.name, _EMBED, texts, {"normalize": normalize}))
-    options: dict[str, Any] = {"top_k": parameters.number("top_k", 1, _MOST_ANSWERS, 5)}
+    options: dict[str, Any] = {"top_k": parameters.read("top_k", Annotated[int, Between(1, _MOST_ANSWERS)], 5)}
     if task == "fill_mask" and parameters.get("targets") is not None:
         options["targets"] = parameters.strings("targets")
     if task == "text_classification":
-        parameters.choice("function_to_apply", "softmax")
+        parameters.read("function_to_apply", Literal["softmax"], "softmax")
     found = await ask.call(model.name, task, texts, options)
     # Of one text: the words for its mask as a list, but its labels as a list in a list.
     return JSONResponse(found[0] if task == "fill_mask" and isinstance(ask.fields["inputs"], str) else found)
@@ -53,12 +54,15 @@ async def _task(request: Request) -> Response:
 
 async def _embeddings(request: Request) -> Response:
     ask = await asked(request)
-    model = _model(ask.engine.catalogue, ask.fields.string("model"), _EMBED)
-    texts, encoding = ask.fields.strings("input"), ask.fields.choice("encoding_format", "float", "base64")
+    model = _model(ask.engine.catalogue, ask.fields.read("model"), _EMBED)
+    texts, encoding = (
+        ask.fields.strings("input"),
+        ask.fields.read("encoding_format", Literal["float", "base64"], "float"),
+    )
     ask.measure(texts)
     vectors: list[list[float]] = await ask.call(model.name, _EMBED, texts, {})
     size = len(vectors[0]) if vectors else 0
-    if vectors and ask.fields.number("dimensions", 1, 10**6, size) != size:
+    if vectors and ask.fields.read("dimensions", int, size) != size:
         raise MacaronError(f"dimensions must be {size}, as the model has them")
 
     def packed(vector: list[float]) -> list[float] | str:

@@ -6,7 +6,7 @@ Translated files are kept in memory, and fetched once, not long after.
 import asyncio
 import secrets
 from pathlib import PurePath
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from starlette.datastructures import UploadFile
@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from macaron.decode.documents import ENDINGS
 from macaron.errors import MacaronError
+from macaron.limits import Between
 from macaron.serve.catalogue import language_name
 from macaron.serve.service import AUTO, asked
 
@@ -29,9 +30,9 @@ _FRONTEND_TIMEOUT = 500
 async def _translate(request: Request) -> Response:
     ask = await asked(request)
     fields = ask.fields
-    texts, source, target = fields.strings("q"), fields.string("source"), fields.string("target")
-    format = fields.choice("format", "text", "html")
-    more = fields.number("alternatives", 0, MOST_ALTERNATIVES, 0)
+    texts, source, target = fields.strings("q"), fields.read("source"), fields.read("target")
+    format = fields.read("format", Literal["text", "html"], "text")
+    more = fields.read("alternatives", Annotated[int, Between(0, MOST_ALTERNATIVES)], 0)
     ask.measure(texts)
     answers = await ask.translate(texts, source, target, format=format, alternatives=more)
     columns: dict[str, list[Any]] = {"translatedText": [each.text for each, _, _ in answers]}
@@ -110,7 +111,7 @@ class TranslatedFiles:
 
 async def _translate_file(request: Request) -> Response:
     ask = await asked(request)
-    file, source, target = ask.fields.get("file"), ask.fields.string("source"), ask.fields.string("target")
+    file, source, target = ask.fields.get("file"), ask.fields.read("source"), ask.fields.read("target")
     if not isinstance(file, UploadFile):
         raise MacaronError("the parameter file must be a file, sent as multipart/form-data")
     path = PurePath((file.filename or "").replace("\\", "/"))

@@ -53,13 +53,13 @@ async def _inside(request: Request) -> Response:
 
 async def _particles(request: Request) -> str:
     ask = await asked(request)
-    text, source, target = (ask.fields.string(name) for name in ("q", "source", "target"))
+    text, source, target = (ask.fields.read(name) for name in ("q", "source", "target"))
     ask.measure([text])
     catalogue = ask.engine.catalogue
     model = catalogue.pair(catalogue.language(source), catalogue.language(target))
     if not text:
         raise MacaronError("there is no text")
-    sentence = sentence_at(text, ask.fields.number("at", 0, 10**8, 0), model.source)
+    sentence = sentence_at(text, ask.fields.read("at", int, 0), model.source)
     return str(await ask.call(model.name, "particles", sentence, {}))
 
 

@@ -16,6 +16,8 @@ from starlette.types import Message, Receive
 from macaron.errors import MacaronError
 from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
+from macaron.origin import Origin
+from macaron.settings import convert
 
 T = TypeVar("T")
 #: Fields of a form; bytes of a body that takes time to parse.
@@ -27,14 +29,21 @@ logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
 class Fields(dict[str, Any]):
-    """The fields of a request, each checked when it is read; a field that is null counts as missing."""
+    """The fields of a request, each checked when it is read. A field that is null counts as missing."""
 
-    def string(self, name: str, default: str | None = None) -> str:
-        """A field that is a string; without a default it is required."""
+    def read(self, name: str, kind: Any = str, default: Any = None) -> Any:
+        """A field of a type.
+
+        :param default: for a field that is missing or empty; without it the field is required
+        """
         value = self._given(name, default)
-        if not isinstance(value, str):
-            raise MacaronError(f"{name} must be a string")
-        return value.strip()
+        if isinstance(value, str):
+            value = value.strip()
+            if not value and default is not None:
+                return default
+            if kind is not str and value.isdecimal() and len(value) < 10:
+                value = int(value)  # forms have strings only
+        return convert(kind, value, Origin(), (name,))
 
     def strings(self, name: str) -> list[str]:
         """A required field that is a string or a list of strings."""
@@ -45,22 +54,6 @@ class Fields(dict[str, Any]):
         if len(values) > MOST_TEXTS:
             raise HTTPException(413, f"{name} has {len(values):,} texts: at most {MOST_TEXTS:,} are allowed")
         return values
-
-    def number(self, name: str, least: int, most: int, default: int) -> int:
-        """A field that is a whole number, in a form a string."""
-        value = self._given(name, default)
-        if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise MacaronError(f"{name} must be a whole number between {least} and {most}")
-        return value
-
-    def choice(self, name: str, *choices: str) -> str:
-        """A field that is one of some words; the first of them where it is missing or empty."""
-        value = self.string(name, "") or choices[0]
-        if value not in choices:
-            raise MacaronError(f"{name} {value[:20]} is not supported: choose {' or '.join(filter(None, choices))}")
-        return value
 
     def section(self, name: str) -> "Fields":
         """A field that has fields itself; empty where it is missing."""
@@ -167,18 +160,20 @@ class Protocol(NamedTuple):
 
 
 _LIBRETRANSLATE = Protocol(400, 403, 400, lambda message: {"error": message})
-_DEEPL = Protocol(403, 403, 413, lambda message: {"message": message})
 _HUGGING_FACE = Protocol(401, 401, 413, lambda message: {"error": message})
-_OPENAI = Protocol(401, 401, 413, lambda message: {"error": {"message": message, "type": None, "code": None}})
+#: By the beginnings of paths.
+_PROTOCOLS = {
+    "/v2/": Protocol(403, 403, 413, lambda message: {"message": message}),
+    "/v1/": Protocol(401, 401, 413, lambda message: {"error": {"message": message, "type": None, "code": None}}),
+    "/pipeline/": _HUGGING_FACE,
+    "/models/": _HUGGING_FACE,
+}
 
 
 def protocol_of(path: str) -> Protocol:
     """The protocol of a path of the server."""
-    if path.startswith("/v2/"):
-        return _DEEPL
-    if path.startswith("/v1/"):
-        return _OPENAI
-    return _HUGGING_FACE if path == "/" or path.startswith(("/pipeline/", "/models/")) else _LIBRETRANSLATE
+    found = (each for start, each in _PROTOCOLS.items() if path.startswith(start))
+    return _HUGGING_FACE if path == "/" else next(found, _LIBRETRANSLATE)
 
 
 def as_http(error: Exception) -> HTTPException:
