@@ -58,6 +58,13 @@ def test_languages_are_detected_among_those_served(nameless: Path):
         assert found[0][1] > 0.9
         assert found[-1] == ("tlh", 0.0)  # unknown to the detector
     assert {code for code, _ in several.detect("")} == {"de", "fr", "tlh"}
+    # Into a language: those that are translated into it, or itself if the text is in it already.
+    both = Catalogue([str(TRANSLATION), f"en-de={nameless}", f"fr-en={nameless}"])
+    german, english = "Guten Morgen, wie geht es dir?", "Good morning, how are you today?"
+    assert [code for code, _ in both.detect(german, "en")] == ["de", "fr"]
+    assert [code for code, _ in both.detect(german, "de")] == ["de", "en"]
+    assert [code for code, _ in both.detect(english, "de")] == ["en"]
+    assert both.detect(german, "fr") == []
     assert Catalogue([str(CLASSIFIER)]).detect("Hello") == []
 
 

@@ -50,6 +50,7 @@ def make_app(engine: Engine, access: Access) -> Starlette:
         "allow_origins": engine.settings.origins,
         "allow_methods": ["GET", "POST"],
         "allow_headers": ["Authorization", "Content-Type"],
+        "expose_headers": ["Retry-After"],
     }
     app = Starlette(
         routes=[*own, *libretranslate.ROUTES, *deepl.ROUTES, *inference.ROUTES, *page.ROUTES],

@@ -84,7 +84,7 @@ class Catalogue:
     def detect(self, text: str, target: str = "") -> list[tuple[str, float]]:
         """The source languages that a text may have, with confidences between 0 and 1, best first.
 
-        :param target: only languages that are translated into this one, and itself
+        :param target: only languages that are translated into this one; and itself, if it is the best
         """
         shares = dict.fromkeys(self.sources, 1.0 if len(self.sources) == 1 else 0.0)
         if len(shares) > 1 and self._identifier is not None:
@@ -92,7 +92,8 @@ class Catalogue:
             sample = _TAG.sub(" ", text[: 4 * _DETECTED])[:_DETECTED]
             shares |= {codes[str(each)]: float(share) for each, share in self._identifier.rank(sample)}
         ranked = sorted(shares.items(), key=lambda each: -each[1])
-        return [each for each in ranked if target in ("", each[0]) or (each[0], target) in self.pairs]
+        best = ranked[0][0] if ranked else ""
+        return [each for each in ranked if not target or each[0] == target == best or (each[0], target) in self.pairs]
 
     @cached_property
     def _identifier(self) -> Any:

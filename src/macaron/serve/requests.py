@@ -192,7 +192,7 @@ def as_http(error: Exception) -> HTTPException:
 
 async def _answer(request: Request, error: Exception) -> Response:
     told = as_http(error)
-    return JSONResponse(protocol_of(request.url.path).error(told.detail), told.status_code, told.headers)
+    return JSONResponse(protocol_of(request.scope["path"]).error(told.detail), told.status_code, told.headers)
 
 
 #: What Starlette calls for an exception; not a plain function, which would wait for a thread.

@@ -43,7 +43,7 @@ class Access:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() not in ("bearer", "deepl-auth-key"):
             given = str(fields.get("api_key", ""))
-        protocol = protocol_of(request.url.path)
+        protocol = protocol_of(request.scope["path"])
         if not given:
             raise HTTPException(protocol.key_missing, "an API key is required: ask the operator of this server for one")
         # All keys are compared, each in constant time.
@@ -90,7 +90,7 @@ class Asked(NamedTuple):
         """Count the characters of a request; too many are refused."""
         size, most = sum(map(len, texts)), self.engine.settings.text_limit
         if size > most:
-            status = protocol_of(self.request.url.path).too_long
+            status = protocol_of(self.request.scope["path"]).too_long
             raise HTTPException(status, f"request ({size}) exceeds text limit ({most})")
         self.access.characters[self.key] += size
 
