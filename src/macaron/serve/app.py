@@ -15,16 +15,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from macaron.errors import MacaronError
-from macaron.serve import deepl, inference, libretranslate, page
+from macaron.serve import deepl, inference, libretranslate, metrics, page
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
-from macaron.serve.libretranslate import TranslatedFiles
-from macaron.serve.metrics import Counted
 from macaron.serve.requests import ERRORS
 from macaron.serve.service import Access
 from macaron.serve.settings import ServeSettings, read_keys
@@ -33,19 +28,8 @@ from macaron.serve.settings import ServeSettings, read_keys
 _MOST_FILES, _OTHER_FILES = 1 << 16, 64
 
 
-async def _health(request: Request) -> Response:
-    good = request.app.state.engine.alive
-    return JSONResponse({"status": "ok" if good else "no worker"}, 200 if good else 503)
-
-
-async def _metrics(request: Request) -> Response:
-    metrics = request.app.state.engine.metrics
-    return Response(metrics.text(), media_type=metrics.content_type)
-
-
 def make_app(engine: Engine, access: Access) -> Starlette:
     """The application. The engine is started before it, and stopped after it."""
-    own = [Route("/health", _health), Route("/metrics", _metrics)]
     cors: dict[str, Any] = {
         "allow_origins": engine.settings.origins,
         "allow_methods": ["GET", "POST"],
@@ -53,11 +37,11 @@ def make_app(engine: Engine, access: Access) -> Starlette:
         "expose_headers": ["Retry-After"],
     }
     app = Starlette(
-        routes=[*own, *libretranslate.ROUTES, *deepl.ROUTES, *inference.ROUTES, *page.ROUTES],
-        middleware=[Middleware(Counted, metrics=engine.metrics), Middleware(CORSMiddleware, **cors)],
+        routes=[*metrics.ROUTES, *libretranslate.ROUTES, *deepl.ROUTES, *inference.ROUTES, *page.ROUTES],
+        middleware=[Middleware(metrics.Counted, metrics=engine.metrics), Middleware(CORSMiddleware, **cors)],
         exception_handlers=ERRORS,
     )
-    app.state.engine, app.state.access, app.state.files = engine, access, TranslatedFiles()
+    app.state.engine, app.state.access, app.state.files = engine, access, libretranslate.TranslatedFiles()
     return app
 
 

@@ -150,11 +150,7 @@ class Engine:
             async with asyncio.timeout(limit):
                 return await asyncio.gather(*(each.answer for each in sentences))
         except TimeoutError:
-            self.metrics.late.inc()
             raise HTTPException(504, "the request took too long: send less at once, or try again later") from None
-        except asyncio.CancelledError:
-            self.metrics.abandoned.inc()
-            raise
         finally:
             self._queue.discard(work)
 
@@ -170,7 +166,6 @@ class Engine:
             seconds += length * spent / past
         seconds /= max(1, self.alive)
         if seconds > _SURE * limit or len(self._queue) >= self.settings.queue:
-            self.metrics.refused.inc()
             wait = min(60, max(1, math.ceil(seconds - _SURE * limit)))
             raise HTTPException(503, f"the server is busy: try again in {wait} s", {"Retry-After": str(wait)})
 
