@@ -36,7 +36,7 @@ async def _translate(request: Request) -> Response:
     options = {"format": "html" if tags else "text", "deadline": min(_PATIENCE, ask.engine.settings.deadline)}
     answers = await ask.translate(texts, source, target, **options)
     translations = [
-        {"detected_source_language": code.upper(), "text": each.text, "billed_characters": len(text)}
+        {"detected_source_language": code.upper(), "text": each[0], "billed_characters": len(text)}
         for text, (each, code, _) in zip(texts, answers, strict=True)
     ]
     return JSONResponse({"translations": translations})

@@ -11,7 +11,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 
@@ -41,13 +41,6 @@ _MOST_WORKERS = 4
 _LONG = 2000
 #: Seconds until a worker that cannot be started is tried again.
 _PAUSE = 10
-
-
-class TranslatedText(NamedTuple):
-    """A translation, and the next best ones."""
-
-    text: str
-    alternatives: tuple[str, ...] = ()
 
 
 class Engine:
@@ -104,8 +97,8 @@ class Engine:
         format: Format = "text",
         alternatives: int = 0,
         deadline: float | None = None,
-    ) -> list[TranslatedText]:
-        """Translate texts with a model of the catalogue; each as `Translator.translate` does.
+    ) -> list[list[str]]:
+        """Translations of texts, best first, by a model of the catalogue; the first is that of `Translator.translate`.
 
         :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
             sentence, and those that are equal to others are left out
@@ -123,10 +116,10 @@ class Engine:
         ]
         found = iter(await self.do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
 
-        def join(document: Document) -> TranslatedText:
+        def join(document: Document) -> list[str]:
             mine = list(islice(found, len(document.sentences)))
-            best, *others = (_joined(document, mine, rank, served.target) for rank in range(alternatives + 1))
-            return TranslatedText(best, tuple(dict.fromkeys(each for each in others if each != best)))
+            ranked = (_joined(document, mine, rank, served.target) for rank in range(alternatives + 1))
+            return list(dict.fromkeys(ranked))
 
         return await _each(join, documents, long)
 

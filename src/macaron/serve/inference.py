@@ -35,7 +35,7 @@ async def _task(request: Request) -> Response:
     if task == "translation":
         source, target = parameters.read("src_lang", str, model.source), parameters.read("tgt_lang", str, model.target)
         answers = await ask.translate(texts, source, target)
-        return JSONResponse([{"translation_text": each.text} for each, _, _ in answers])
+        return JSONResponse([{"translation_text": each[0]} for each, _, _ in answers])
     if task == "sentence_similarity":
         first, *others = await ask.call(model.name, _EMBED, texts, {})
         return JSONResponse([sum(a * b for a, b in zip(first, each, strict=True)) for each in others])

@@ -35,11 +35,11 @@ async def _translate(request: Request) -> Response:
     more = fields.read("alternatives", Annotated[int, Between(0, MOST_ALTERNATIVES)], 0)
     ask.measure(texts)
     answers = await ask.translate(texts, source, target, format=format, alternatives=more)
-    columns: dict[str, list[Any]] = {"translatedText": [each.text for each, _, _ in answers]}
+    columns: dict[str, list[Any]] = {"translatedText": [each[0] for each, _, _ in answers]}
     if source.lower() == AUTO:
         columns["detectedLanguage"] = [_detected(code, share) for _, code, share in answers]
     if more:
-        columns["alternatives"] = [each.alternatives for each, _, _ in answers]
+        columns["alternatives"] = [each[1:] for each, _, _ in answers]
     single = isinstance(fields["q"], str)
     return JSONResponse({name: values[0] if single else values for name, values in columns.items()})
 
@@ -123,10 +123,10 @@ async def _translate_file(request: Request) -> Response:
     except UnicodeDecodeError:
         raise MacaronError("the file is not UTF-8 text") from None
     deadline = ask.engine.settings.file_deadline
-    [(translated, _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
+    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
     ask.access.characters[ask.key] += len(text)
     name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
-    token = request.app.state.files.keep(name, translated.text.encode())
+    token = request.app.state.files.keep(name, translated.encode())
     return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{token}/{quote(name, safe='')}"})
 
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from macaron.errors import MacaronError
-from macaron.serve.engine import Engine, TranslatedText
+from macaron.serve.engine import Engine
 from macaron.serve.requests import Fields, protocol_of, read_fields, while_connected
 from macaron.serve.settings import Keys
 
@@ -101,8 +101,10 @@ class Asked(NamedTuple):
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, **options: Any
-    ) -> list[tuple[TranslatedText, str, float]]:
-        """Translations, languages of the texts and confidences. A text that is in the target language stays as it is.
+    ) -> list[tuple[list[str], str, float]]:
+        """For each text its translations, best first, its language and the confidence in that.
+
+        A text that is in the target language stays as it is.
 
         :param source: ``auto`` to detect it, for each text
         :param options: of `Engine.translate`
@@ -116,7 +118,7 @@ class Asked(NamedTuple):
             sources = [languages[0] for languages in ranked]
         else:
             sources = [(catalogue.language(source), 1.0)] * len(texts)
-        found = [TranslatedText(text) for text in texts]
+        found = [[text] for text in texts]
 
         async def work(code: str) -> None:
             members = [index for index, (each, _) in enumerate(sources) if each == code]
