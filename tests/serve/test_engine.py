@@ -199,6 +199,13 @@ def test_a_worker_that_dies_loses_its_own_requests_only(running: Running, transl
     assert running.pids != [pid]
 
 
+def test_a_worker_that_dies_without_work_is_started_again(running: Running, translate: Callable[[str], str]):
+    [pid] = running.pids
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: running.pids != [pid] and running.engine.alive, "nobody starts it")
+    assert running.translate(SENTENCES[0]).result(timeout=120)[0][0] == translate(SENTENCES[0])
+
+
 def test_tasks_of_encoders(running: Running):
     from macaron.tasks.classifier import Predictor
     from macaron.tasks.embedder import Embedder
