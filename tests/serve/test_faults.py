@@ -101,6 +101,14 @@ def test_malformed_requests_are_refused(server: Served, kind: str):
     assert server.ask("/health") == (200, {"status": "ok"})
 
 
+def test_there_are_no_web_sockets(server: Served):
+    """Whichever packages are installed: a connection stays one of HTTP."""
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a2V5\r\n"
+    connection = send(server, b"GET /health HTTP/1.1\r\nHost: test\r\n" + upgrade + b"\r\n")
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+    connection.close()
+
+
 @pytest.mark.slow
 def test_oversized_bodies_are_refused(start_server: Callable[..., Served]):
     server = start_server(TRANSLATION, "--text-limit", 1000)

@@ -68,6 +68,7 @@ async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socke
     config = uvicorn.Config(
         make_app(engine, access),
         http="h11",
+        ws="none",
         lifespan="off",
         log_level="critical",  # errors are logged by us, without texts
         access_log=False,
