@@ -1,14 +1,10 @@
 """DeepL's protocol, version 2. Languages are in capitals; English and Portuguese have two varieties each as targets."""
 
-from typing import Literal
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from typing import Any, Literal
 
 from macaron.errors import MacaronError
 from macaron.serve.catalogue import language_name
-from macaron.serve.service import AUTO, asked
+from macaron.serve.service import AUTO, Asked, route
 
 #: The clients refuse the bare code as a target.
 _VARIETIES = {
@@ -23,8 +19,7 @@ _UNLIMITED = 10**12
 _NOT_SUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 
 
-async def _translate(request: Request) -> Response:
-    ask = await asked(request)
+async def _translate(ask: Asked) -> Any:
     fields = ask.fields
     texts, target, source = fields.strings("text"), fields.read("target_lang"), fields.read("source_lang", str, AUTO)
     tags = fields.read("tag_handling", Literal["", "xml", "html"], "")
@@ -39,29 +34,26 @@ async def _translate(request: Request) -> Response:
         {"detected_source_language": code.upper(), "text": each[0], "billed_characters": len(text)}
         for text, (each, code, _) in zip(texts, answers, strict=True)
     ]
-    return JSONResponse({"translations": translations})
+    return {"translations": translations}
 
 
-async def _usage(request: Request) -> Response:
+async def _usage(ask: Asked) -> Any:
     """Characters since the server has started."""
-    ask = await asked(request, work=False)
-    count = ask.access.characters[ask.key]
-    return JSONResponse({"character_count": count, "character_limit": _UNLIMITED})
+    return {"character_count": ask.access.characters[ask.key], "character_limit": _UNLIMITED}
 
 
-async def _languages(request: Request) -> Response:
-    ask = await asked(request, work=False)
+async def _languages(ask: Asked) -> Any:
     is_target = ask.fields.read("type", Literal["source", "target"], "source") == "target"
     names: dict[str, str] = {}
     for pair in ask.engine.catalogue.pairs:
         code = pair[is_target]
         names |= (is_target and _VARIETIES.get(code)) or {code.upper(): language_name(code)}
     formality = {"supports_formality": False} if is_target else {}
-    return JSONResponse([{"language": code, "name": name, **formality} for code, name in names.items()])
+    return [{"language": code, "name": name, **formality} for code, name in names.items()]
 
 
 ROUTES = [
-    Route("/v2/translate", _translate, methods=["POST"]),
-    Route("/v2/usage", _usage, methods=["GET", "POST"]),
-    Route("/v2/languages", _languages, methods=["GET", "POST"]),
+    route("/v2/translate", _translate),
+    route("/v2/usage", _usage, ("GET", "POST"), work=False),
+    route("/v2/languages", _languages, ("GET", "POST"), work=False),
 ]

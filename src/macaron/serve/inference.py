@@ -5,25 +5,22 @@ import struct
 from typing import Annotated, Any, Literal
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from macaron.errors import MacaronError, unknown
 from macaron.limits import Between
 from macaron.serve.catalogue import Catalogue, ServedModel
 from macaron.serve.requests import Fields
-from macaron.serve.service import asked
+from macaron.serve.service import Asked, route
 
 #: Labels or words of an answer.
 _MOST_ANSWERS = 1000
 _EMBED = "feature_extraction"
 
 
-async def _task(request: Request) -> Response:
-    ask = await asked(request)
-    wanted = request.path_params.get("task", "").replace("-", "_")
-    model = _model(ask.engine.catalogue, request.path_params.get("model", ""), wanted)
+async def _task(ask: Asked) -> Any:
+    path = ask.request.path_params
+    wanted = path.get("task", "").replace("-", "_")
+    model = _model(ask.engine.catalogue, path.get("model", ""), wanted)
     task = wanted or model.tasks[0]
     parameters = Fields({**ask.fields, **ask.fields.section("parameters")})
     if task == "sentence_similarity":
@@ -35,32 +32,29 @@ async def _task(request: Request) -> Response:
     if task == "translation":
         source, target = parameters.read("src_lang", str, model.source), parameters.read("tgt_lang", str, model.target)
         answers = await ask.translate(texts, source, target)
-        return JSONResponse([{"translation_text": each[0]} for each, _, _ in answers])
+        return [{"translation_text": each[0]} for each, _, _ in answers]
     if task == "sentence_similarity":
-        first, *others = await ask.call(model.name, _EMBED, texts, {})
-        return JSONResponse([sum(a * b for a, b in zip(first, each, strict=True)) for each in others])
+        [[first, *others]] = await ask.engine.do(model.name, _EMBED, [texts], {})
+        return [sum(a * b for a, b in zip(first, each, strict=True)) for each in others]
     if task == _EMBED:
         normalize = parameters.get("normalize") is not False
-        return JSONResponse(await ask.call(model.name, _EMBED, texts, {"normalize": normalize}))
+        return (await ask.engine.do(model.name, _EMBED, [texts], {"normalize": normalize}))[0]
     options: dict[str, Any] = {"top_k": parameters.read("top_k", Annotated[int, Between(1, _MOST_ANSWERS)], 5)}
     if task == "fill_mask" and parameters.get("targets") is not None:
         options["targets"] = parameters.strings("targets")
     if task == "text_classification":
         parameters.read("function_to_apply", Literal["softmax"], "softmax")
-    found = await ask.call(model.name, task, texts, options)
+    [found] = await ask.engine.do(model.name, task, [texts], options)
     # Of one text: the words for its mask as a list, but its labels as a list in a list.
-    return JSONResponse(found[0] if task == "fill_mask" and isinstance(ask.fields["inputs"], str) else found)
+    return found[0] if task == "fill_mask" and isinstance(ask.fields["inputs"], str) else found
 
 
-async def _embeddings(request: Request) -> Response:
-    ask = await asked(request)
+async def _embeddings(ask: Asked) -> Any:
     model = _model(ask.engine.catalogue, ask.fields.read("model"), _EMBED)
-    texts, encoding = (
-        ask.fields.strings("input"),
-        ask.fields.read("encoding_format", Literal["float", "base64"], "float"),
-    )
+    encoding = ask.fields.read("encoding_format", Literal["float", "base64"], "float")
+    texts = ask.fields.strings("input")
     ask.measure(texts)
-    vectors: list[list[float]] = await ask.call(model.name, _EMBED, texts, {})
+    [vectors] = await ask.engine.do(model.name, _EMBED, [texts], {})
     size = len(vectors[0]) if vectors else 0
     if vectors and ask.fields.read("dimensions", int, size) != size:
         raise MacaronError(f"dimensions must be {size}, as the model has them")
@@ -71,7 +65,7 @@ async def _embeddings(request: Request) -> Response:
     data = [{"object": "embedding", "index": i, "embedding": packed(vector)} for i, vector in enumerate(vectors)]
     # Nobody is billed here: tokens are not counted.
     usage = {"prompt_tokens": 0, "total_tokens": 0}
-    return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+    return {"object": "list", "data": data, "model": model.name, "usage": usage}
 
 
 def _model(catalogue: Catalogue, name: str, task: str) -> ServedModel:
@@ -87,7 +81,4 @@ def _model(catalogue: Catalogue, name: str, task: str) -> ServedModel:
 
 
 _PATHS = ("/", "/pipeline/{task}", "/models/{model}", "/models/{model}/pipeline/{task}")
-ROUTES = [
-    *(Route(path, _task, methods=["POST"]) for path in _PATHS),
-    Route("/v1/embeddings", _embeddings, methods=["POST"]),
-]
+ROUTES = [*(route(path, _task) for path in _PATHS), route("/v1/embeddings", _embeddings)]

@@ -19,7 +19,7 @@ from macaron.decode.documents import ENDINGS
 from macaron.errors import MacaronError
 from macaron.limits import Between
 from macaron.serve.catalogue import language_name
-from macaron.serve.service import AUTO, asked
+from macaron.serve.service import AUTO, Asked, route
 
 #: Alternatives of a text.
 MOST_ALTERNATIVES = 10
@@ -27,8 +27,7 @@ MOST_ALTERNATIVES = 10
 _FRONTEND_TIMEOUT = 500
 
 
-async def _translate(request: Request) -> Response:
-    ask = await asked(request)
+async def _translate(ask: Asked) -> Any:
     fields = ask.fields
     texts, source, target = fields.strings("q"), fields.read("source"), fields.read("target")
     format = fields.read("format", Literal["text", "html"], "text")
@@ -41,15 +40,13 @@ async def _translate(request: Request) -> Response:
     if more:
         columns["alternatives"] = [each[1:] for each, _, _ in answers]
     single = isinstance(fields["q"], str)
-    return JSONResponse({name: values[0] if single else values for name, values in columns.items()})
+    return {name: values[0] if single else values for name, values in columns.items()}
 
 
-async def _detect(request: Request) -> Response:
-    ask = await asked(request)
+async def _detect(ask: Asked) -> Any:
     texts = ask.fields.strings("q")
     ask.measure(texts)
-    found = await asyncio.to_thread(ask.engine.catalogue.detect, " ".join(texts))
-    return JSONResponse([_detected(*each) for each in found])
+    return [_detected(*each) for each in await asyncio.to_thread(ask.engine.catalogue.detect, " ".join(texts))]
 
 
 async def _languages(request: Request) -> Response:
@@ -109,8 +106,7 @@ class TranslatedFiles:
         return self._files.pop(token, None)
 
 
-async def _translate_file(request: Request) -> Response:
-    ask = await asked(request)
+async def _translate_file(ask: Asked) -> Any:
     file, source, target = ask.fields.get("file"), ask.fields.read("source"), ask.fields.read("target")
     if not isinstance(file, UploadFile):
         raise MacaronError("the parameter file must be a file, sent as multipart/form-data")
@@ -126,8 +122,8 @@ async def _translate_file(request: Request) -> Response:
     [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
     ask.access.characters[ask.key] += len(text)
     name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
-    token = request.app.state.files.keep(name, translated.encode())
-    return JSONResponse({"translatedFileUrl": f"{request.base_url}download_file/{token}/{quote(name, safe='')}"})
+    token = ask.request.app.state.files.keep(name, translated.encode())
+    return {"translatedFileUrl": f"{ask.request.base_url}download_file/{token}/{quote(name, safe='')}"}
 
 
 async def _download_file(request: Request) -> Response:
@@ -146,10 +142,10 @@ async def _download_file(request: Request) -> Response:
 
 #: The paths of the protocol, /health aside.
 ROUTES = [
-    Route("/translate", _translate, methods=["POST"]),
-    Route("/detect", _detect, methods=["POST"]),
+    route("/translate", _translate),
+    route("/detect", _detect),
     Route("/languages", _languages),
     Route("/frontend/settings", _frontend_settings),
-    Route("/translate_file", _translate_file, methods=["POST"]),
+    route("/translate_file", _translate_file),
     Route("/download_file/{token}/{name}", _download_file),
 ]

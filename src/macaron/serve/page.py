@@ -13,7 +13,7 @@ from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
 from macaron.lab.page import escape, render_page
 from macaron.serve.requests import as_http
-from macaron.serve.service import asked
+from macaron.serve.service import Asked, answered
 
 #: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
 #: text (trusted types), and no other site frames it.
@@ -43,7 +43,7 @@ async def _asset(request: Request) -> Response:
 async def _inside(request: Request) -> Response:
     """The sentence at the cursor (``at``) of a text as particles. A form asks, so errors are pages, too."""
     try:
-        return _response(await _particles(request), INSIDE_POLICY)
+        return _response(await answered(request, _particles), INSIDE_POLICY)
     except (HTTPException, MacaronError) as error:
         told = as_http(error)
         message = f"{told.detail[:1].upper()}{told.detail[1:]}"
@@ -51,8 +51,7 @@ async def _inside(request: Request) -> Response:
         return _response(render_page("Look inside", body), INSIDE_POLICY, "text/html", told.status_code, told.headers)
 
 
-async def _particles(request: Request) -> str:
-    ask = await asked(request)
+async def _particles(ask: Asked) -> str:
     text, source, target = (ask.fields.read(name) for name in ("q", "source", "target"))
     ask.measure([text])
     catalogue = ask.engine.catalogue
@@ -60,7 +59,8 @@ async def _particles(request: Request) -> str:
     if not text:
         raise MacaronError("there is no text")
     sentence = sentence_at(text, ask.fields.read("at", int, 0), model.source)
-    return str(await ask.call(model.name, "particles", sentence, {}))
+    [found] = await ask.engine.do(model.name, "particles", [sentence], {})
+    return str(found)
 
 
 #: Addresses in the page are relative: a proxy may add a path.

@@ -5,11 +5,13 @@ import hmac
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from macaron.errors import MacaronError
 from macaron.serve.engine import Engine
@@ -75,7 +77,7 @@ class Access:
 
 
 class Asked(NamedTuple):
-    """A request of somebody who may ask, and what can be done for it.
+    """A request of somebody who may ask. Its work ends when the client has gone.
 
     :param key: its API key; empty where none is needed
     """
@@ -93,11 +95,6 @@ class Asked(NamedTuple):
             status = protocol_of(self.request.scope["path"]).too_long
             raise HTTPException(status, f"request ({size}) exceeds text limit ({most})")
         self.access.characters[self.key] += size
-
-    async def call(self, model: str, task: str, inputs: Any, options: Mapping[str, Any]) -> Any:
-        """What `Engine.do` gives for one item, unless the client goes away."""
-        [found] = await while_connected(self.request, self.engine.do(model, task, [inputs], options))
-        return found
 
     async def translate(
         self, texts: Sequence[str], source: str, target: str, **options: Any
@@ -128,16 +125,28 @@ class Asked(NamedTuple):
                 found[index] = each
 
         foreign = {code for code, _ in sources} - {into}
-        await while_connected(self.request, asyncio.gather(*map(work, foreign)))
+        await asyncio.gather(*map(work, foreign))
         return [(each, *language) for each, language in zip(found, sources, strict=True)]
 
 
-async def asked(request: Request, work: bool = True) -> Asked:
-    """A request, with its fields read and its key checked.
+Handler = Callable[[Asked], Awaitable[Any]]
+
+
+async def answered(request: Request, handle: Handler, work: bool = True) -> Any:
+    """What a handler gives for a request whose fields were read and whose key was checked.
 
     :param work: whether it counts for the limits of its client
     """
     engine, access = request.app.state.engine, request.app.state.access
     fields = await read_fields(request, engine.settings.body_limit)
     key = access.admit(request, fields) if work else access.identify(request, fields)
-    return Asked(request, engine, access, fields, key)
+    return await while_connected(request, handle(Asked(request, engine, access, fields, key)))
+
+
+def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), work: bool = True) -> Route:
+    """A path that a handler answers with JSON."""
+
+    async def answer(request: Request) -> Response:
+        return JSONResponse(await answered(request, handle, work))
+
+    return Route(path, answer, methods=methods)
