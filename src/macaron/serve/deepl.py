@@ -1,4 +1,7 @@
-"""DeepL's protocol, version 2. Languages are in capitals; English and Portuguese have two varieties each as targets."""
+"""DeepL's protocol, version 2.
+
+Languages are in capitals; English and Portuguese have two varieties each as targets, which are translated alike.
+"""
 
 from typing import Any, Literal
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -37,7 +38,7 @@ async def _asset(request: Request) -> Response:
     if name not in _ASSETS:
         raise HTTPException(404, "there is no such file")
     content = (files(_ASSETS[name]) / "assets" / name).read_bytes()
-    return _response(content, POLICY, _TYPES[name.rpartition(".")[2]])
+    return _response(content, POLICY, media_type=_TYPES[name.rpartition(".")[2]])
 
 
 async def _inside(request: Request) -> Response:
@@ -48,7 +49,7 @@ async def _inside(request: Request) -> Response:
         told = as_http(error)
         message = f"{told.detail[:1].upper()}{told.detail[1:]}"
         body = f"<p>{escape(message)}</p>\n<p>Close this tab to return to the text.</p>"
-        return _response(render_page("Look inside", body), INSIDE_POLICY, "text/html", told.status_code, told.headers)
+        return _response(render_page("Look inside", body), INSIDE_POLICY, told.headers, status_code=told.status_code)
 
 
 async def _particles(ask: Asked) -> str:
@@ -80,13 +81,7 @@ def sentence_at(text: str, before: int, lang: str) -> str:
     return found or " ".join(text.split())
 
 
-def _response(
-    content: bytes | str,
-    policy: str,
-    kind: str = "text/html",
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
+def _response(content: bytes | str, policy: str, headers: Mapping[str, str] | None = None, **options: Any) -> Response:
     safe = {
         "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
@@ -95,4 +90,4 @@ def _response(
         # Asked for again after an update of the server; a sentence is kept nowhere.
         "Cache-Control": "no-cache" if policy == POLICY else "no-store",
     }
-    return Response(content, status, {**(headers or {}), **safe}, media_type=kind)
+    return Response(content, headers={**(headers or {}), **safe}, **{"media_type": "text/html", **options})
