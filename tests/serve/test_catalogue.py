@@ -82,7 +82,7 @@ def test_mistakes(nameless: Path, tmp_path: Path):
     [
         ([TRANSLATION, "--device", "tpu"], 2, "no device 'tpu'"),
         ([TRANSLATION, "--device", "cuda", "--int8"], 2, "--int8 is for the CPU"),
-        ([TRANSLATION, "--deadline", "0"], 2, "--deadline must be above 0 and at most a day, not 0"),
+        ([TRANSLATION, "--deadline", "0"], 2, "Invalid value for '--deadline'"),
         ([TRANSLATION, "--cors", "example.org"], 2, "--cors takes an origin, such as https://example.org"),
         ([TRANSLATION, "--api-keys", "missing"], 1, "missing: No such file"),
         ([TRANSLATION, "--host", "192.0.2.1"], 1, "Choose another --host"),

@@ -60,8 +60,8 @@ class Engine:
         self._wanted = asyncio.Event()  # there is something new in the queue, or a worker has died
         self._workers = [WorkerProcess(first_line, stuck, self._wanted.set) for _ in range(count)]
         self._keepers: list[asyncio.Task[None]] = []
-        #: Characters and seconds of the last batches.
-        self._speeds: dict[BatchKind, tuple[float, float]] = {}
+        #: Characters and seconds of the last batches, by model and task.
+        self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
         self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
         self.metrics.workers.set_function(lambda: self.alive)
@@ -105,7 +105,6 @@ class Engine:
         :param deadline: in seconds; by default that of the settings
         """
         served = self.catalogue.models[model]
-
         long = sum(map(len, texts)) > _LONG
         documents = await _each(lambda text: split_document(text, format, served.source), texts, long)
         # A sentence with tags inside goes as a list: it gets an alignment, too.
@@ -155,7 +154,7 @@ class Engine:
         ahead[work.kind] = ahead.get(work.kind, 0) + work.length
         seconds = 0.0
         for kind, length in ahead.items():
-            past, spent = self._speeds.get(kind, (1.0, 0.0))
+            past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
         seconds /= max(1, self.alive)
         if seconds > _SURE * limit or len(self._queue) >= self.settings.queue:
@@ -196,8 +195,8 @@ class Engine:
     def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""
         length = sum(each.length for each in batch)
-        past, spent = self._speeds.get(kind, (0.0, 0.0))
-        self._speeds[kind] = (_PAST * past + length, _PAST * spent + seconds)
+        past, spent = self._speeds.get(kind[:2], (0.0, 0.0))
+        self._speeds[kind[:2]] = (_PAST * past + length, _PAST * spent + seconds)
         self.metrics.sentences.labels(kind.model).inc(len(batch))
         self.metrics.characters.labels(kind.model).inc(length)
         self.metrics.batch_seconds.observe(seconds)

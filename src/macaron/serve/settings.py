@@ -36,9 +36,6 @@ class ServeSettings:
     origins: tuple[str, ...] = ("*",)
 
     def __post_init__(self) -> None:
-        for name in ("deadline", "grace", "patience"):
-            if not 0 < getattr(self, name) <= 86_400:
-                raise UsageError(f"--{name} must be above 0 and at most a day, not {getattr(self, name):g}")
         if self.int8 and self.device not in ("auto", "cpu"):
             raise UsageError(f"--int8 is for the CPU, not for {self.device}: leave it out, or choose --device cpu")
         for origin in self.origins:
