@@ -84,7 +84,7 @@ def test_too_many_requests(guarded: Served):
 
 
 def test_two_models(guarded: Served):
-    def ask(text: str, source: str, target: str) -> dict[str, Any]:
+    def ask(text: str | list[str], source: str, target: str) -> dict[str, Any]:
         status, found = guarded.ask("/translate", {"q": text, "source": source, "target": target, "api_key": FREE})
         assert status == 200, found
         return found
@@ -97,6 +97,9 @@ def test_two_models(guarded: Served):
     assert found["translatedText"] == english
     assert found["detectedLanguage"]["language"] == "en"
     assert found["detectedLanguage"]["confidence"] > 50
+    found = ask([english, SENTENCE], "auto", "en")  # each by its own language
+    assert found["translatedText"] == [english, TRANSLATED]
+    assert [each["language"] for each in found["detectedLanguage"]] == ["en", "de"]
     _, found = guarded.ask("/detect", {"q": SENTENCE, "api_key": FREE})
     assert [each["language"] for each in found] == ["de", "en"]
     parameters = {"src_lang": "de_DE", "tgt_lang": "en_XX"}
