@@ -25,8 +25,10 @@ from macaron.locks import LOCK, locked, new_file
 
 #: The endings of a text file, plain or compressed.
 ENDINGS = ("", ".gz", ".xz")
-#: Errors of Python for damaged archives, but for those of their own modules. RuntimeError: encrypted, unknown method.
-DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, lzma.LZMAError)
+# RuntimeError: encrypted, unknown method.
+_GENERAL = (OSError, EOFError, ValueError, LookupError, RuntimeError, MemoryError)
+#: Errors of Python for damaged archives, but for those of their own modules.
+DAMAGED = (*_GENERAL, struct.error, zlib.error, lzma.LZMAError)
 #: Bytes of a line of text.
 LONGEST_LINE = 1 << 26
 #: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.

@@ -9,10 +9,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from reprlib import repr as shortened
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
-from macaron.errors import MacaronError, nearest
+from macaron.errors import MacaronError, nearest, shown
 from macaron.limits import DEEPEST, LARGEST_TOML, LONGEST_NAME, Between, check_limits, read_limited, why
 from macaron.origin import KeyPath, Origin, dotted
 
@@ -113,7 +112,7 @@ def mentions(error: MacaronError, name: str) -> bool:
 def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
     """The dataclass or TypedDict of some data; None, after the same checks, if it need not be complete."""
     if not isinstance(data, Mapping):
-        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {shortened(data)}")
+        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {shown(data)}")
     hints = typing.get_type_hints(cls, include_extras=True)
     known = _keys(cls)
     values: dict[str, Any] = {}
@@ -172,6 +171,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
             except MacaronError:
                 continue
         return convert(last, value, origin, path, complete)
+    if dataclasses.is_dataclass(kind) and isinstance(value, cast(type, kind)):  # built already
+        return value
     if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
         return _read(cast(type, kind), value, origin, path, complete)
     if options in (tuple, list) and isinstance(value, list | tuple):
@@ -192,7 +193,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return value
     expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)
     name = _NAMES.get(options or kind, expected)
-    raise MacaronError(f"{origin.prefix(path)}{dotted(path) or 'the content'} must be {name}, not {shortened(value)}")
+    raise MacaronError(f"{origin.prefix(path)}{dotted(path) or 'the content'} must be {name}, not {shown(value)}")
 
 
 def write_toml(sections: dict[str, dict[str, Any]]) -> str:

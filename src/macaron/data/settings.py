@@ -4,17 +4,18 @@ Two recipes are the manual, with a comment for every key: ``recipes/your-own.tom
 ``recipes/wikipedia-books.toml`` for documents.
 """
 
-import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum, check_urls
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
+from macaron.json_files import Count
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
+from macaron.settings import check_fields
 from macaron.text.pipeline import PipelineName, State
 from macaron.text.special_tokens import check_tag
 from macaron.text.vocabulary import TokenizerKind, check_size
@@ -25,6 +26,7 @@ ArchiveFormat = Literal["lines", "sgm", "ted"]
 #: Pairs to validate on, about, where the recipe names none; but at most every `LEAST_EVERY`-th pair.
 HELD_OUT, LEAST_EVERY = 1_500, 20
 
+_Words = Annotated[int, Between(1, LONGEST_TEXT)]
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -93,23 +95,20 @@ class DataSettings:
     pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
-    vocab_size: Literal["auto"] | int = "auto"
-    vocab_multiple: int = 8
+    vocab_size: Literal["auto"] | Annotated[int, Between(1, LARGEST_VOCABULARY)] = "auto"
+    vocab_multiple: Annotated[int, Between(1, 1 << 16)] = 8
     tokenizer: Path | None = None
-    extend_vocab: int | None = None
-    max_words: int = 175
-    valid_every: int | None = None  # 0: nothing is held out
+    extend_vocab: Annotated[int, Between(0, LARGEST_VOCABULARY)] | None = None
+    max_words: _Words = 175
+    valid_every: Count | None = None  # 0: nothing is held out
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for key in ("source_lang", "target_lang", "lang"):
             language = getattr(self, key, "en")
             known = _LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
-        for key, most in (("max_words", LONGEST_TEXT), ("vocab_multiple", 1 << 16)):
-            Between(1, most).check(f"data.{key}", getattr(self, key))
-        Between(0, LARGEST_VOCABULARY).check("data.extend_vocab", self.extend_vocab or 0)
-        Between(0, 2**53).check("data.valid_every", self.valid_every or 0)
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
@@ -151,8 +150,8 @@ class PairsSettings(DataSettings):
     test: tuple[CorpusSettings, ...] = ()
     archives: tuple[ArchiveSettings, ...] = ()
     min_words: int = 1
-    max_ratio: float = 1.5
-    ratio_slack: float = 5.0
+    max_ratio: Annotated[float, Between(0, 1e300)] = 1.5
+    ratio_slack: Annotated[float, Between(0, 1e300)] = 5.0
     remove_duplicates: bool = True
     remove_overlap: Literal["none", "source", "pair"] = "source"
 
@@ -165,8 +164,6 @@ class PairsSettings(DataSettings):
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
         ordered = 0 <= self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        for key in ("max_ratio", "ratio_slack"):
-            require(0 <= getattr(self, key) < math.inf, f"data.{key} must be finite and not negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}
@@ -206,8 +203,8 @@ class TextSettings(DataSettings):
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
-    max_words: int = 500
-    valid_every: int = 200
+    max_words: _Words = 500
+    valid_every: Count = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()

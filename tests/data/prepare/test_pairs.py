@@ -341,6 +341,11 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
     with pytest.raises(MacaronError, match=r"valid\.de: does not match prepared\.json: 4 pairs"):
         data.pairs("valid")
+    header = recipe.out / "test.de.json"
+    header.write_text(header.read_text().replace(f'"vocab_size": {data.vocab_size}', '"vocab_size": 9999'))
+    differ = rf"test\.de: does not match prepared\.json: 9,999 entries of the vocabulary, not {data.vocab_size}\. Run"
+    with pytest.raises(MacaronError, match=differ):
+        data.pairs("test")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
     with pytest.raises(MacaronError, match=r"test\.fr: No such file"):
