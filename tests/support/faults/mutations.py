@@ -311,8 +311,10 @@ def tar(draw: Random, data: bytes) -> bytes:
     if kind < 0.3:
         return any_bytes(draw, data)
     plain = gzip.decompress(data)
-    if kind < 0.6:
+    if kind < 0.5:
         return gzip.compress(any_bytes(draw, plain[:2048]) + plain[2048:], mtime=0)
+    if kind < 0.75:
+        return gzip.compress(_extended(draw) + plain, mtime=0)
     out = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(plain)) as old, tarfile.open(fileobj=out, mode="w:gz") as new:
         chosen = draw.choice(old.getnames())
@@ -323,6 +325,69 @@ def tar(draw: Random, data: bytes) -> bytes:
                 member.size = len(content)
             new.addfile(member, io.BytesIO(content))
     return out.getvalue()
+
+
+def _extended(draw: Random) -> bytes:
+    """Headers of a tar that belong to its next file, or to all: names, sizes, sparse files; one or thousands."""
+    name = draw.choice(("in/train.src", "in/train.tgt", "../x", "/x", "n" * 3000, "\0", "\udc80"))
+    values = ("", "1", "-1", "7" * 30, "7" * 5000, "x", "1e9", "1,2", ",".join(map(str, range(900))))
+    keys = "path linkpath size mtime uid hdrcharset comment GNU.sparse.major GNU.sparse.map GNU.sparse.size"
+    pairs = [(key, draw.choice((name, *values))) for key in draw.sample(keys.split(), draw.randint(1, 4))]
+    if draw.random() < 0.2:
+        pairs = [(f"{draw.random():.6f}", "") for _ in range(320)]
+    if draw.random() < 0.2:
+        pairs = [("GNU.sparse.major", "1"), ("GNU.sparse.minor", "0")]
+    records = b"".join(_record(key, value) for key, value in pairs)
+    kind = draw.choice((b"x", b"x", b"x", b"g", b"L", b"K", b"X", b"S", b"V"))
+    content = name.encode("utf-8", "surrogateescape") + b"\0" if kind in (b"L", b"K") else records
+    if draw.random() < 0.2:
+        content = any_bytes(draw, content)
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, draw.choice((len(content),) * 8 + (0, len(content) + 1, 1 << 33))
+    block = header.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+    empty = tarfile.TarInfo("empty").tobuf() if draw.random() < 0.5 else b""
+    return (block + empty) * draw.choice((1, 1, 1, 2, 100, 10_000))
+
+
+def _record(key: str, value: str) -> bytes:
+    text = f" {key}={value}\n".encode("utf-8", "surrogateescape")
+    size = len(text) + len(str(len(text)))
+    return str(size + (len(str(size)) > len(str(len(text))))).encode() + text
+
+
+def markup(draw: Random, data: bytes) -> bytes:
+    """Damage to a web page or to subtitles."""
+    if draw.random() < 0.5:
+        return text(draw, data)
+    odd = b"""<b> </b> <p </p <!-- --> <!x <?x &amp &#0; &#x110000; &#99999999999; &notin; <a_href="<b>"> <a_href='
+    <script> </script> <plaintext> <title> <svg> <code> <pre_translate=no> </ > < <br/> <img_src=x> {\\an8} { } <i>
+    99:99:99,999_--> 0:00:00.0_--> --> 1"""
+    start = draw.randrange(len(data))
+    chosen = draw.choice(odd.split()).replace(b"_", b" ")
+    return data[:start] + chosen * draw.choice((1, 1, 1, 3, 20_000)) + data[start:]
+
+
+def form(draw: Random, data: bytes) -> bytes:
+    """Damage to the body of a request that is a form."""
+    if draw.random() < 0.5:
+        return any_bytes(draw, data)
+    odd = (
+        b"&",
+        b"=",
+        b"%",
+        b"%ff",
+        b"%00",
+        b"+",
+        b"&q=x",
+        b"&a=b" * 5000,
+        b"\xff",
+        b"%ed%a0%80",
+        b"q[]=1",
+        b"\r\n",
+        b"--mark",
+    )
+    start = draw.randrange(len(data))
+    return data[:start] + draw.choice(odd) + data[start:]
 
 
 def sgm(draw: Random, data: bytes) -> bytes:

@@ -11,6 +11,7 @@ from random import Random
 
 from faults import mutations as m
 from faults import oracles as o
+from faults.http import KEY
 from faults.world import COLUMNS, FAST, GLUE, NAMES
 
 
@@ -74,6 +75,11 @@ def _prepare() -> Iterator[Reader]:
     yield Reader("recipe, prepare", "pairs.toml", m.toml, PREPARE, STORE, o.typed_toml, CORPUS, names=KEYS)
     yield Reader("recipe, train", "pairs.toml", m.toml, TRAIN, TRAINED, o.typed_toml, DATA, names=KEYS, share=0.5)
     yield Reader("recipe of text", "text.toml", m.toml, PREPARE_TEXT, TEXT_STORE, o.typed_toml, CORPUS, names=KEYS)
+    mixed = ("prepare", "mixed.toml", "--workers", "1")
+    written = tuple(name.replace("data/", "mixed/") for name in STORE)
+    yield Reader("recipe of corpora, prepare", "mixed.toml", m.toml, mixed, written, o.typed_toml, CORPUS, names=KEYS)
+    mixed, also = ("train", "mixed.toml", *TRAIN[2:]), ("mixed",)
+    yield Reader("recipe of corpora, train", "mixed.toml", m.toml, mixed, TRAINED, o.typed_toml, also, names=KEYS)
     option = (*PREPARE, "--set", "{}")
     yield Reader("--set", "data.max_words=100", assignment, option, STORE, o.anything, CORPUS, names=(*KEYS, "setting"))
     yield Reader("corpus", "corpus/train.src", m.text, PREPARE, STORE, o.prepared("train.src"))
@@ -117,7 +123,7 @@ def _data() -> Iterator[Reader]:
 
 
 def _models() -> Iterator[Reader]:
-    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.", "its weights are damaged")}
+    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.")}
     for file, mutation, right in (
         ("config.json", m.as_json, o.typed),
         ("generation_config.json", m.as_json, o.typed_among_others),
@@ -128,6 +134,12 @@ def _models() -> Iterator[Reader]:
         yield Reader(file, f"run/model/{file}", mutation, TRANSLATE, OUT, right, **sealed)
     digests = "run/model/digests.json"
     yield Reader("digests.json", digests, m.as_json, TRANSLATE, OUT, o.anything, names=sealed["names"])
+    verify = ("verify", "run/model")
+    yield Reader("digests.json, verify", digests, m.as_json, verify, (), o.verified, names=("run/model",))
+    for folder, file in (("run/model", "model.safetensors"), ("data", "train.src.ids")):
+        name, words = f"verify, {file}", (folder,)
+        verify = ("verify", folder)
+        yield Reader(name, f"{folder}/{file}", m.any_bytes, verify, (), o.anything, (), folder, words, 0.5)
     weights, config, tokenizer = (
         f"run/model/{name}" for name in ("model.safetensors", "config.json", "tokenizer.json")
     )
@@ -215,6 +227,12 @@ def _texts() -> Iterator[Reader]:
         yield Reader(name, "lines.txt", m.text, command, OUT, o.aligned("lines.txt"))
     packed = ("translate", "run", "--input", "lines.txt.gz", *TRANSLATE[4:])
     yield Reader("translate .gz", "lines.txt.gz", m.gz, packed, OUT, o.aligned("lines.txt.gz"))
+    times = rb"(?m)^\d+:\d\d:\d\d[,.]\d+ -->[^\r\n]*"
+    # A title holds text alone, up to its end or the document's.
+    tags, title = rb"</?[a-zA-Z][^<>]*>", rb"(?is)<title\b.*?(</title[\s/>]|\Z)"
+    for form, *patterns in (("html", tags, title), ("srt", times), ("txt", rb"\n")):
+        command = ("translate", "run", "--document", f"doc.{form}", "--output", "out.txt")
+        yield Reader(f"document .{form}", f"doc.{form}", m.markup, command, OUT, o.kept(*patterns))
     scored = ("evaluate", "run", "--source", "corpus/test.src", "--reference", "corpus/test.tgt")
     yield Reader("evaluate --source", "corpus/test.src", m.text, scored, (), o.anything, share=0.5)
     back = ("translate", "run", "--corpus", "lines.txt", "--out", "back")
@@ -231,6 +249,24 @@ def _texts() -> Iterator[Reader]:
     yield Reader(
         "BPE codes", "codes.txt", m.text, (*CONVERT, "--bpe", "codes.txt"), ("new/tokenizer.json",), o.anything
     )
+
+
+def _requests() -> Iterator[Reader]:
+    """Bodies of requests, and the file of keys, without which there is no server."""
+    json_type, models = "application/json", ("run", "bert")
+    multipart, plain = "multipart/form-data; boundary=mark", "application/x-www-form-urlencoded"
+    for path, kind, file, mutation, right in (
+        ("/translate", json_type, "libre.json", m.as_json, o.readable),
+        ("/translate", plain, "form.txt", m.form, o.anything),
+        ("/translate_file", multipart, "multipart.txt", m.form, o.anything),
+        ("/v2/translate", json_type, "deepl.json", m.as_json, o.readable),
+        ("/v1/embeddings", json_type, "openai.json", m.as_json, o.readable),
+        ("/pipeline/feature-extraction", json_type, "features.json", m.as_json, o.readable),
+    ):
+        command = ("POST", path, kind, file)
+        yield Reader(f"POST {path}, {file}", file, mutation, command, (), right, models, names=("",), share=0.5)
+    command = ("POST", "/translate", json_type, "libre.json", "keys.txt")
+    yield Reader("API keys", "keys.txt", m.text, command, (), o.keyed(KEY), ("run", "libre.json"))
 
 
 def assignment(draw: Random, data: bytes) -> bytes:
@@ -254,4 +290,5 @@ def number(draw: Random, data: bytes) -> bytes:
     return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
 
 
-READERS = {reader.name: reader for part in (_prepare, _data, _models, _runs, _tables, _texts) for reader in part()}
+_PARTS = (_prepare, _data, _models, _runs, _tables, _texts, _requests)
+READERS = {reader.name: reader for part in _PARTS for reader in part()}

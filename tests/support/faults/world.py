@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from faults.http import KEY
 from macaron.seal import seal
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -78,6 +79,57 @@ device = "cpu"
 [pretrain]
 max_tokens = 32
 """
+#: Two corpora, one with a tag.
+CORPORA = """[[data.train]]
+path = "train"
+weight = 2.0
+tag = "<a>"
+
+[[data.train]]
+path = "more"
+weight = 0.5
+state = "raw"
+
+[model]"""
+MIXED = PAIRS.replace('"data"', '"mixed"').replace('train = [{ path = "train" }]\n', "").replace("[model]", CORPORA)
+HTML = """<!DOCTYPE html>
+<html><head><title>the cat</title><style>p { color: red }</style></head>
+<body>
+<h1 class="a">the cat sat</h1>
+<!-- a comment -->
+<p>it was <b>good</b> &amp; <a href="x.html" title="mat">bad</a>.<br> the cat ran away.</p>
+<ul><li>on a <i>mat</i></li><li>from <code>home</code></li></ul>
+<script>if (1 < 2) { run("<p>") }</script>
+</body></html>
+"""
+SRT = """1
+00:00:01,000 --> 00:00:02,500
+the cat <i>sat</i>
+on a mat
+
+2
+00:00:03,000 --> 00:00:04,000
+- it was good
+- and bad
+
+3
+00:00:05,000 --> 00:00:06,000
+{\\an8}home
+"""
+#: Bodies of requests, by the file.
+BODIES = {
+    "libre.json": {"q": ["the cat sat", "<b>home</b>"], "source": "src", "target": "tgt", "format": "html"},
+    "deepl.json": {"text": ["the cat sat"], "source_lang": "SRC", "target_lang": "TGT", "tag_handling": "html"},
+    "openai.json": {"input": ["the cat sat", "home"], "model": "bert", "encoding_format": "float"},
+    "features.json": {"inputs": "the cat sat", "parameters": {"normalize": True}},
+}
+FORM = "q=the+cat+sat&source=auto&target=tgt&alternatives=2"
+MULTIPART = "".join(
+    f'--mark\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+    for name, value in (('file"; filename="a.srt', SRT), ("source", "src"), ("target", "tgt"))
+)
+KEYS = f"# keys\n\n{KEY} 1000 # mine\nanother-key-456\n"
+
 #: Quick settings of the commands that train classifiers.
 FAST = ("--learning-rate", "1e-3", "--batch-size", "16", "--epochs", "1", "--device", "cpu")
 
@@ -108,7 +160,8 @@ train = [{ path = "wiki.txt" }]
 """
 _NAMES = """corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml lines-zip.toml lines-tar-gz.toml
 sgm-tar-gz.toml train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt
-data text run other bert classifier glue-run stopped shards back.json"""
+doc.html doc.srt doc.txt keys.txt mixed.toml libre.json deepl.json openai.json features.json form.txt multipart.txt
+data mixed text run other bert classifier glue-run stopped shards back.json"""
 #: Everything that the world consists of.
 NAMES = frozenset(_NAMES.split())
 COLUMNS = ("--text", "text", "--label", "label")
@@ -144,6 +197,7 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
         "stopped": (("run",), ()),
         "run": (("data",), ("train", "pairs.toml", "--out", "run")),
         "data": ((), ("prepare", "pairs.toml", "--workers", "1")),
+        "mixed": ((), ("prepare", "mixed.toml", "--workers", "1")),
     }
     wanted = {need.partition("/")[0] for need in wanted}
     for name, (needs, _) in commands.items():
@@ -163,7 +217,7 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
 
 
 def _texts(world: Path, draw: random.Random) -> None:
-    for name, count in (("train", 60), ("valid", 6), ("test", 6)):
+    for name, count in (("train", 60), ("valid", 6), ("test", 6), ("more", 20)):
         lines = [_sentence(draw) for _ in range(count)]
         _write(world / "corpus" / f"{name}.src", lines)
         _write(world / "corpus" / f"{name}.tgt", [" ".join(reversed(line.split())) for line in lines])
@@ -171,6 +225,10 @@ def _texts(world: Path, draw: random.Random) -> None:
     _write(world / "corpus" / "text.txt", paragraphs)
     (world / "pairs.toml").write_text(PAIRS)
     (world / "text.toml").write_text(TEXT)
+    texts = {"mixed.toml": MIXED, "doc.html": HTML, "doc.srt": SRT, "doc.txt": "the cat sat. it ran\n\n* home\n"}
+    texts |= {"keys.txt": KEYS, "form.txt": FORM, "multipart.txt": f"{MULTIPART}--mark--\r\n"}
+    for name, content in (texts | {name: json.dumps(body) for name, body in BODIES.items()}).items():
+        (world / name).write_text(content, newline="")
     for split in ("train", "dev"):
         labelled = [f"x\t{i % 2}\t\t{_sentence(draw)} {('bad', 'good')[i % 2]}" for i in range(32)]
         _write(world / "glue" / "CoLA" / f"{split}.tsv", labelled)
