@@ -39,13 +39,18 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
     """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
         text = read_limited(path, LARGEST_TOML)
-        if _LONG_KEY.search(text):
-            raise RecursionError
-        content = tomllib.loads(text)
-        check_limits(content)
+        content = _parsed(text)
     except (ValueError, RecursionError) as error:
         raise MacaronError(f"{path}: not valid TOML: {why(error)}") from error
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise RecursionError
+    content = tomllib.loads(text)
+    check_limits(content)
+    return content
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -65,8 +70,7 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             section[last] = None  # as if it were not there, but its spelling is checked
             continue
         try:
-            section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
-            check_limits(section[last])
+            section[last] = _parsed(f"value = {text.strip()}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):
             section[last] = text.strip()
         except ValueError as error:
