@@ -15,15 +15,15 @@ SCORED_SENTENCES = 2000
 #: What the values of some keys must be: a test, and the words for it.
 _RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("accumulate", "log_every", "keep"), lambda value: value >= 1, "at least 1"),
-    (LIMITS, lambda value: value is None or 0 < value <= 2**53, "above 0"),
-    (("learning_rate", "epsilon"), lambda value: 0 < value < math.inf, "above 0"),
+    (LIMITS, lambda value: value is None or 0 < value <= 2**53, "above 0 and at most 2^53"),
+    (("learning_rate", "epsilon"), lambda value: 0 < value < math.inf, "above 0 and finite"),
     (
         (
             *("warmup", "warmup_rate", "weight_decay", "clip_norm", "average"),
             *("validate_every", "checkpoint_every", "bleu_sentences", "patience"),
         ),
         lambda value: 0 <= value < math.inf,
-        "at least 0",
+        "at least 0 and finite",
     ),
     (("label_smoothing", "ema", "final_rate"), lambda value: 0 <= value < 1, "at least 0 and below 1"),
     (("betas",), lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value), "two numbers in [0, 1)"),

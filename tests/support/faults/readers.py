@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from faults import mutations as m
@@ -67,6 +68,9 @@ STORE = ("data/train.src.ids", "data/train.src.offsets", "data/train.tgt.ids", "
 TEXT_STORE = ("text/train.ids", "text/tokenizer/tokenizer.json")
 TRAINED, RESUMED, CONVERTED = ((f"{folder}/model.safetensors",) for folder in ("new/model", "stopped/model", "new"))
 OUT, PAGE, CORPUS, DATA = ("out.txt",), ("page.html",), ("corpus",), ("data",)
+#: Options that take a number.
+SEARCH = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
+TUNING = "batch-size learning-rate seed weight-decay clip-norm dropout max-length"
 #: Settings are named by their keys.
 KEYS = ("data.", "train.", "model.", "decode.", "pretrain.", "corpus", "[data]", "--set", "missing")
 
@@ -239,8 +243,15 @@ def _texts() -> Iterator[Reader]:
     yield Reader(
         "corpus note", "back.json", m.as_json, back, ("back.src",), also=("back.src", "back.tgt"), names=("back",)
     )
-    words = ("--", "beam", "length", "batch")
-    yield Reader("options of translate", "--beam=2", number, (*TRANSLATE, "{}"), OUT, o.anything, names=words)
+    tune = ("finetune", "bert", "--train", "train.tsv", "--dev", "dev.tsv", *COLUMNS, *FAST, "--out", "new", "{}")
+    words = ("--", "beam", "length", "batch", "temperature", "top_", "seed", "rate", "train.")
+    for name, first, mutation, command in (
+        ("translate", "--beam=2", SEARCH, (*TRANSLATE, "{}")),
+        ("translate --sample", "--seed=1", "temperature top-k top-p seed nbest", (*TRANSLATE, "--sample", "{}")),
+        ("finetune", "--seed=1", TUNING, tune),
+        ("glue", "--batch-size=8", f"{TUNING} seeds", ("glue", "bert", "--data", "glue", *GLUE, "--out", "new", "{}")),
+    ):
+        yield Reader(f"options of {name}", first, options(mutation), command, (), o.anything, names=words, share=0.5)
     scheme = '{"name": "x", "branches": [{"weight": 1.0, "steps": [["F", 1.0], ["G", 1.0]]}]}'
     words = ("scheme", "branch", "step", "coefficient", "weight", "operator")
     yield Reader("scheme", scheme, m.as_json, ("ode", "show", "--json", "--", "{}"), names=words)
@@ -265,6 +276,15 @@ def _requests() -> Iterator[Reader]:
     ):
         command = ("POST", path, kind, file)
         yield Reader(f"POST {path}, {file}", file, mutation, command, (), right, models, names=("",), share=0.5)
+    for path, file, body in (
+        ("/v1/embeddings", "bert/model/config.json", "openai.json"),
+        ("/translate", "run/model/tokenizer_config.json", "libre.json"),
+    ):
+        name, command, folder = f"serve, {Path(file).name}", ("POST", path, json_type, body), str(Path(file).parent)
+        also = ("run", "bert", body)
+        yield Reader(
+            name, file, m.as_json, command, (), o.typed, also, folder, names=(folder, folder[:4], "language"), share=0.5
+        )
     command = ("POST", "/translate", json_type, "libre.json", "keys.txt")
     yield Reader("API keys", "keys.txt", m.text, command, (), o.keyed(KEY), ("run", "libre.json"))
 
@@ -282,12 +302,15 @@ def assignment(draw: Random, data: bytes) -> bytes:
     return f"{draw.choice(keys)}{draw.choice(('=', '=', '=', '', ' = '))}{value}".encode()
 
 
-def number(draw: Random, data: bytes) -> bytes:
-    """An option of the search."""
-    names = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
+def options(names: str) -> m.Mutation:
+    """Options of these names with any number."""
     # 100,000 tokens are legal, and take as long as they take; one more is refused.
-    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
-    return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
+    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 1e-320 x 0.5 1,2"
+
+    def mutate(draw: Random, _: bytes) -> bytes:
+        return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
+
+    return mutate
 
 
 _PARTS = (_prepare, _data, _models, _runs, _tables, _texts, _requests)
