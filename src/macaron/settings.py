@@ -162,7 +162,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return {**value, **convert(arguments[0], named, origin, path)}
     if options is Annotated:
         found = convert(arguments[0], value, origin, path, complete)
-        if found is not None and arguments[1] != OTHERS:
+        if found is not None and arguments[1] != OTHERS and found not in arguments[1]:  # the origin takes time
             arguments[1].check(f"{origin.prefix(path)}{dotted(path)}", found)
         return found
     if options in (Union, types.UnionType):
@@ -189,7 +189,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return float(value) if kind is float else value
     if kind is Path and isinstance(value, str):
         longest = max(len(name.encode(errors="replace")) for name in value.split("/"))
-        Between(0, LONGEST_NAME).check(f"{origin.prefix(path)}the bytes of a name in {dotted(path)}", longest)
+        if longest > LONGEST_NAME:
+            Between(0, LONGEST_NAME).check(f"{origin.prefix(path)}the bytes of a name in {dotted(path)}", longest)
         return Path(value)
     if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be at most {2**63 - 1:,}, not {value}")
