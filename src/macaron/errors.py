@@ -103,15 +103,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
 
 
 def not_finite(folder: Path | None) -> NotFinite:
-    """The error for a model whose numbers overflow.
-
-    :param folder: of the model; None if it is in memory
-    """
-    name = f"{folder}: " if folder else ""
-    remedy = f"Check its files ({command_line('verify', str(folder))}), or take" if folder else "Take"
+    """The error for a model, of a folder or in memory, whose numbers overflow."""
+    name = "" if folder is None else f"{folder}: "
     return NotFinite(
         f"{name}the model gives scores that are not finite: its weights are damaged, or too large for this precision. "
-        f"{remedy} another --dtype."
+        "Check its folder with macaron verify, or take another --dtype."
     )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from faults.contents import KEY
 from macaron.errors import MacaronError
 from macaron.serve.app import make_app
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
 from macaron.serve.settings import ServeSettings
 from macaron.serve.worker import Models, answer
-
-KEY = "the-key-123"
 
 
 class Here(Engine):

@@ -12,7 +12,8 @@ from random import Random
 
 from faults import mutations as m
 from faults import oracles as o
-from faults.http import KEY
+from faults import packed as p
+from faults.contents import KEY
 from faults.world import COLUMNS, FAST, GLUE, NAMES
 
 
@@ -87,14 +88,14 @@ def _prepare() -> Iterator[Reader]:
     option = (*PREPARE, "--set", "{}")
     yield Reader("--set", "data.max_words=100", assignment, option, STORE, o.anything, CORPUS, names=(*KEYS, "setting"))
     yield Reader("corpus", "corpus/train.src", m.text, PREPARE, STORE, o.prepared("train.src"))
-    for form, mutation in (("gz", m.gz), ("xz", m.xz)):
+    for form, mutation in (("gz", p.gz), ("xz", p.xz)):
         file, command = f"{form}/train.src.{form}", ("prepare", f"{form}.toml", *PREPARE[2:])
         yield Reader(f"corpus .{form}", file, mutation, command, STORE, o.prepared(file))
     yield Reader("plain text", "corpus/text.txt", m.text, PREPARE_TEXT, TEXT_STORE, o.anything)
     archives = (
-        ("lines.zip", m.zipped, o.unpacked),
-        ("lines.tar.gz", m.tar, o.unpacked),
-        ("sgm.tar.gz", m.tar, o.anything),
+        ("lines.zip", p.zipped, o.unpacked),
+        ("lines.tar.gz", p.tar, o.unpacked),
+        ("sgm.tar.gz", p.tar, o.anything),
     )
     for name, mutation, right in archives:
         command = ("prepare", f"{name.replace('.', '-')}.toml", *PREPARE[2:])
@@ -102,7 +103,7 @@ def _prepare() -> Iterator[Reader]:
         yield Reader(name, f"packed/downloads/{name}", mutation, command, written, right, names=("packed/x.",))
     command, written = ("prepare", "dump.toml", *PREPARE[2:]), ("packed/wiki.txt",)
     yield Reader(
-        "Wikipedia's dump", "packed/downloads/wiki.xml.bz2", m.bz, command, written, o.dump, names=("wiki.txt",)
+        "Wikipedia's dump", "packed/downloads/wiki.xml.bz2", p.bz, command, written, o.dump, names=("wiki.txt",)
     )
 
 
@@ -218,7 +219,7 @@ def _tables() -> Iterator[Reader]:
         path, words = f"glue-run/{file}", ("glue-run",)
         yield Reader(f"glue --resume, {file}", path, mutation, again, written, right, names=words, share=0.3)
     submission = "glue-run/submission.zip"
-    yield Reader("glue --check", submission, m.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
+    yield Reader("glue --check", submission, p.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
 
 
 def _texts() -> Iterator[Reader]:
@@ -230,7 +231,7 @@ def _texts() -> Iterator[Reader]:
     ):
         yield Reader(name, "lines.txt", m.text, command, OUT, o.aligned("lines.txt"))
     packed = ("translate", "run", "--input", "lines.txt.gz", *TRANSLATE[4:])
-    yield Reader("translate .gz", "lines.txt.gz", m.gz, packed, OUT, o.aligned("lines.txt.gz"))
+    yield Reader("translate .gz", "lines.txt.gz", p.gz, packed, OUT, o.aligned("lines.txt.gz"))
     times = rb"(?m)^\d+:\d\d:\d\d[,.]\d+ -->[^\r\n]*"
     # A title holds text alone, up to its end or the document's.
     tags, title = rb"</?[a-zA-Z][^<>]*>", rb"(?is)<title\b.*?(</title[\s/>]|\Z)"
@@ -255,7 +256,7 @@ def _texts() -> Iterator[Reader]:
     scheme = '{"name": "x", "branches": [{"weight": 1.0, "steps": [["F", 1.0], ["G", 1.0]]}]}'
     words = ("scheme", "branch", "step", "coefficient", "weight", "operator")
     yield Reader("scheme", scheme, m.as_json, ("ode", "show", "--json", "--", "{}"), names=words)
-    yield Reader("fairseq checkpoint", "foreign.pt", m.pickled, CONVERT, CONVERTED, o.converted)
+    yield Reader("fairseq checkpoint", "foreign.pt", p.pickled, CONVERT, CONVERTED, o.converted)
     yield Reader("fairseq dict.txt", "dict.txt", m.text, CONVERT, (*CONVERTED, "new/tokenizer.json"), o.anything)
     yield Reader(
         "BPE codes", "codes.txt", m.text, (*CONVERT, "--bpe", "codes.txt"), ("new/tokenizer.json",), o.anything
