@@ -210,13 +210,13 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """
     with open_binary(Path(path)) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
-            if len(raw) > LONGEST_LINE:
-                raise MacaronError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
             yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 
 def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
     """A line of UTF-8 as text, without a byte order mark or a carriage return; the name is for the error."""
+    if len(raw) > LONGEST_LINE:
+        raise MacaronError(f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
