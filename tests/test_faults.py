@@ -33,7 +33,8 @@ from macaron.text.vocabulary import read_codes, read_dictionary
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: Readers of what two quick commands write.
 SAMPLE = (
-    "recipe, prepare;--set;corpus;lines.zip;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;scheme"
+    "recipe, prepare;--set;corpus;lines.;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;scheme;"
+    "document .;POST /translate,;API keys;digests.json, verify"
 )
 
 
@@ -47,7 +48,7 @@ def campaign(*arguments: object) -> str:
 
 def test_a_sample_of_damaged_files(tmp_path: Path):
     out = tmp_path / "faults.json"
-    campaign("--cases", 60, "--seed", 1, "--readers", SAMPLE, "--out", out)
+    campaign("--cases", 80, "--seed", 1, "--readers", SAMPLE, "--out", out)
     found = json.loads(out.read_text())
     assert len(found["table"]) >= 10
     assert found["total"]["clean error"] > 20
@@ -68,7 +69,7 @@ def test_commands_that_are_killed():
 def test_half_of_the_cases_reach_the_readers_and_all_readers_are_tried():
     readers = list(READERS.values())
     cases = plan(readers, 1000)
-    assert len(readers) > 60
+    assert len(readers) > 80
     assert {reader.name for reader, _ in cases} == set(READERS)
     # Of the files under digests, three in ten are left as they are.
     assert sum(reader.sealed is not None for reader, _ in cases) * 0.3 < 0.5 * len(cases)

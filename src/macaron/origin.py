@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, cut
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: The path of a value: names of sections and keys, and indices of lists.
@@ -47,7 +47,7 @@ class Origin:
             key = tuple(text.partition("=")[0].strip().split("."))
             alone = line is None and key[: len(path)] == path  # the section was created by this assignment
             if alone or path[: len(key)] == key:
-                return f"--set {text}"
+                return f"--set {cut(text, 500)}"
         option = self.options.get(dotted(path))
         return option or ("" if line is None else f"{self.name}, line {line}")
 

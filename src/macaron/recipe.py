@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
-from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
 from macaron.models.configuration import EncoderConfig, TranslationConfig
@@ -131,7 +131,8 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     corpora = data.get("train", ()) if kind == "pairs" else ()
-    weights = {each["path"]: float(each.get("weight", 1)) for each in corpora if "path" in each}
+    built = convert(tuple[CorpusSettings, ...], corpora, origin, ("data", "train"))
+    weights = {corpus.path: corpus.weight for corpus in built}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
     recipe = Recipe(Path(data["out"]), model, **sections, kind=kind, weights=weights, given=given, origin=origin)
     if model.source is not None and recipe.train.embeddings == "counts":

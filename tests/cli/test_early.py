@@ -52,7 +52,7 @@ MISTAKES = {
         ("--source-lang de --target-lang en --train GONE --out NEW", "these files are missing"),
         ("pairs.toml --out FULL", "was not written by 'macaron prepare'"),
         ("--text GONE --out NEW", "missing"),
-        ("pairs.toml --set data.vocab_size=1000000000", "data.vocab_size: the vocabulary must be at most 1,000,000"),
+        ("pairs.toml --set data.vocab_size=1000000000", "data.vocab_size must be at most 1,000,000"),
         ("pairs.toml --set data.vocab_multiple=1000000000", "data.vocab_multiple must be at most 65,536"),
     ],
     "train": [

@@ -95,12 +95,13 @@ class PreparedFolder:
         stores = []
         for ending, tokens in self.columns.items():
             store = TokenStore(self.folder / f"{split}{ending}")
-            found = (len(store), store.tokens, store.vocab_size)
-            if found != (expected[self.rows], expected[tokens], self.vocab_size):
-                raise MacaronError(
-                    f"{store.base}: does not match {MANIFEST}: {found[0]:,} {self.rows} of {found[1]:,} tokens, not "
-                    f"{expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
-                )
+            sizes = (
+                (self.rows, len(store), expected[self.rows]),
+                ("tokens", store.tokens, expected[tokens]),
+                ("entries of the vocabulary", store.vocab_size, self.vocab_size),
+            )
+            if differ := [f"{found:,} {what}, not {noted:,}" for what, found, noted in sizes if found != noted]:
+                raise MacaronError(f"{store.base}: does not match {MANIFEST}: {'; '.join(differ)}. {REMEDY}")
             store.check()
             stores.append(store)
         return self._stores.setdefault(split, tuple(stores))

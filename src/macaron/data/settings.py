@@ -4,7 +4,6 @@ Two recipes are the manual, with a comment for every key: ``recipes/your-own.tom
 ``recipes/wikipedia-books.toml`` for documents.
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
 from macaron.json_files import Count
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
+from macaron.settings import check_fields
 from macaron.text.pipeline import PipelineName, State
 from macaron.text.vocabulary import TokenizerKind, check_size, check_tag
 
@@ -164,7 +164,7 @@ class DataSettings:
     pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
-    vocab_size: Literal["auto"] | int = "auto"
+    vocab_size: Literal["auto"] | Annotated[int, Between(1, LARGEST_VOCABULARY)] = "auto"
     vocab_multiple: Annotated[int, Between(1, 1 << 16)] = 8
     tokenizer: Path | None = None
     extend_vocab: Annotated[int, Between(0, LARGEST_VOCABULARY)] | None = None
@@ -172,6 +172,7 @@ class DataSettings:
     valid_every: Count | None = None  # 0: nothing is held out
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for key in ("source_lang", "target_lang", "lang"):
             language = getattr(self, key, "en")
             known = _LANGUAGE.fullmatch(language) is not None
@@ -218,8 +219,8 @@ class PairsSettings(DataSettings):
     test: tuple[CorpusSettings, ...] = ()
     archives: tuple[ArchiveSettings, ...] = ()
     min_words: Count = 1
-    max_ratio: float = 1.5
-    ratio_slack: float = 5.0
+    max_ratio: Annotated[float, Between(0, 1e300)] = 1.5
+    ratio_slack: Annotated[float, Between(0, 1e300)] = 5.0
     remove_duplicates: bool = True
     remove_overlap: Literal["none", "source", "pair"] = "source"
 
@@ -232,8 +233,6 @@ class PairsSettings(DataSettings):
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
         ordered = self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        for key in ("max_ratio", "ratio_slack"):
-            require(0 <= getattr(self, key) < math.inf, f"data.{key} must be finite and not negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}

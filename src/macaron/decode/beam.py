@@ -108,7 +108,7 @@ class SearchState:
                 best.append(Hypothesis("", score, (*tokens[:length], self.end), steps))
             # NaN is sorted before all numbers, so it has been kept to the end.
             if not best or not all(math.isfinite(each.score) for each in best):
-                raise not_finite()
+                raise not_finite(None)
             found.append(best)
         return found
 

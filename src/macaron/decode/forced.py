@@ -131,6 +131,7 @@ class PairScorer:
 
     def __init__(self, model: str | Path, *, device: str | torch.device = "auto", dtype: str | None = None) -> None:
         where = choose_device(device)
+        self.folder = Path(model)
         self.model, self.tokenizer = load_folder(model)
         self.model.to(where, None if dtype is None else choose_dtype(dtype))
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
@@ -166,7 +167,7 @@ class PairScorer:
                     f"(--batch-tokens) below {batch_tokens or self.batch_tokens}"
                 ) from error
             if not bool(totals.isfinite().all()):
-                raise not_finite()
+                raise not_finite(self.folder)
             for i, total in zip(rows, totals.tolist(), strict=True):
                 found[i] = PairScore(total, len(pairs[i][1]))
         return found

@@ -17,7 +17,7 @@ from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import verify
 from macaron.text.pipeline import State
@@ -62,7 +62,7 @@ class Translator:
             if threads < 1:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
             torch.set_num_threads(threads)
-        loaded = not isinstance(model, TranslationModel)
+        self.folder = None if isinstance(model, TranslationModel) else Path(model)
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
@@ -82,7 +82,9 @@ class Translator:
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
         self.model: TranslationModel = model.to(where, None if products_only else precision)
-        fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
+        fast = int8 or (
+            self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
+        )
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
@@ -246,6 +248,8 @@ class Translator:
                     half=self.half,
                     finished=finished,
                 )
+            except NotFinite:
+                raise not_finite(self.folder) from None
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "

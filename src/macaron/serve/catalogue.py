@@ -10,7 +10,7 @@ from typing import Any
 from macaron.errors import MacaronError, UsageError
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import find_folder, run_of, stored_type
+from macaron.models.load import find_folder, load_config, run_of, stored_type
 
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
 _ENGLISH = (
@@ -122,7 +122,7 @@ def _served(argument: str) -> ServedModel:
     folder = find_folder(given[3] if given else argument)
     kind = stored_type(folder)
     if kind == EncoderConfig.model_type:
-        config = EncoderConfig.from_dict(read_json(folder / "config.json", Record))
+        config = load_config(folder, EncoderConfig)
         own = "text_classification" if config.id2label else "fill_mask"
         return ServedModel(_name(folder), folder, (own, "feature_extraction", "sentence_similarity"))
     if kind != TranslationConfig.model_type:

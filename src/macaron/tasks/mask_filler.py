@@ -57,7 +57,7 @@ class MaskFiller:
             states = self.model.model(torch.tensor([ids], device=device))
             shares = self.model.mlm_logits(states[0, place]).float().softmax(dim=-1)[: len(self.tokenizer)].cpu()
         if not bool(torch.isfinite(shares).all()):
-            raise not_finite()
+            raise not_finite(self.folder)
         allowed = torch.tensor(among) if among else torch.arange(len(shares))
         best = allowed[shares[allowed].topk(min(top_k, len(allowed))).indices].tolist()
         words = self.tokenizer.decode_lines([[token] for token in best])

@@ -122,7 +122,7 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     """Read a checkpoint, with or without its tensors; a damaged one raises a message with the remedy."""
     remedy = _remedy(folder)
     wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
-    check(folder, [name for name, read in wanted.items() if read], remedy)
+    check(folder, None if all(wanted.values()) else [name for name, read in wanted.items() if read], remedy)
     try:
         head: Record = read_json(folder / _STATE, Record, remedy)
         if head.get("format") not in READABLE:

@@ -58,11 +58,8 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
             raise disk_full(run, run, error) from error
         raise
     except MacaronError as error:
-        if (
-            isinstance(error.__cause__, OSError)
-            and error.__cause__.errno in FULL
-            and resume_command(run) not in str(error)
-        ):
+        full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
+        if full and (run / "recipe.toml").is_file() and resume_command(run) not in str(error):
             raise MacaronError(f"{error} Then continue with: {resume_command(run)}") from error
         raise
     except KeyboardInterrupt as stop:  # at once: before the first update, or by a second Ctrl-C

@@ -28,8 +28,8 @@ class Must:
 
 
 _FROM_0, _FROM_1 = Between(0, 1e300), Between(1, 1e300)
-_ABOVE_0 = Must("above 0", lambda value: 0 < value < math.inf)
-_LIMIT = Must("above 0", lambda value: 0 < value <= 2**53)
+_ABOVE_0 = Must("above 0 and finite", lambda value: 0 < value < math.inf)
+_LIMIT = Must("above 0 and at most 2^53", lambda value: 0 < value <= 2**53)
 _BELOW_1 = Must("at least 0 and below 1", lambda value: 0 <= value < 1)
 _BETAS = Must("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
 _SEED = Must("from 0 to 2147483647", lambda value: 0 <= value < 1 << 31)

@@ -149,7 +149,8 @@ def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server: Server, tmp_p
     download(url, path, None, QUIET)
     assert path.read_bytes() == CONTENT
     # Another file's leftovers, or those of nobody knows what.
-    for note in ("{", json.dumps({"url": "http://other/a.bin"})):
+    partly = {"url": url, "validator": None, "total": 300}
+    for note in ("{", json.dumps({"url": "http://other/a.bin"}), *(json.dumps({**partly, key: []}) for key in partly)):
         path.unlink()
         (tmp_path / "a.bin.part").write_bytes(b"old" * 100)
         (tmp_path / "a.bin.part.json").write_text(note)

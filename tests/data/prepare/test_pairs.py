@@ -16,6 +16,7 @@ from macaron.data.prepare.job import CHUNKS, PrepareJob
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
+from macaron.processes import Progress
 from sealing import unseal
 
 GERMAN = ["Haus", "Baum", "Hund", "Katze", "Straße", "Kind", "Wagen", "Tür", "Buch", "Vogel"]
@@ -166,7 +167,9 @@ def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> Non
     assert data.tokenizer.decode_lines([data.pairs("test").source[0]]) == [odd]
 
 
-def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_does_nothing_until_something_changes(
+    recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert prepare(recipe, workers=1).reason == "new"
     before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("[!.]*")}
     with monkeypatch.context() as patch:
@@ -193,6 +196,10 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     (recipe.out / "tokenizer" / "tokenizer.json").unlink()
     assert "tokenizer.json: damaged (missing" in (prepare(recipe, workers=1).reason or "")
     assert prepare(recipe, workers=1).reason is None
+    for name in ("prepared.json", "digests.json"):
+        (recipe.out / name).write_text("{")
+        prepare(recipe, workers=1, progress=Progress())
+        assert f"{recipe.out} is prepared again: written by another version, or damaged" in capsys.readouterr().err
 
 
 def test_somebody_elses_folder_is_left_alone(recipe: PairsSettings) -> None:
@@ -346,6 +353,11 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
     with pytest.raises(MacaronError, match=r"valid\.de: does not match prepared\.json: 4 pairs"):
         data.pairs("valid")
+    header = recipe.out / "test.de.json"
+    header.write_text(header.read_text().replace(f'"vocab_size": {data.vocab_size}', '"vocab_size": 9999'))
+    differ = rf"test\.de: does not match prepared\.json: 9,999 entries of the vocabulary, not {data.vocab_size}\. Run"
+    with pytest.raises(MacaronError, match=differ):
+        data.pairs("test")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
     with pytest.raises(MacaronError, match=r"test\.fr: No such file"):

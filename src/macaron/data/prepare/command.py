@@ -75,7 +75,7 @@ def prepare(
             return Outcome(data, None)
         except MacaronError as error:
             reason = str(error)
-    if older:
+    if reason != "new":
         progress.say(f"{settings.out} is prepared again: {reason}")
     with atomic_folder(settings.out) as folder, Workers(workers) as pool:
         manifest = PrepareJob(settings, folder, pool, progress, given).run(files)
