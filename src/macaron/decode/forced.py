@@ -138,6 +138,7 @@ class PairScorer:
         #: Pairs with more tokens on a side are not scored.
         self.longest = self.model.config.longest_input
 
+    @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int | None = None) -> list[PairScore]:
         """The scores of pairs, in their order. The score of a pair does not depend on the others.
 
@@ -147,37 +148,31 @@ class PairScorer:
         """
         if len(sources) != len(targets):
             raise MacaronError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")
-        pairs = list(
-            zip(self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target"), strict=True)
-        )
-        empty = [not source.strip() and not target.strip() for source, target in zip(sources, targets, strict=True)]
-        found = [
-            PairScore(0.0 if none else math.nan, 0 if none else len(pair[1]))
-            for none, pair in zip(empty, pairs, strict=True)
-        ]
-        lengths = [max(map(len, pair)) for pair in pairs]
-        scored = [i for i, length in enumerate(lengths) if not empty[i] and length <= self.longest]
-        for batch in batches([lengths[i] for i in scored], batch_tokens or self.batch_tokens):
+        sides = self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target")
+        found = [PairScore(math.nan, len(target)) for target in sides[1]]
+        lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
+        scored: list[int] = []
+        for i, texts in enumerate(zip(sources, targets, strict=True)):
+            if not "".join(texts).strip():
+                found[i] = PairScore(0.0, 0)
+            elif lengths[i] <= self.longest:
+                scored.append(i)
+        model, most = self.model, batch_tokens or self.batch_tokens
+        for batch in batches([lengths[i] for i in scored], most):
             rows = [scored[i] for i in batch]
             try:
-                totals = self._totals([pairs[i][0] for i in rows], [pairs[i][1] for i in rows])
+                target, states = forced(model, [sides[0][i] for i in rows], [sides[1][i] for i in rows])
+                logits = model.logits(states)
+                chosen = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+                chosen = chosen.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+                totals = chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
                     f"a batch of {len(rows)} pairs needs more memory than the device has: take batch_tokens "
-                    f"(--batch-tokens) below {batch_tokens or self.batch_tokens}"
+                    f"(--batch-tokens) below {most}"
                 ) from error
             if not bool(totals.isfinite().all()):
                 raise not_finite(self.folder)
             for i, total in zip(rows, totals.tolist(), strict=True):
-                found[i] = PairScore(total, len(pairs[i][1]))
+                found[i] = PairScore(total, found[i].tokens)
         return found
-
-    @torch.inference_mode()
-    def _totals(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Tensor:
-        """Log-probabilities of the targets given the sources, (B,), in float32 or better."""
-        model = self.model
-        target, states = forced(model, sources, targets)
-        logits = model.logits(states)
-        chosen = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
-        chosen = chosen.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-        return chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
