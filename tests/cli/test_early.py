@@ -137,7 +137,7 @@ MISTAKES = {
         ("GONE", "GONE: no such folder"),
         ("translation --api-keys GONE", "GONE: No such file"),
         ("translation --device tpu", "no device 'tpu'"),
-        ("translation --deadline 0", "--deadline must be above 0"),
+        ("translation --deadline 0", "greater than or equal to 0.1"),
         ("translation --cors example.org", "--cors takes an origin"),
     ],
     "score": [

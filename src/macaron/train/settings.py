@@ -22,9 +22,12 @@ class Must:
     words: str
     holds: Callable[[Any], bool]
 
+    def __contains__(self, value: Any) -> bool:
+        return self.holds(value)
+
     def check(self, name: str, value: Any) -> None:
         """Refuse other values, by this name."""
-        require(self.holds(value), f"{name} must be {self.words}, not {value}")
+        require(value in self, f"{name} must be {self.words}, not {value}")
 
 
 _FROM_0, _FROM_1 = Between(0, 1e300), Between(1, 1e300)
