@@ -1,17 +1,15 @@
 """Charts and scores of a run, as parts of its page.
 
-All metrics are drawn over updates, epochs or seconds; well-known metrics come first and have titles.
+All metrics are drawn over updates or seconds; well-known metrics come first and have titles.
 """
 
 import json
-from itertools import starmap
 from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import METRICS
 from macaron.json_files import Record
 from macaron.lab.charts import Series, line_chart
 from macaron.lab.page import Raw, asset, escape, html_table
-from macaron.lab.run_folder import RunFolder, is_number, numbers_in
+from macaron.lab.run_folder import RunFolder, is_number
 
 YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
 #: Numbers that are not drawn: positions, times and sizes.
@@ -22,9 +20,7 @@ _NOT_DRAWN = {
 
 
 def training_curves(run: RunFolder) -> list[str]:
-    """A chart for everything that was measured over the updates, or epochs, of a run."""
-    if run.kind == "fine-tuning":
-        return _epochs(run) if run.metrics else []
+    """A chart for everything that was measured over the updates of a run."""
     known = json.loads(asset("report-charts.json"))  # the arguments of `_chart`
     named = {name for _, _, lines, _ in known for name in lines}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
@@ -58,30 +54,9 @@ def _chart(
     return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
 
 
-def _epochs(run: RunFolder) -> list[str]:
-    """Charts of a fine-tuning, which records a loss and scores by development set and metric for each epoch."""
-    scores: dict[str, list[tuple[float, float]]] = {}
-    for each in run.metrics:
-        for part, metric, value in numbers_in(each.get("scores")) if "epoch" in each else ():
-            label = METRICS.get(metric, metric) + ("" if part == "dev" else f", {part}")
-            scores.setdefault(label, []).append((float(each["epoch"]), float(value)))
-    found = {
-        ("Training loss", "per example"): {"training": run.values("loss", "epoch")},
-        ("Scores", "per cent"): scores,
-    }
-    return [
-        line_chart(list(starmap(Series, lines.items())), title=title, x_label="epoch", y_label=y_label, height=240)
-        for (title, y_label), lines in found.items()
-    ]
-
-
 def score_tables(run: RunFolder) -> list[str]:
-    """All scores of the run: evaluations, the last epoch's, the candidates for the final model."""
+    """All scores of the run: evaluations, the candidates for the final model."""
     parts = [_evaluation(each) for each in run.evaluations]
-    if run.kind == "fine-tuning" and isinstance(run.summary.get("scores"), dict):
-        found = numbers_in(run.summary["scores"])
-        rows = [(f"{METRICS.get(metric, metric)}, {part}", f"{value:.2f}") for part, metric, value in found]
-        parts.append(html_table(["metric", "per cent"], rows, caption="After the last epoch", numeric=[1]))
     if candidates := run.summary.get("candidates"):
         chosen = run.summary.get("final_model")
         scores = run.summary.get("candidate_scores", {})

@@ -4,11 +4,10 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
-from macaron.data.glue_tasks import METRICS
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import score_tables, throughput, training_curves
-from macaron.lab.run_folder import RunFolder, numbers_in
+from macaron.lab.run_folder import RunFolder
 from macaron.lab.scales import duration, number
 
 #: The first of these losses that a run has is shown at the top.
@@ -34,7 +33,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
         parts.append(section("Throughput", *shown))
     parts.append(section("Scores", *_scores(found)))
-    if samples and found.kind != "fine-tuning":
+    if samples:
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="empty">No recipe.toml in this folder.</p>'
     if found.origin.text:
@@ -49,11 +48,8 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
 
 def _lead(run: RunFolder) -> str:
     languages = " to ".join(run.languages)
-    what = {
-        "translation": f"A translation model{f', {languages}' if languages else ''}",
-        "pre-training": "An encoder in pre-training",
-        "fine-tuning": "An encoder fine-tuned on files of examples",
-    }[run.kind]
+    what = f"A translation model{f', {languages}' if languages else ''}"
+    what = what if run.kind == "translation" else "An encoder in pre-training"
     model, scheme = run.settings.get("model"), run.config.get("scheme")
     if isinstance(model, dict) and model.get("preset"):
         what += f": {model['preset']}"
@@ -66,11 +62,9 @@ def _lead(run: RunFolder) -> str:
 def _status(run: RunFolder) -> str:
     """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
-    if run.kind == "fine-tuning" and not run.summary:
-        notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
-    elif run.kind != "fine-tuning" and not run.update and not run.finished:
+    if not run.update and not run.finished:
         notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif run.kind != "fine-tuning" and not run.finished:
+    elif not run.finished:
         limit = run.settings.get("train", {}).get("max_updates")
         of = f" of {limit:,}" if isinstance(limit, int) else ""
         left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
@@ -96,14 +90,10 @@ def _cards(run: RunFolder) -> str:
             update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
-    if run.kind == "fine-tuning":
-        scores = numbers_in(run.summary.get("scores"))
-        entries += [(METRICS.get(metric, metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))
-    updates = run.update or run.summary.get("updates")
-    if updates:
+    if updates := run.update:
         epoch = max((int(record["epoch"]) for record in run.metrics if "epoch" in record), default=None)
         entries.append(("updates", f"{updates:,}", "" if epoch is None else f"in epoch {epoch}"))
     seconds = run.summary.get("seconds") or max((x for x, _ in run.values("seconds", "seconds")), default=None)
