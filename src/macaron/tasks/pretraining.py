@@ -116,7 +116,7 @@ class PretrainingTask(Task):
         settings.check(train)
         longest = max(config.max_position_embeddings, settings.longest(train))
         # The authors' code has other segment ids.
-        self.tokenizer = data.tokenizer.with_segments(config.first_segment)
+        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
         fingerprint = self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(train.seed)
