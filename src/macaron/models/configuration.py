@@ -3,16 +3,19 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, get_type_hints
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.origin import Origin
 from macaron.settings import OTHERS, check_fields, convert
+
+#: Settings of layers that encoder and decoder have in common.
+_SHARED = {"hidden_size", "bias"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,8 @@ class TranslationConfig(ModelConfig):
     """An encoder-decoder for translation.
 
     :param decoder_scheme: splitting scheme of the decoder; by default the encoder's with F replaced by F H
+    :param decoder_settings: settings of the decoder's layers that differ from the encoder's, such as
+        ``{"activation": "swiglu"}``
     :param evaluation: how the paper's BLEU of this model is defined: ``{"lower": ..., "compound_split": ...}``
     """
 
@@ -117,6 +122,7 @@ class TranslationConfig(ModelConfig):
     encoder_layers: int = 6
     decoder_layers: int = 6
     decoder_scheme: Any = None
+    decoder_settings: dict[str, Any] = field(default_factory=dict)
     decoder_prologue: Any = None
     decoder_epilogue: Any = None
     evaluation: dict[str, bool] | None = None
@@ -127,6 +133,18 @@ class TranslationConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.decoder_scheme_value()
+        self.decoder_layer_settings()
+
+    def decoder_layer_settings(self) -> LayerSettings:
+        """The settings of the decoder's layers."""
+        known = {each.name: getattr(self, each.name) for each in dataclasses.fields(LayerSettings)}
+        hints = get_type_hints(type(self), include_extras=True)
+        with naming("decoder_settings"):
+            for name, value in self.decoder_settings.items():
+                if name not in known or name in _SHARED:
+                    raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
+                known[name] = convert(hints[name], value, Origin(), (name,))
+            return LayerSettings(**known)
 
     def decoder_scheme_value(self) -> Scheme:
         """The decoder's scheme: given, or the encoder's lifted."""

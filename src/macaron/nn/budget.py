@@ -15,11 +15,19 @@ from typing import Any
 
 from macaron.errors import MacaronError
 from macaron.limits import MODEL_SIZES, Between
+from macaron.nn.interaction import Interaction, interaction
 from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
-ACTIVATION_NAMES = ("relu", "gelu")
-_CHOICES = {"norm": ("pre", "post"), "tying": ("none", "layer", "depth"), "initializer": ("xavier", "kaiming")}
+#: A gated activation multiplies one half of its input by a function of the other.
+GATED_NAMES = ("glu", "swiglu", "geglu")
+ACTIVATION_NAMES = ("relu", "gelu", "relu2", "silu", *GATED_NAMES)
+_CHOICES = {
+    "norm": ("pre", "post"),
+    "norm_type": ("layer", "rms"),
+    "tying": ("none", "layer", "depth"),
+    "initializer": ("xavier", "kaiming"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +35,16 @@ class LayerSettings:
     """Everything about a layer that is not its scheme. Model configurations extend it.
 
     :param head_size: width of an attention head; by default hidden size / heads
-    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*
+    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*; gated ones have three
+        matrices, and two thirds of the width, for the same number of parameters
     :param inner_sizes: their exact inner widths, in order of application, instead of shares of that total: for
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param activation: relu, gelu or a function, or a sequence with one for each feed-forward network of a layer
+    :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
+    :param activation: relu, gelu, relu2, silu, or gated: glu, swiglu, geglu; or a function; or a sequence with one for
+        each feed-forward network of a layer
+    :param attention: the operator F, a name or a table of settings (`Interaction`); ``cross_attention``: H
     :param initializer: xavier or kaiming, both as in the authors' code
     """
 
@@ -44,9 +56,12 @@ class LayerSettings:
     integrator: str = "euler"
     tying: str = "none"
     norm: str = "pre"
+    norm_type: str = "layer"
     norm_affine: bool = True
     layer_norm_eps: float = 1e-5
     activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    attention: Any = "softmax"
+    cross_attention: Any = "softmax"
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
@@ -78,16 +93,46 @@ class LayerSettings:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
         integrator(self.integrator)
+        for operator in ("F", "H"):
+            self.interaction(operator)
+
+    def interaction(self, operator: str) -> Interaction:
+        """The value of F or H."""
+        return interaction(self.attention) if operator == "F" else interaction(self.cross_attention, "cross_attention")
+
+    def activation_of(self, application: int) -> str | Callable[[Any], Any]:
+        """The activation of a layer's feed-forward network, counted from 0."""
+        each = self.activation
+        return each if isinstance(each, str) or callable(each) else each[min(application, len(each) - 1)]
+
+    def gated(self, application: int) -> bool:
+        """Whether it is gated."""
+        return self.activation_of(application) in GATED_NAMES
 
 
-def sublayer_parameters(settings: LayerSettings, operator: str, width: int) -> int:
-    """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
+def plain_parameters(settings: LayerSettings, operator: str, width: int) -> int:
+    """Parameters of one sub-layer of the plain network, with its norm; see `sublayer_parameters`."""
     hidden, bias = settings.hidden_size, int(settings.bias)
     norm = hidden * (1 + bias) if settings.norm_affine else 0
     if operator == "G":
         return norm + 2 * hidden * width + bias * (width + hidden)
     inner = settings.num_attention_heads * width
     return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
+
+
+def sublayer_parameters(settings: LayerSettings, operator: str, width: int, application: int = 0) -> int:
+    """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
+    hidden, bias = settings.hidden_size, int(settings.bias)
+    total = plain_parameters(settings, operator, width)
+    if settings.norm_type == "rms" and settings.norm_affine:
+        total -= hidden * bias
+    if operator == "G":
+        return total + settings.gated(application) * (hidden + bias) * width
+    value = settings.interaction(operator)
+    total += 2 * width * value.qk_norm
+    if value.positions == "relative":
+        total += 2 * width * (2 * value.clip + 1)
+    return total
 
 
 def full_width(settings: LayerSettings, operator: str) -> int:
@@ -97,15 +142,31 @@ def full_width(settings: LayerSettings, operator: str) -> int:
     return settings.head_size or settings.hidden_size // settings.num_attention_heads
 
 
+def inner_width(settings: LayerSettings, share: int, application: int) -> int:
+    """The width of a feed-forward network with as many parameters as a plain one of the width ``share``."""
+    if not settings.gated(application):
+        return share
+    hidden, bias = settings.hidden_size, int(settings.bias)
+    return max(1, round(share * (2 * hidden + bias) / (3 * hidden + 2 * bias)))
+
+
 def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int, ...]]:
     """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied."""
-    widths: dict[str, tuple[int, ...]] = {}
-    for operator in scheme.operators:
-        count = 1 if settings.tying != "none" else scheme.applications(operator)
-        widths[operator] = _share(full_width(settings, operator), count)
-        if operator != "G" and count > 1:
+    tied = settings.tying != "none"
+    counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
+
+    def shared(total: int) -> dict[str, tuple[int, ...]]:
+        """The widths for a total inner width."""
+        found: dict[str, tuple[int, ...]] = {}
+        for operator, count in counts.items():
             # All attentions have heads of equal width; the widths of G compensate for the rounding below.
-            widths[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+            found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+            if operator == "G":
+                shares = _share(total, count)
+                found[operator] = tuple(inner_width(settings, share, i) for i, share in enumerate(shares))
+        return found
+
+    widths = shared(settings.intermediate_size)
     if settings.inner_sizes is not None and "G" in widths:
         if len(settings.inner_sizes) != len(widths["G"]):
             raise MacaronError(
@@ -113,23 +174,28 @@ def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int
                 f"gives {len(settings.inner_sizes)} widths"
             )
         return {**widths, "G": settings.inner_sizes}
-    twin = sum(sublayer_parameters(settings, operator, full_width(settings, operator)) for operator in scheme.operators)
+    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in scheme.operators)
     excess = layer_parameters(settings, widths) - twin
     if abs(excess) > TOLERANCE * twin and "G" in widths:
-        per_unit = 2 * settings.hidden_size + int(settings.bias)
-        total = sum(widths["G"]) - round(excess / per_unit)
-        if total < len(widths["G"]):
+        networks = counts["G"]
+        total = max(settings.intermediate_size, networks)
+        total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
+        if total < networks:
             raise MacaronError(
                 f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms and "
                 "biases alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
             )
-        widths["G"] = _share(total, len(widths["G"]))
+        widths = shared(total)
     return widths
 
 
 def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]]) -> int:
     """Parameters of a layer with these sub-layers."""
-    return sum(sublayer_parameters(settings, op, width) for op, each in widths.items() for width in each)
+    return sum(
+        sublayer_parameters(settings, operator, width, application)
+        for operator, each in widths.items()
+        for application, width in enumerate(each)
+    )
 
 
 def _share(total: int, count: int) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
-from macaron.nn.budget import LayerSettings, full_width, layer_widths
+from macaron.nn.budget import LayerSettings, full_width, inner_width, layer_widths
 from macaron.nn.linear import FeedForward
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
 
@@ -36,13 +36,12 @@ class SubLayer(nn.Module):
         size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
         self.operator: nn.Module
         if operator == "G":
-            activation = settings.activation
-            if not isinstance(activation, str) and not callable(activation):
-                activation = activation[application]
+            activation = settings.activation_of(application)
             self.operator = FeedForward(size, width, activation, settings.activation_dropout, *drawn)
         else:
-            attention = {"F": SelfAttention, "H": CrossAttention}[operator]
-            self.operator = attention(size, settings.num_attention_heads, width, settings.attention_dropout, *drawn)
+            attention, value = {"F": SelfAttention, "H": CrossAttention}[operator], settings.interaction(operator)
+            heads, dropout = settings.num_attention_heads, settings.attention_dropout
+            self.operator = attention(size, heads, width, dropout, *drawn, value)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
@@ -168,8 +167,10 @@ class SchemeLayer(nn.Module):
         return x if total is None else total
 
 
-def build_norm(settings: LayerSettings) -> nn.LayerNorm:
+def build_norm(settings: LayerSettings) -> nn.LayerNorm | nn.RMSNorm:
     """The norm of a sub-layer or of a stack."""
+    if settings.norm_type == "rms":
+        return nn.RMSNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine)
     return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
@@ -195,8 +196,8 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     check_operators([operator for operator, _ in steps], "prologue or epilogue")
     widths: dict[str, tuple[int, ...]] = {}
     for operator, coefficient in steps:
-        share = max(1, round(abs(coefficient) * full_width(settings, operator)))
-        widths[operator] = (*widths.get(operator, ()), share)
+        share, before = max(1, round(abs(coefficient) * full_width(settings, operator))), widths.get(operator, ())
+        widths[operator] = (*before, inner_width(settings, share, len(before)) if operator == "G" else share)
     if not isinstance(settings.activation, str) and not callable(settings.activation):
         raise MacaronError("a stack with a prologue or epilogue takes one activation for all feed-forward networks")
     if borrowed is not None:

@@ -1,13 +1,16 @@
 """A stack of layers: the integration over depth, with sub-steps of its own at both ends if asked."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
+from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
 from macaron.ode import Scheme, Step
 
@@ -43,6 +46,7 @@ class Stack(nn.Module):
         #: All steps in order of application, the ends included. A plain list: nothing is registered twice.
         self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
+        self.needs_positions = settings.interaction("F").positions == "rotary"
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
@@ -62,6 +66,10 @@ class Stack(nn.Module):
         :param visit: called after every sub-step
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
         """
+        if self.needs_positions and context.positions is None:
+            start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
+            steps = len(x) // context.batch if context.batch else x.shape[1]
+            context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
         self_slot = memory_slot = 0
         for step in self.steps:
             if states is not None:

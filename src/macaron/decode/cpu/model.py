@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.decode.cache import BeamCache
-from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, check_int8, product
+from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
+from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer, Visitor
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
@@ -72,7 +73,7 @@ class RowStack(Direct, Stack):
         layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
         self.layers = nn.ModuleList(layers.values())
         self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
-        self.norm, self.gradient_checkpointing = plain.norm, False
+        self.norm, self.gradient_checkpointing, self.needs_positions = plain.norm, False, plain.needs_positions
 
     def forward(
         self,
@@ -113,9 +114,13 @@ class RowSubLayer(Direct, SubLayer):
         nn.Module.__init__(self)
         self.pre_norm, self.dropout, self.slot_per_stage = plain.pre_norm, 0.0, plain.slot_per_stage
         self.norm, self.coefficient = plain.norm, coefficient
-        self.norm_arguments = plain.norm.normalized_shape, plain.norm.weight, plain.norm.bias, plain.norm.eps
-        kinds: dict[type, Any] = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention}
-        kind = kinds.get(type(plain.operator), RowFeedForward)
+        shape, weight, eps = plain.norm.normalized_shape, plain.norm.weight, plain.norm.eps
+        bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
+        self.normalise: Any = torch.layer_norm if bias else F.rms_norm
+        self.norm_arguments: tuple[Any, ...] = (shape, weight, *bias, eps)
+        kind: Any = _ROWS.get(type(plain.operator), RowOperator)
+        if kind is not RowFeedForward and plain.operator.value != Interaction():
+            kind = RowOperator
         self.operator = kind(plain.operator, linear, 1.0 if coefficient is None else coefficient)
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
@@ -123,12 +128,12 @@ class RowSubLayer(Direct, SubLayer):
         if self.coefficient is None:
             return super().forward(x, coefficient, tableau, context, slot)
         if self.pre_norm:
-            return self.operator(torch.layer_norm(x, *self.norm_arguments), x, context, slot)
-        return torch.layer_norm(self.operator(x, x, context, slot), *self.norm_arguments)
+            return self.operator(self.normalise(x, *self.norm_arguments), x, context, slot)
+        return self.normalise(self.operator(x, x, context, slot), *self.norm_arguments)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B T, D) moves."""
-        return self.operator(torch.layer_norm(x, *self.norm_arguments) if self.pre_norm else x, None, context, slot)
+        return self.operator(self.normalise(x, *self.norm_arguments) if self.pre_norm else x, None, context, slot)
 
 
 class RowFeedForward(Direct):
@@ -257,6 +262,10 @@ class RowCrossAttention(_RowAttention):
         if out_bias is not None:
             values = values + out_bias * (self.coefficient / self.num_heads)  # each head's weights sum to one
         return keys.flatten(0, 1).t().contiguous(), offset.flatten(), values.flatten(0, 1)
+
+
+#: The forms for rows of a plain network's operators.
+_ROWS = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
 
 
 class CpuEmbedding(Direct, Embedding):

@@ -1,0 +1,155 @@
+"""Networks with every operator: their size, batches, caches, masks; what makes no sense is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from macaron.errors import MacaronError
+from macaron.models import EncoderConfig, TranslationConfig, TranslationModel
+from macaron.models.summary import count
+from macaron.nn import Context, KeyValueCache, LayerSettings, build_layer, layer_parameters, layer_widths
+from macaron.nn.attention import SequenceOffsets
+from macaron.ode import scheme
+from macaron.train.task import same_text
+from operators import OPERATORS, SIZES, tiny
+
+PAD, EOS = 1, 2
+every = pytest.mark.parametrize("changes", OPERATORS.values(), ids=OPERATORS)
+LENGTHS = (7, 3, 5)
+
+
+def close(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def sentences() -> list[torch.Tensor]:
+    draw = torch.Generator().manual_seed(1)
+    return [torch.cat([torch.randint(4, 30, (n - 1,), generator=draw), torch.tensor([EOS])]) for n in LENGTHS]
+
+
+def padded(rows: list[torch.Tensor]) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+@every
+def test_one_sentence_is_as_in_a_batch(changes: dict[str, Any]):
+    model, rows = tiny(changes).double(), sentences()
+    together = model(padded(rows), padded(rows))
+    for index, row in enumerate(rows):
+        close(together[index, : len(row)], model(row[None], row[None])[0])
+
+
+@every
+def test_packed_rows_are_as_sentences_alone(changes: dict[str, Any]):
+    model, rows = tiny(changes).double(), sentences()
+    row = torch.cat(rows)[None]
+    number = torch.repeat_interleave(torch.tensor([[1, 2, 3]]), torch.tensor(LENGTHS), dim=1)
+    positions = 2 + torch.cat([torch.arange(length) for length in LENGTHS])[None]
+    same, size = same_text(number, number), row.shape[1]
+    x = model.embedding(row, positions)
+    memory = model.encoder(x, Context(mask=same, positions=positions))
+    mask = same & torch.ones(size, size, dtype=torch.bool).tril()
+    context = Context(mask=mask, memory=memory, memory_mask=same, positions=positions)
+    found = model.logits(model.decoder(x, context))[0].split(LENGTHS)
+    for alone, part in zip(rows, found, strict=True):
+        close(part, model(alone[None], alone[None])[0])
+
+
+@every
+def test_cached_is_uncached(changes: dict[str, Any]):
+    model = tiny(changes).double()
+    source, target = padded(sentences()), torch.randint(4, 30, (3, 6))
+    real = source != PAD
+    memory = model.encode(source, real)
+    whole = model.decode(target, memory, real)
+    for cuts in ([1] * 6, [3, 1, 2]):
+        cache = KeyValueCache()
+        close(torch.cat([model.decode(part, memory, real, cache) for part in target.split(cuts, 1)], 1), whole)
+    cache = KeyValueCache()
+    model.decode(target[:, :4], memory, real, cache)
+    rows = torch.tensor([2, 0])
+    cache.select(rows)
+    last = model.decode(target[rows, 4:], memory[rows], real[rows], cache)
+    close(last, whole[rows, 4:])
+
+
+@every
+def test_padding_on_the_left(changes: dict[str, Any]):
+    model, (row, *_) = tiny(changes).double(), sentences()
+    behind = torch.cat([torch.full((2,), PAD), row])[None]
+    close(model.encode(behind, behind != PAD)[:, 2:], model.encode(row[None], row[None] != PAD))
+
+
+@every
+def test_all_weights_get_a_gradient(changes: dict[str, Any]):
+    model = tiny(changes)
+    model(padded(sentences()), padded(sentences())).logsumexp(-1).square().sum().backward()
+    assert [name for name, each in model.named_parameters() if each.grad is None or not bool(each.grad.any())] == []
+
+
+@every
+@pytest.mark.parametrize("size", [64, 512])
+def test_the_size_is_that_of_the_plain_network(changes: dict[str, Any], size: int):
+    fields = {**SIZES, **changes, "vocab_size": 1000, "hidden_size": size, "intermediate_size": 4 * size}
+    operators = ("activation", "norm_type", "attention", "cross_attention", "decoder_settings")
+    plain = {name: value for name, value in fields.items() if name not in operators}
+    assert abs(count(TranslationConfig(**fields)) / count(TranslationConfig(**plain)) - 1) <= 0.005
+
+
+@every
+def test_the_budget_is_that_of_the_real_layer(changes: dict[str, Any]):
+    known = {name: value for name, value in changes.items() if name not in ("scheme", "decoder_settings")}
+    made = scheme(changes.get("scheme", "lie-fg"))
+    for bias, affine in ((True, True), (False, True), (True, False)):
+        settings = LayerSettings(hidden_size=64, intermediate_size=256, bias=bias, norm_affine=affine, **known)
+        with torch.device("meta"):
+            layer = build_layer(made, settings)
+        expected = layer_parameters(settings, layer_widths(made, settings))
+        assert sum(parameter.numel() for parameter in layer.parameters()) == expected
+
+
+def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them():
+    model = tiny({"attention": "relative"}).double()
+    x = torch.randn(2, 6, 32, dtype=torch.float64)
+    number = torch.tensor([[1, 1, 2, 2, 2, 2], [1, 1, 1, 2, 2, 2]])
+    offsets = SequenceOffsets(torch.tensor([0, 2, 6, 9, 12, 12], dtype=torch.int32), 6)
+    close(
+        model.encoder(x, Context(sequences=offsets)),
+        model.encoder(x, Context(mask=same_text(number, number))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"activation": "swish"}, "no activation 'swish'"),
+        ({"norm_type": "batch"}, "norm_type must be one of layer, rms"),
+        ({"attention": "rotery"}, "unknown attention 'rotery': did you mean rotary"),
+        ({"attention": 3}, "attention must be one of softmax"),
+        ({"attention": {"position": "rotary"}}, "attention.position.*did you mean 'positions'"),
+        ({"attention": {"clip": 8}}, "attention.clip needs attention.positions = 'relative'"),
+        ({"attention": {"positions": "relative", "clip": 0}}, "attention.clip must be at least 1"),
+        ({"cross_attention": "rotary"}, "cross_attention has no positions"),
+        ({"decoder_settings": {"hidden_size": 8}}, "decoder_settings: no setting 'hidden_size'"),
+        ({"decoder_settings": {"attention": "rotery"}}, "decoder_settings: unknown attention 'rotery'"),
+        ({"decoder_settings": {"dropout": "much"}}, "decoder_settings: dropout must be a number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str):
+    with pytest.raises(MacaronError, match=message):
+        TranslationConfig(**fields)
+
+
+def test_rotary_positions_need_pairs_of_channels():
+    with pytest.raises(MacaronError, match="even width of a head, not 5"):
+        TranslationModel(TranslationConfig(attention="rotary", head_size=5, hidden_size=20))
+
+
+def test_older_configurations_are_plain_networks():
+    for config in (TranslationConfig(), EncoderConfig()):
+        data = config.to_dict()
+        fields = ("norm_type", "attention", "cross_attention", "decoder_settings")
+        for name in fields:
+            data.pop(name, None)
+        assert type(config).from_dict(data) == config

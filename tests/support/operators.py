@@ -1,0 +1,37 @@
+"""Networks with every operator, as fields of a configuration: the tests of operators run over all of them."""
+
+from typing import Any
+
+import torch
+
+from macaron.models import TranslationModel, preset
+
+OPERATORS: dict[str, dict[str, Any]] = {
+    "relu2": {"activation": "relu2"},
+    "silu, rms": {"activation": "silu", "norm_type": "rms"},
+    "glu": {"activation": "glu", "norm": "post"},
+    "swiglu, rms, post": {"activation": "swiglu", "norm_type": "rms", "norm": "post"},
+    "geglu": {"activation": "geglu", "scheme": "strang-gfg"},
+    "gelu and swiglu": {"activation": ["gelu", "swiglu"], "scheme": "strang-gfg"},
+    "rotary": {"attention": "rotary"},
+    "relative": {"attention": {"positions": "relative", "clip": 3}},
+    "qk-norm": {"attention": "qk-norm", "cross_attention": "qk-norm"},
+    "rotary, qk-norm, heun": {"attention": {"positions": "rotary", "qk_norm": True}, "integrator": "heun"},
+    "relative encoder, rotary decoder": {
+        "attention": {"positions": "relative", "clip": 2},
+        "decoder_settings": {"attention": "rotary", "activation": "swiglu", "norm_type": "rms"},
+    },
+}
+SIZES = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "encoder_layers": 2, "decoder_layers": 2}
+
+
+def tiny(changes: dict[str, Any], vocabulary: int = 30, scale: float = 1.0) -> TranslationModel:
+    """A random model without zeros and ones among its weights; a scale above 1 tells sources apart more clearly."""
+    torch.manual_seed(0)
+    fields = {"scheme": "lie-fg", "vocab_size": vocabulary, **SIZES, **changes}
+    model = TranslationModel(preset("transformer-tiny", **fields)).eval()
+    with torch.no_grad():
+        for stack in (model.encoder, model.decoder):
+            for parameter in stack.parameters():
+                parameter.mul_(scale if parameter.dim() > 1 else 1).add_(0.1 * torch.randn_like(parameter))
+    return model
