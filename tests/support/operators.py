@@ -21,6 +21,16 @@ OPERATORS: dict[str, dict[str, Any]] = {
         "attention": {"positions": "relative", "clip": 2},
         "decoder_settings": {"attention": "rotary", "activation": "swiglu", "norm_type": "rms"},
     },
+    "heavy ball": {"velocity": "heavy-ball"},
+    "nesterov, learned by channel, post": {
+        "velocity": {"beta": 0.5, "mu": 0.5, "learned": "channel"},
+        "scheme": "strang-gfg",
+        "norm": "post",
+    },
+    "damped, learned, tied": {"velocity": {"beta": 0.5, "nu": 0.5, "learned": "sublayer"}, "tying": "depth"},
+    "adams-bashforth encoder": {"velocity": "adams-bashforth", "decoder_settings": {"velocity": "none"}},
+    "whole layers by rk4": {"layer_integrator": "rk4", "attention": "relative"},
+    "whole layers by heun": {"layer_integrator": "heun", "scheme": "parallel", "attention": "rotary"},
 }
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "encoder_layers": 2, "decoder_layers": 2}
 

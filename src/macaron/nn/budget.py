@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming
 from macaron.limits import MODEL_SIZES, Between
 from macaron.nn.interaction import Interaction, interaction
-from macaron.ode import Scheme, integrator
+from macaron.ode import Scheme, Velocity, integrator, velocity
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
 #: A gated activation multiplies one half of its input by a function of the other.
@@ -40,6 +40,8 @@ class LayerSettings:
     :param inner_sizes: their exact inner widths, in order of application, instead of shares of that total: for
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
+    :param layer_integrator: how a layer as a whole is integrated, likewise: its move is the field (ODE Transformer)
+    :param velocity: kick and drift of particles that have a velocity, a name or a table (`macaron.ode.velocity`)
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
     :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
     :param activation: relu, gelu, relu2, silu, or gated: glu, swiglu, geglu; or a function; or a sequence with one for
@@ -54,6 +56,8 @@ class LayerSettings:
     intermediate_size: int = 2048
     inner_sizes: tuple[int, ...] | None = None
     integrator: str = "euler"
+    layer_integrator: str = "euler"
+    velocity: Any = "none"
     tying: str = "none"
     norm: str = "pre"
     norm_type: str = "layer"
@@ -92,9 +96,21 @@ class LayerSettings:
         for activation in given:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
-        integrator(self.integrator)
+        still = self.velocity_value().plain
+        for name in ("integrator", "layer_integrator"):
+            with naming(name):
+                stages = integrator(getattr(self, name)).stages
+            if stages > 1 and not still:
+                raise MacaronError(
+                    f"a velocity is kicked once in a sub-step, so velocity makes no sense with {name} = "
+                    f"{getattr(self, name)!r}: take euler"
+                )
         for operator in ("F", "H"):
             self.interaction(operator)
+
+    def velocity_value(self) -> Velocity:
+        """The coefficients of kick and drift."""
+        return velocity(self.velocity)
 
     def interaction(self, operator: str) -> Interaction:
         """The value of F or H."""
@@ -124,6 +140,7 @@ def sublayer_parameters(settings: LayerSettings, operator: str, width: int, appl
     """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
     hidden, bias = settings.hidden_size, int(settings.bias)
     total = plain_parameters(settings, operator, width)
+    total += {"no": 0, "sublayer": 3, "channel": 3 * hidden}[settings.velocity_value().learned]
     if settings.norm_type == "rms" and settings.norm_affine:
         total -= hidden * bias
     if operator == "G":

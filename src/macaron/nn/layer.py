@@ -6,12 +6,14 @@ Transformer and Macaron, encoder and decoder, are the same code with different s
     post-norm   norm(x + c * drop(f(x)))
 
 with f one of F (self-attention), H (cross-attention), G (feed-forward), and c the scheme's coefficient. Integrators
-other than Euler evaluate the same f at several stages of the sub-step.
+other than Euler evaluate the same f at several stages of the sub-step, or the whole layer at several stages. Where
+particles have a velocity, a state is (B, T, 2 D): positions, then velocities.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +23,48 @@ from macaron.errors import MacaronError
 from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerSettings, full_width, inner_width, layer_widths
 from macaron.nn.linear import FeedForward
-from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
+from macaron.ode import Branch, ButcherTableau, Scheme, Step, Velocity, integrator
+
+
+def runge_kutta(tableau: ButcherTableau, x: Tensor, step: float, field: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """One step of an integrator from (B, T, D); ``field`` takes a state and the number of the stage."""
+    stages: list[Tensor] = []
+    for row in tableau.a:
+        at = x
+        for weight, stage in zip(row, stages, strict=False):
+            if weight:
+                at = torch.add(at, stage, alpha=step * weight)
+        stages.append(field(at, len(stages)))
+    for weight, stage in zip(tableau.b, stages, strict=True):
+        if weight:
+            x = torch.add(x, stage, alpha=step * weight)
+    return x
+
+
+class KickAndDrift(nn.Module):
+    """The coefficients of a velocity in a sub-layer (`macaron.ode.velocity`): numbers, or parameters."""
+
+    def __init__(self, value: Velocity, hidden_size: int) -> None:
+        super().__init__()
+        self.value = value
+        self.beta: Any = value.beta
+        self.mu: Any = value.mu
+        self.nu: Any = value.nu
+        if value.learned != "no":
+            size = hidden_size if value.learned == "channel" else 1
+            self.beta, self.mu, self.nu = (nn.Parameter(torch.empty(size)) for _ in range(3))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start from the given coefficients."""
+        for name, parameter in self.named_parameters():
+            nn.init.constant_(parameter, getattr(self.value, name))
+
+    def forward(self, state: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """New positions and velocities (B, T, D); ``move`` is the sub-step's move of a state."""
+        x, v = state.chunk(2, dim=-1)
+        v = self.beta * v + move(x + self.mu * v)
+        return x + self.nu * v, v
 
 
 class SubLayer(nn.Module):
@@ -33,6 +76,8 @@ class SubLayer(nn.Module):
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
         self.norm = build_norm(settings)
+        velocity = settings.velocity_value()
+        self.velocity = None if velocity.plain else KickAndDrift(velocity, settings.hidden_size)
         size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
         self.operator: nn.Module
         if operator == "G":
@@ -50,16 +95,14 @@ class SubLayer(nn.Module):
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
         """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""
-        stages: list[Tensor] = []
-        for row in tableau.a:
-            at = x
-            for weight, stage in zip(row, stages, strict=False):
-                if weight:
-                    at = torch.add(at, stage, alpha=coefficient * weight)
-            stages.append(self.field(at, context, slot + len(stages) * self.slot_per_stage))
-        for weight, stage in zip(tableau.b, stages, strict=True):
-            if weight:
-                x = torch.add(x, stage, alpha=coefficient * weight)
+        if self.velocity is not None:
+            x, v = self.velocity(x, lambda at: coefficient * self.field(at, context, slot))
+            return torch.cat([x if self.pre_norm else self.norm(x), v], dim=-1)
+
+        def field(at: Tensor, stage: int) -> Tensor:
+            return self.field(at, context, slot + stage * self.slot_per_stage)
+
+        x = runge_kutta(tableau, x, coefficient, field)
         return x if self.pre_norm else self.norm(x)
 
 
@@ -77,8 +120,9 @@ class Move:
 class SubStep:
     """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
-    :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state, as is ``after``
+    :param branch: index of the branch of the scheme, with its ``weight``; the stages of a layer that is integrated as a
+        whole follow each other as branches
+    :param before: (B, T, D), the state, as is ``after``; with a velocity (B, T, 2 D)
     """
 
     layer: "SchemeLayer"
@@ -114,7 +158,7 @@ class SchemeLayer(nn.Module):
         sublayers: nn.ModuleDict | None = None,
     ) -> None:
         super().__init__()
-        self.tableau = integrator(settings.integrator)
+        self.tableau, self.layer_tableau = integrator(settings.integrator), integrator(settings.layer_integrator)
         stages = len(self.tableau.b)
         modules = nn.ModuleDict() if sublayers is None else sublayers
         applied: Counter[str] = Counter()
@@ -133,7 +177,8 @@ class SchemeLayer(nn.Module):
                 applied[operator] += 1
             walk.append((weight, tuple(moves)))
         self.walk = tuple(walk)
-        self.self_slots = applied["F"] * stages
+        self.stage_slots = applied["F"] * stages
+        self.self_slots = self.stage_slots * self.layer_tableau.stages
         self.memory_slots = min(applied["H"], len(widths.get("H", ())))
         if sublayers is None:
             self.sublayers = modules
@@ -145,6 +190,11 @@ class SchemeLayer(nn.Module):
         """The sub-layer of a sub-step."""
         return self.sublayers[move.sublayer]  # type: ignore[return-value]
 
+    @property
+    def moves(self) -> list[Move]:
+        """The sub-steps of all branches."""
+        return [move for _, moves in self.walk for move in moves]
+
     def forward(
         self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0, visit: Visitor | None = None
     ) -> Tensor:
@@ -153,6 +203,21 @@ class SchemeLayer(nn.Module):
         :param self_slot: first slot of this layer's self-attentions in the cache; ``memory_slot``: of its others
         :param visit: called after every sub-step
         """
+        if len(self.layer_tableau.b) == 1:
+            return self.step(x, context, self_slot, memory_slot, visit)
+
+        def move(at: Tensor, stage: int) -> Tensor:
+            def seen(step: SubStep) -> None:
+                if visit is not None:
+                    branch, weight = step.branch + stage * len(self.walk), step.weight * self.layer_tableau.b[stage]
+                    visit(replace(step, branch=branch, weight=weight))
+
+            return self.step(at, context, self_slot + stage * self.stage_slots, memory_slot, seen) - at
+
+        return runge_kutta(self.layer_tableau, x, 1.0, move)
+
+    def step(self, x: Tensor, context: Context, self_slot: int, memory_slot: int, visit: Visitor | None) -> Tensor:
+        """As `forward`, without stages of the whole layer."""
         start, total = x, None
         for branch, (weight, moves) in enumerate(self.walk):
             x = start
@@ -183,6 +248,11 @@ def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
         raise MacaronError(
             f"{len(each)} activations are given, but a layer of scheme {scheme.name!r} has "
             f"{len(widths.get('G', ()))} feed-forward network(s)"
+        )
+    if not scheme.is_sequential and not settings.velocity_value().plain:
+        raise MacaronError(
+            f"scheme {scheme.name!r} is a sum of several sequences, but a velocity follows one: take another scheme "
+            "or velocity = 'none'"
         )
     return SchemeLayer(scheme.branches, widths, settings)
 

@@ -46,6 +46,7 @@ class Stack(nn.Module):
         #: All steps in order of application, the ends included. A plain list: nothing is registered twice.
         self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
+        self.has_velocity = not settings.velocity_value().plain
         self.needs_positions = settings.interaction("F").positions == "rotary"
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
@@ -70,10 +71,13 @@ class Stack(nn.Module):
             start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
             steps = len(x) // context.batch if context.batch else x.shape[1]
             context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
+        size = x.shape[-1]
+        if self.has_velocity:
+            x = torch.cat([x, torch.zeros_like(x)], dim=-1)
         self_slot = memory_slot = 0
         for step in self.steps:
             if states is not None:
-                states.append(x)
+                states.append(x[..., :size] if self.has_velocity else x)
             # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
@@ -82,4 +86,6 @@ class Stack(nn.Module):
                 x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
+        if self.has_velocity:
+            x = x[..., :size]
         return self.norm(x) if norm and self.norm is not None else x

@@ -62,10 +62,9 @@ class RowStack(Direct, Stack):
         nn.Module.__init__(self)
         coefficients: dict[SubLayer, set[float]] = defaultdict(set)
         for layer in plain.steps:
-            for _, moves in layer.walk:
-                for move in moves:
-                    coefficients[layer.sublayer(move)].add(move.coefficient)
-        euler = all(layer.tableau.stages == 1 for layer in plain.steps)
+            for move in layer.moves:
+                coefficients[layer.sublayer(move)].add(move.coefficient)
+        euler = all(layer.tableau.stages == 1 for layer in plain.steps) and not plain.has_velocity
         sublayers = {
             sublayer: RowSubLayer(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
             for sublayer, found in coefficients.items()
@@ -73,7 +72,8 @@ class RowStack(Direct, Stack):
         layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
         self.layers = nn.ModuleList(layers.values())
         self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
-        self.norm, self.gradient_checkpointing, self.needs_positions = plain.norm, False, plain.needs_positions
+        self.norm, self.gradient_checkpointing = plain.norm, False
+        self.has_velocity, self.needs_positions = plain.has_velocity, plain.needs_positions
 
     def forward(
         self,
@@ -88,8 +88,8 @@ class RowStack(Direct, Stack):
         context.batch = len(x)
         rows = super().forward(x.flatten(0, 1), context, states, visit=visit, norm=norm)
         if states is not None:
-            states[:] = [state.view_as(x) for state in states]
-        return rows.view_as(x)
+            states[:] = [state.reshape(x.shape) for state in states]
+        return rows.reshape(x.shape)
 
 
 class RowLayer(Direct, SchemeLayer):
@@ -97,10 +97,9 @@ class RowLayer(Direct, SchemeLayer):
 
     def __init__(self, plain: SchemeLayer, sublayers: "dict[SubLayer, RowSubLayer]") -> None:
         nn.Module.__init__(self)
-        self.walk, self.tableau = plain.walk, plain.tableau
-        self.self_slots, self.memory_slots = plain.self_slots, plain.memory_slots
-        moves = [move for _, moves in plain.walk for move in moves]
-        self.sublayers = nn.ModuleDict({move.sublayer: sublayers[plain.sublayer(move)] for move in moves})
+        self.walk, self.tableau, self.layer_tableau = plain.walk, plain.tableau, plain.layer_tableau
+        self.self_slots, self.memory_slots, self.stage_slots = plain.self_slots, plain.memory_slots, plain.stage_slots
+        self.sublayers = nn.ModuleDict({move.sublayer: sublayers[plain.sublayer(move)] for move in plain.moves})
 
 
 class RowSubLayer(Direct, SubLayer):
@@ -113,7 +112,7 @@ class RowSubLayer(Direct, SubLayer):
     def __init__(self, plain: SubLayer, linear: PackedClass, coefficient: float | None) -> None:
         nn.Module.__init__(self)
         self.pre_norm, self.dropout, self.slot_per_stage = plain.pre_norm, 0.0, plain.slot_per_stage
-        self.norm, self.coefficient = plain.norm, coefficient
+        self.norm, self.coefficient, self.velocity = plain.norm, coefficient, plain.velocity
         shape, weight, eps = plain.norm.normalized_shape, plain.norm.weight, plain.norm.eps
         bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
         self.normalise: Any = torch.layer_norm if bias else F.rms_norm

@@ -121,12 +121,14 @@ def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]
     ends = {0: "Before the first layer", layers + 1: "After the last layer"}
     where = ends.get(layer.number, f"Layer {layer.number} of {layers}")
     branches = list(dict.fromkeys(step.branch for step in layer.steps))
-    several = len(layer.steps[0].layer.walk) > 1
-    start = state = layer.before
+    several = len(layer.steps[0].layer.walk) > 1 or len(branches) > 1
+    start = state = origin = layer.before
+    width = start.shape[-1]  # without the velocities
     for index, step in enumerate(layer.steps):
         if index and step.branch != layer.steps[index - 1].branch:
-            start = state
-        state = start + step.weight * (step.after - layer.before) if several else step.after
+            start, origin = state, step.before[..., :width]  # that of a stage is not the layer's
+        after = step.after[..., :width]
+        state = start + step.weight * (after - origin) if several else after
         if step is layer.steps[-1]:
             state = layer.after  # equal up to rounding
         branch = f", branch {branches.index(step.branch) + 1} of {len(branches)}" if several else ""
