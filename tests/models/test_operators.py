@@ -96,20 +96,25 @@ def test_all_weights_get_a_gradient(changes: dict[str, Any]):
 def test_the_size_is_that_of_the_plain_network(changes: dict[str, Any], size: int):
     fields = {**SIZES, **changes, "vocab_size": 1000, "hidden_size": size, "intermediate_size": 4 * size}
     operators = ("activation", "norm_type", "attention", "cross_attention", "decoder_settings", "velocity")
+    operators += ("position_vectors",)
     plain = {name: value for name, value in fields.items() if name not in operators}
+    if isinstance(plain.get("scheme"), dict):  # weighted branches have the feed-forward networks, too
+        plain["scheme"] = "lie-fg"
     assert abs(count(TranslationConfig(**fields)) / count(TranslationConfig(**plain)) - 1) <= 0.005
 
 
 @every
 def test_the_budget_is_that_of_the_real_layer(changes: dict[str, Any]):
     known = {name: value for name, value in changes.items() if name not in ("scheme", "decoder_settings")}
+    fields = {"hidden_size": 64, "intermediate_size": 256, **known}
     made = scheme(changes.get("scheme", "lie-fg"))
     for bias, affine in ((True, True), (False, True), (True, False)):
-        settings = LayerSettings(hidden_size=64, intermediate_size=256, bias=bias, norm_affine=affine, **known)
-        with torch.device("meta"):
-            layer = build_layer(made, settings)
-        expected = layer_parameters(settings, layer_widths(made, settings))
-        assert sum(parameter.numel() for parameter in layer.parameters()) == expected
+        settings = LayerSettings(bias=bias, norm_affine=affine, **fields)
+        for depth in range(3):
+            with torch.device("meta"):
+                layer = build_layer(made, settings, depth)
+            expected = layer_parameters(settings, layer_widths(made, settings, depth), depth)
+            assert sum(parameter.numel() for parameter in layer.parameters()) == expected
 
 
 def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them():
@@ -133,7 +138,16 @@ def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them():
         ({"attention": {"position": "rotary"}}, "attention.position.*did you mean 'positions'"),
         ({"attention": {"clip": 8}}, "attention.clip needs attention.positions = 'relative'"),
         ({"attention": {"positions": "relative", "clip": 0}}, "attention.clip must be at least 1"),
-        ({"cross_attention": "rotary"}, "cross_attention has no positions"),
+        ({"cross_attention": "rotary"}, "cross_attention cannot be rotary"),
+        ({"cross_attention": "dynamic"}, "cross_attention cannot be dynamic"),
+        ({"attention": {"kind": "dynamic", "qk_norm": True}}, "attention.qk_norm makes no sense with.*'dynamic'"),
+        ({"attention": {"kernels": [3]}}, "attention.kernels makes no sense with attention.kind = 'softmax'"),
+        ({"attention": {"kind": "dynamic", "kernels": []}}, "attention.kernels is empty"),
+        ({"attention": {"kind": "dynamic", "kernels": [0]}}, "attention.kernels.0. must be at least 1"),
+        ({"attention": "dynamic", "tying": "depth"}, "attention.kernels has 4 sizes, but all layers are one"),
+        ({"position_vectors": "none"}, "cannot see the order of words"),
+        ({"position_vectors": "sometimes"}, "position_vectors must be one of input, none, layers"),
+        ({"decoder_settings": {"position_vectors": "none"}}, "decoder_settings: no setting 'position_vectors'"),
         ({"velocity": "nestorov"}, "unknown velocity 'nestorov': did you mean nesterov"),
         ({"velocity": {"gamma": 1}}, "unknown key 'velocity.gamma'"),
         ({"velocity": {"beta": 11}}, "velocity.beta must be at most 10"),
@@ -164,6 +178,6 @@ def test_older_configurations_are_plain_networks():
     for config in (TranslationConfig(), EncoderConfig()):
         data = config.to_dict()
         fields = ("norm_type", "attention", "cross_attention", "decoder_settings", "velocity", "layer_integrator")
-        for name in fields:
+        for name in (*fields, "position_vectors"):
             data.pop(name, None)
         assert type(config).from_dict(data) == config

@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 
 from macaron.nn import Context, LayerSettings, Stack, SubLayer
+from macaron.nn.embedding import sinusoids
 from macaron.ode import scheme
 
 D, H, K, T = 12, 3, 4, 7
 
 
-def sub(operator: str = "F", width: int = K, **changes: Any) -> Any:
+def sub(operator: str = "F", width: int = K, branch: int = 0, **changes: Any) -> Any:
     torch.manual_seed(0)
     shape = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": 24, "dropout": 0.0}
-    made = SubLayer(operator, width, 0, LayerSettings(**{**shape, **changes})).double().eval()
+    made = SubLayer(operator, width, 0, LayerSettings(**{**shape, **changes}), branch=branch).double().eval()
     for parameter in made.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
     return made
@@ -120,3 +121,82 @@ def test_whole_layers_are_integrated_without_their_residual_connection(scheme_na
         return stack.norm(x)
 
     agree(stack, lambda x: stack(x, Context()), reference)
+
+
+@pytest.mark.parametrize("kind", ["lightweight", "dynamic"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("kernel", "glu"), [(3, True), (4, False), (9, True)])
+def test_convolutions(kind: str, causal: bool, kernel: int, glu: bool):
+    module = sub(attention={"kind": kind, "kernels": [kernel], "glu": glu}, causal=causal).operator
+
+    def reference(x: Tensor) -> Tensor:
+        inner = x @ module.values.weight.T + module.values.bias
+        if glu:
+            gate, inner = inner[:, : H * K], inner[:, H * K :]
+            inner = inner / (1 + torch.exp(-gate))
+        moved = []
+        for i in range(T):
+            heads = []
+            for h in range(H):
+                own = module.weights.weight
+                scores = own[h] if kind == "lightweight" else (own @ inner[i]).view(H, kernel)[h]
+                weights = scores.exp() / scores.exp().sum()
+                first = i - (kernel - 1 if causal else (kernel - 1) // 2)
+                seen = [(n, first + n) for n in range(kernel) if 0 <= first + n < T]
+                heads.append(sum(weights[n] * inner[j, h * K : (h + 1) * K] for n, j in seen))
+            moved.append(torch.cat(heads))
+        return torch.stack(moved) @ module.out.weight.T + module.out.bias
+
+    agree(module, lambda x: module(x, Context(causal=causal), 0), reference)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_weighted_branches(activation: str):
+    module = sub(attention="weighted", activation=activation, branch=5).operator
+    out = module.out
+
+    def reference(x: Tensor) -> Tensor:
+        rows = (x @ module.qkv.weight.T + module.qkv.bias).view(T, 3, H, K)
+        alpha, kappa = (each.exp() / each.exp().sum() for each in (out.alpha, out.kappa))
+        total = torch.zeros(T, D, dtype=x.dtype)
+        for h in range(H):
+            weights = (rows[:, 0, h] @ rows[:, 1, h].T / math.sqrt(K)).softmax(-1)
+            head = weights @ rows[:, 2, h] @ out.heads[h]
+            inner = kappa[h] * head @ out.fc1[h] + out.bias1[h]
+            if activation == "relu":
+                inner = inner.clamp(min=0)
+            else:
+                gate, value = inner.chunk(2, -1)
+                inner = gate / (1 + torch.exp(-gate)) * value
+            total = total + alpha[h] * (inner @ out.fc2[h] + out.bias2[h])
+        return total
+
+    agree(module, lambda x: module(x, Context(), 0), reference)
+
+
+def test_weights_of_branches_stay_on_the_simplex():
+    out = sub(attention="weighted", branch=5).operator.out
+    optimiser = torch.optim.Adam(out.parameters(), lr=0.1)
+    for _ in range(5):
+        optimiser.zero_grad()
+        out(torch.randn(2, T, H * K, dtype=torch.float64)).square().sum().backward()
+        optimiser.step()
+    for weights in (out.alpha.softmax(0), out.kappa.softmax(0)):
+        assert bool((weights > 0).all())
+        assert float(weights.detach().sum()) == pytest.approx(1)
+        assert float(weights.detach().std()) > 0.01
+
+
+@pytest.mark.parametrize("positions", [None, torch.tensor([[2, 3, 4, 2, 3, 4, 5]])])
+def test_a_universal_transformer_is_told_position_and_step_at_every_step(positions: Tensor | None):
+    stack = stack_of("lie-fg", position_vectors="layers", tying="depth")
+    (layer,) = stack.layers
+    places = torch.arange(2, 2 + T) if positions is None else positions[0]
+
+    def reference(x: Tensor) -> Tensor:
+        for step in range(2):
+            x = x + sinusoids(places, D, torch.float64) + stack.signals.steps.weight[step]
+            x = layer(x[None], Context())[0]
+        return stack.norm(x)
+
+    agree(stack, lambda x: stack(x, Context(positions=positions)), reference)

@@ -31,6 +31,23 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "adams-bashforth encoder": {"velocity": "adams-bashforth", "decoder_settings": {"velocity": "none"}},
     "whole layers by rk4": {"layer_integrator": "rk4", "attention": "relative"},
     "whole layers by heun": {"layer_integrator": "heun", "scheme": "parallel", "attention": "rotary"},
+    "dynamic convolutions": {"attention": {"kind": "dynamic", "kernels": [3, 5]}},
+    "lightweight encoder, dynamic decoder": {
+        "attention": {"kind": "lightweight", "kernels": [4, 31], "glu": False},
+        "decoder_settings": {"attention": {"kind": "dynamic", "kernels": [2]}},
+        "position_vectors": "none",
+        "scheme": "strang-gfg",
+    },
+    "weighted": {
+        "attention": "weighted",
+        "cross_attention": "weighted",
+        "scheme": {"name": "f", "branches": [{"weight": 1.0, "steps": [["F", 1.0]]}]},
+        "decoder_settings": {"attention": "softmax"},
+    },
+    "weighted and G, gated": {"attention": {"kind": "weighted", "qk_norm": True}, "activation": "swiglu"},
+    "universal": {"position_vectors": "layers", "tying": "depth", "norm": "post"},
+    "universal with a velocity": {"position_vectors": "layers", "tying": "depth", "velocity": "damped"},
+    "relative, no position vectors": {"attention": "relative", "position_vectors": "none"},
 }
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "encoder_layers": 2, "decoder_layers": 2}
 

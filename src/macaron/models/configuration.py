@@ -15,7 +15,7 @@ from macaron.origin import Origin
 from macaron.settings import OTHERS, check_fields, convert
 
 #: Settings of layers that encoder and decoder have in common.
-_SHARED = {"hidden_size", "bias"}
+_SHARED = {"hidden_size", "bias", "causal", "position_vectors"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,8 @@ class ModelConfig(LayerSettings):
 
     model_type: ClassVar[str]
 
-    bias: ClassVar[bool] = True  # type: ignore[misc]  # not a field of config.json
+    bias: ClassVar[bool] = True  # type: ignore[misc]  # these are no fields of config.json
+    causal: ClassVar[bool] = False  # type: ignore[misc]
     activation: str | tuple[str, ...] = "relu"
     vocab_size: int = 10000
     scheme: Any = "strang-gfg"
@@ -64,6 +65,11 @@ class ModelConfig(LayerSettings):
                     raise MacaronError(f"{name} must be from 0 to vocab_size - 1 = {self.vocab_size - 1}, not {token}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
+        if self.position_vectors == "none" and not self.interaction("F").ordered:
+            raise MacaronError(
+                "position_vectors = 'none' leaves an encoder that cannot see the order of words: give it an attention "
+                "that can (rotary, relative, lightweight, dynamic)"
+            )
         scheme = self.encoder_scheme_value()
         if "H" in scheme.operators:
             raise MacaronError(
@@ -144,7 +150,7 @@ class TranslationConfig(ModelConfig):
                 if name not in known or name in _SHARED:
                     raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
                 known[name] = convert(hints[name], value, Origin(), (name,))
-            return LayerSettings(**known)
+            return LayerSettings(**{**known, "causal": True})
 
     def decoder_scheme_value(self) -> Scheme:
         """The decoder's scheme: given, or the encoder's lifted."""

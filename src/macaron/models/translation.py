@@ -24,7 +24,9 @@ class TranslationModel(Network):
 
     def build(self, config: TranslationConfig) -> None:
         """Make embedding and stacks."""
-        self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout)
+        positions = config.position_vectors == "input"
+        table = config.vocab_size, config.hidden_size, self.pad
+        self.embedding = Embedding(*table, config.dropout, positions=positions)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
         self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
         ends = config.decoder_prologue, config.decoder_epilogue

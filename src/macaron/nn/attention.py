@@ -6,7 +6,7 @@ D hidden size, H heads, K head width, I inner width of a feed-forward network, V
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -184,6 +184,7 @@ class _Attention(nn.Module):
     :param head_size: K, independent of D: D / H in a Transformer, less if a scheme applies the operator several times
     :param init: ``xavier`` or ``kaiming``, both as in the authors' code
     :param value: which attention; by default the plain one
+    :param out: instead of the linear map of the concatenated heads, (B, T, H K) to (B, T, D)
     """
 
     #: Names of the input projections, and how many of queries, keys and values each of them makes.
@@ -198,6 +199,7 @@ class _Attention(nn.Module):
         init: str,
         bias: bool = True,
         value: Interaction | None = None,
+        out: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.value = value or Interaction()
@@ -208,7 +210,8 @@ class _Attention(nn.Module):
         # Xavier's rule sees q, k and v as one stacked matrix, in cross-attention too.
         bound = xavier_bound(hidden_size, 3 * self.width)
         std = hidden_size**-0.5 if init == "kaiming" else None
-        self.out = Linear(self.width, hidden_size, bias, std=self.width**-0.5 if init == "kaiming" else None)
+        out_std = self.width**-0.5 if init == "kaiming" else None
+        self.out: Any = out or Linear(self.width, hidden_size, bias, std=out_std)
         for name, parts in self.projections.items():
             setattr(self, name, Linear(hidden_size, parts * self.width, bias, bound=bound, std=std))
         self.q_norm, self.k_norm = (nn.RMSNorm(head_size, 1e-6) if self.value.qk_norm else None for _ in "qk")

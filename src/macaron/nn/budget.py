@@ -27,6 +27,7 @@ _CHOICES = {
     "norm_type": ("layer", "rms"),
     "tying": ("none", "layer", "depth"),
     "initializer": ("xavier", "kaiming"),
+    "position_vectors": ("input", "none", "layers"),
 }
 
 
@@ -43,11 +44,14 @@ class LayerSettings:
     :param layer_integrator: how a layer as a whole is integrated, likewise: its move is the field (ODE Transformer)
     :param velocity: kick and drift of particles that have a velocity, a name or a table (`macaron.ode.velocity`)
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
+    :param position_vectors: where those of the positions are added to the states: input; none; layers: before every
+        layer, with a learned vector of the layer (Universal Transformer)
     :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
     :param activation: relu, gelu, relu2, silu, or gated: glu, swiglu, geglu; or a function; or a sequence with one for
         each feed-forward network of a layer
     :param attention: the operator F, a name or a table of settings (`Interaction`); ``cross_attention``: H
     :param initializer: xavier or kaiming, both as in the authors' code
+    :param causal: whether these are layers of a decoder
     """
 
     hidden_size: int = 512
@@ -69,8 +73,10 @@ class LayerSettings:
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    position_vectors: str = "input"
     initializer: str = "xavier"
     bias: bool = True
+    causal: bool = False
 
     def __post_init__(self) -> None:
         for name, most in MODEL_SIZES.items():
@@ -106,7 +112,12 @@ class LayerSettings:
                     f"{getattr(self, name)!r}: take euler"
                 )
         for operator in ("F", "H"):
-            self.interaction(operator)
+            value = self.interaction(operator)
+            if value.convolves and len(value.kernels) > 1 and self.tying == "depth":
+                raise MacaronError(
+                    f"attention.kernels has {len(value.kernels)} sizes, but all layers are one (tying = 'depth'): give "
+                    "one size, such as attention = { kind = 'dynamic', kernels = [7] }"
+                )
 
     def velocity_value(self) -> Velocity:
         """The coefficients of kick and drift."""
@@ -136,8 +147,10 @@ def plain_parameters(settings: LayerSettings, operator: str, width: int) -> int:
     return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
 
 
-def sublayer_parameters(settings: LayerSettings, operator: str, width: int, application: int = 0) -> int:
-    """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
+def sublayer_parameters(
+    settings: LayerSettings, operator: str, width: int, application: int = 0, depth: int = 0, branch: int = 0
+) -> int:
+    """Parameters of one sub-layer with its norm; for the arguments see `macaron.nn.operators.build_operator`."""
     hidden, bias = settings.hidden_size, int(settings.bias)
     total = plain_parameters(settings, operator, width)
     total += {"no": 0, "sublayer": 3, "channel": 3 * hidden}[settings.velocity_value().learned]
@@ -145,10 +158,17 @@ def sublayer_parameters(settings: LayerSettings, operator: str, width: int, appl
         total -= hidden * bias
     if operator == "G":
         return total + settings.gated(application) * (hidden + bias) * width
-    value = settings.interaction(operator)
+    value, heads = settings.interaction(operator), settings.num_attention_heads
+    inner = heads * width
+    if value.convolves:  # one or two matrices of the input instead of three
+        total += (value.glu - 2) * (hidden + bias) * inner
+        return total + heads * value.kernel(depth) * (inner if value.kind == "dynamic" else 1)
     total += 2 * width * value.qk_norm
     if value.positions == "relative":
         total += 2 * width * (2 * value.clip + 1)
+    if value.kind == "weighted":
+        rows = (1 + settings.gated(0)) * branch
+        total += heads * (hidden * (rows + branch) + bias * (rows + hidden) + 2) - bias * hidden
     return total
 
 
@@ -167,10 +187,23 @@ def inner_width(settings: LayerSettings, share: int, application: int) -> int:
     return max(1, round(share * (2 * hidden + bias) / (3 * hidden + 2 * bias)))
 
 
-def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int, ...]]:
-    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied."""
+def branch_width(settings: LayerSettings, share: float) -> int:
+    """The width of a head's feed-forward network, if those of all heads have the share of a plain one."""
+    return inner_width(settings, max(1, round(share / settings.num_attention_heads)), 0)
+
+
+def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dict[str, tuple[int, ...]]:
+    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied.
+
+    Where attentions have feed-forward networks, ``"B"`` has the width of those of their heads. They share the total
+    inner width with those of G.
+
+    :param depth: number of the layer, from 0
+    """
     tied = settings.tying != "none"
     counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
+    weighted = [op for op in counts if op != "G" and settings.interaction(op).kind == "weighted"]
+    networks = counts.get("G", 0) + sum(counts[operator] for operator in weighted)
 
     def shared(total: int) -> dict[str, tuple[int, ...]]:
         """The widths for a total inner width."""
@@ -179,8 +212,10 @@ def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int
             # All attentions have heads of equal width; the widths of G compensate for the rounding below.
             found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
             if operator == "G":
-                shares = _share(total, count)
+                shares = _share(total, networks)[:count]
                 found[operator] = tuple(inner_width(settings, share, i) for i, share in enumerate(shares))
+        if weighted:
+            found["B"] = (branch_width(settings, total / networks),)
         return found
 
     widths = shared(settings.intermediate_size)
@@ -191,10 +226,10 @@ def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int
                 f"gives {len(settings.inner_sizes)} widths"
             )
         return {**widths, "G": settings.inner_sizes}
-    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in scheme.operators)
-    excess = layer_parameters(settings, widths) - twin
-    if abs(excess) > TOLERANCE * twin and "G" in widths:
-        networks = counts["G"]
+    plain = [*scheme.operators, *(["G"] if weighted and "G" not in widths else [])]
+    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in plain)
+    excess = layer_parameters(settings, widths, depth) - twin
+    if abs(excess) > TOLERANCE * twin and networks:
         total = max(settings.intermediate_size, networks)
         total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
         if total < networks:
@@ -206,12 +241,14 @@ def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int
     return widths
 
 
-def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]]) -> int:
+def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]], depth: int = 0) -> int:
     """Parameters of a layer with these sub-layers."""
+    (branch,) = widths.get("B", (0,))
     return sum(
-        sublayer_parameters(settings, operator, width, application)
+        sublayer_parameters(settings, operator, width, application, depth, branch)
         for operator, each in widths.items()
         for application, width in enumerate(each)
+        if operator != "B"
     )
 
 

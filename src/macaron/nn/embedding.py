@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.nn.attention import Context
 from macaron.nn.linear import EmbeddingTable
 
 FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
@@ -43,6 +44,7 @@ class Embedding(nn.Module):
     :param num_segments: 0 for translation, 2 for encoders
     :param first_segment: the segment of all tokens where none are given
     :param freeze_first_segment: its vector stays zero (as in the authors' code)
+    :param positions: whether position vectors are added
     """
 
     def __init__(
@@ -54,9 +56,10 @@ class Embedding(nn.Module):
         num_segments: int = 0,
         first_segment: int = 0,
         freeze_first_segment: bool = False,
+        positions: bool = True,
     ) -> None:
         super().__init__()
-        self.dropout, self.first_segment = dropout, first_segment
+        self.dropout, self.first_segment, self.positions = dropout, first_segment, positions
         self.frozen_segment = first_segment if freeze_first_segment else None
         self.tokens = EmbeddingTable(vocab_size, hidden_size, pad_token_id)
         self.segments = EmbeddingTable(num_segments, hidden_size, self.frozen_segment) if num_segments else None
@@ -77,10 +80,12 @@ class Embedding(nn.Module):
         if vectors is None:
             vectors = self.tokens(ids)
         size = vectors.shape[-1]
-        if positions is None:
-            positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
-        precise = torch.promote_types(vectors.dtype, torch.float32)
-        x = vectors * math.sqrt(size) + sinusoids(positions, size, precise).to(vectors.dtype)
+        x = vectors * math.sqrt(size)
+        if self.positions:
+            if positions is None:
+                positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
+            precise = torch.promote_types(vectors.dtype, torch.float32)
+            x = x + sinusoids(positions, size, precise).to(vectors.dtype)
         if self.segments is not None:
             if segments is None:
                 segments = torch.full(vectors.shape[:2], self.first_segment, device=vectors.device)
@@ -90,3 +95,20 @@ class Embedding(nn.Module):
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V): the table serves the output as well."""
         return F.linear(states, self.tokens.weight)
+
+
+class StepSignals(nn.Module):
+    """Position vectors and a learned vector of the step, added before every step (Universal Transformer)."""
+
+    def __init__(self, steps: int, hidden_size: int) -> None:
+        super().__init__()
+        self.steps = EmbeddingTable(steps, hidden_size)
+
+    def forward(self, x: Tensor, context: Context, step: int) -> Tensor:
+        """Add the signals of a step to (B, T, D), or to the positions in (B, T, 2 D); to rows as to (B, T, ...)."""
+        own = self.steps.weight[step]
+        precise = torch.promote_types(x.dtype, torch.float32)
+        assert context.positions is not None
+        signal = sinusoids(context.positions, len(own), precise).to(x.dtype) + own
+        signal = F.pad(signal, (0, x.shape[-1] - len(own)))
+        return (x.view(context.batch, -1, x.shape[-1]) + signal).view_as(x) if context.batch else x + signal

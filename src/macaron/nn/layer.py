@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
-from macaron.nn.attention import Context, CrossAttention, SelfAttention
-from macaron.nn.budget import LayerSettings, full_width, inner_width, layer_widths
-from macaron.nn.linear import FeedForward
+from macaron.nn.attention import Context
+from macaron.nn.budget import LayerSettings, branch_width, full_width, inner_width, layer_widths
+from macaron.nn.operators import build_operator
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, Velocity, integrator
 
 
@@ -70,7 +70,9 @@ class KickAndDrift(nn.Module):
 class SubLayer(nn.Module):
     """One operator with its norm and dropout: the vector field of a sub-step."""
 
-    def __init__(self, operator: str, width: int, application: int, settings: LayerSettings) -> None:
+    def __init__(
+        self, operator: str, width: int, application: int, settings: LayerSettings, depth: int = 0, branch: int = 0
+    ) -> None:
         super().__init__()
         self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
         # Each stage of F has different states, hence its own keys and values.
@@ -78,15 +80,7 @@ class SubLayer(nn.Module):
         self.norm = build_norm(settings)
         velocity = settings.velocity_value()
         self.velocity = None if velocity.plain else KickAndDrift(velocity, settings.hidden_size)
-        size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
-        self.operator: nn.Module
-        if operator == "G":
-            activation = settings.activation_of(application)
-            self.operator = FeedForward(size, width, activation, settings.activation_dropout, *drawn)
-        else:
-            attention, value = {"F": SelfAttention, "H": CrossAttention}[operator], settings.interaction(operator)
-            heads, dropout = settings.num_attention_heads, settings.attention_dropout
-            self.operator = attention(size, heads, width, dropout, *drawn, value)
+        self.operator = build_operator(operator, width, settings, application, depth, branch)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
@@ -148,6 +142,7 @@ class SchemeLayer(nn.Module):
 
     :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
     :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
+    :param depth: number of the layer
     """
 
     def __init__(
@@ -156,11 +151,13 @@ class SchemeLayer(nn.Module):
         widths: dict[str, tuple[int, ...]],
         settings: LayerSettings,
         sublayers: nn.ModuleDict | None = None,
+        depth: int = 0,
     ) -> None:
         super().__init__()
         self.tableau, self.layer_tableau = integrator(settings.integrator), integrator(settings.layer_integrator)
         stages = len(self.tableau.b)
         modules = nn.ModuleDict() if sublayers is None else sublayers
+        (branch,) = widths.get("B", (0,))
         applied: Counter[str] = Counter()
         walk: list[tuple[float, tuple[Move, ...]]] = []
         for weight, steps in branches:
@@ -169,7 +166,7 @@ class SchemeLayer(nn.Module):
                 index = min(applied[operator], len(widths[operator]) - 1)
                 name = f"{operator}{index + 1}"
                 if name not in modules:
-                    modules[name] = SubLayer(operator, widths[operator][index], index, settings)
+                    modules[name] = SubLayer(operator, widths[operator][index], index, settings, depth, branch)
                 # Each stage of F has its own keys. Those of H depend on the encoder's output alone: one slot per
                 # sub-layer is enough.
                 slots = {"F": applied["F"] * stages, "G": 0, "H": index}
@@ -239,10 +236,10 @@ def build_norm(settings: LayerSettings) -> nn.LayerNorm | nn.RMSNorm:
     return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
-def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
-    """The layer of a scheme, with widths from the parameter budget."""
+def build_layer(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> SchemeLayer:
+    """The layer of a scheme, with widths from the parameter budget; ``depth`` is its number, from 0."""
     check_operators(scheme.operators, scheme.name)
-    widths = layer_widths(scheme, settings)
+    widths = layer_widths(scheme, settings, depth)
     each = settings.activation
     if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
         raise MacaronError(
@@ -254,7 +251,7 @@ def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
             f"scheme {scheme.name!r} is a sum of several sequences, but a velocity follows one: take another scheme "
             "or velocity = 'none'"
         )
-    return SchemeLayer(scheme.branches, widths, settings)
+    return SchemeLayer(scheme.branches, widths, settings, depth=depth)
 
 
 def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.ModuleDict | None = None) -> SchemeLayer:
@@ -278,6 +275,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
                 "share one field"
             )
         widths = {operator: each[:1] for operator, each in widths.items()}
+    widths["B"] = (branch_width(settings, settings.intermediate_size),)
     return SchemeLayer((Branch(1.0, tuple(steps)),), widths, settings, borrowed)
 
 

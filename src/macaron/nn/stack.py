@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
-from macaron.nn.embedding import FIRST_POSITION
+from macaron.nn.embedding import FIRST_POSITION, StepSignals
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
 from macaron.ode import Scheme, Step
 
@@ -37,7 +37,7 @@ class Stack(nn.Module):
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
         tied = settings.tying == "depth"
-        layers = [build_layer(scheme, settings) for _ in range(1 if tied else num_layers)]
+        layers = [build_layer(scheme, settings, number) for number in range(1 if tied else num_layers)]
         self.layers = nn.ModuleList(layers)
         borrowed = layers[0].sublayers if tied else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
@@ -47,7 +47,9 @@ class Stack(nn.Module):
         self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
         self.has_velocity = not settings.velocity_value().plain
-        self.needs_positions = settings.interaction("F").positions == "rotary"
+        signals = settings.position_vectors == "layers"
+        self.signals = StepSignals(len(self.steps), settings.hidden_size) if signals else None
+        self.needs_positions = signals or settings.interaction("F").positions == "rotary"
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
@@ -75,9 +77,11 @@ class Stack(nn.Module):
         if self.has_velocity:
             x = torch.cat([x, torch.zeros_like(x)], dim=-1)
         self_slot = memory_slot = 0
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
             if states is not None:
                 states.append(x[..., :size] if self.has_velocity else x)
+            if self.signals is not None:
+                x = self.signals(x, context, number)
             # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:

@@ -8,6 +8,7 @@ import torch
 
 from macaron.lab.particles.depth import depth
 from macaron.lab.particles.trace import trace
+from macaron.nn.operators import Convolution
 from operators import OPERATORS, tiny
 
 SOURCE, TARGET = torch.tensor([[7, 9, 11, 4, 2]]), torch.tensor([[2, 5, 6, 7]])
@@ -27,7 +28,12 @@ def test_particles_of_every_operator(changes: dict[str, Any]):
         for frame in traced.frames:
             if frame.operator in ("F", "H"):
                 assert frame.attention is not None
-                torch.testing.assert_close(frame.attention.sum(-1), torch.ones(len(expected[0])))
+                sums = frame.attention.sum(-1)
+                operator: Any = traced.stack.layers[0].sublayers[f"{frame.operator}1"].operator
+                if isinstance(operator, Convolution):
+                    assert bool((sums <= 1 + 1e-6).all())  # less where the kernel reaches beyond the sentence
+                else:
+                    torch.testing.assert_close(sums, torch.ones(len(expected[0])))
         measures = depth(traced)
         moved = [row[key] for row in measures["moves"] for key in ("size", "relative")]
         assert all(math.isfinite(number) for number in moved)

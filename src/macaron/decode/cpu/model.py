@@ -73,7 +73,7 @@ class RowStack(Direct, Stack):
         self.layers = nn.ModuleList(layers.values())
         self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
         self.norm, self.gradient_checkpointing = plain.norm, False
-        self.has_velocity, self.needs_positions = plain.has_velocity, plain.needs_positions
+        self.has_velocity, self.needs_positions, self.signals = plain.has_velocity, plain.needs_positions, plain.signals
 
     def forward(
         self,
@@ -117,9 +117,9 @@ class RowSubLayer(Direct, SubLayer):
         bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
         self.normalise: Any = torch.layer_norm if bias else F.rms_norm
         self.norm_arguments: tuple[Any, ...] = (shape, weight, *bias, eps)
-        kind: Any = _ROWS.get(type(plain.operator), RowOperator)
-        if kind is not RowFeedForward and plain.operator.value != Interaction():
-            kind = RowOperator
+        kinds = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
+        known = getattr(plain.operator, "value", Interaction()) == Interaction()
+        kind: Any = kinds.get(type(plain.operator), RowOperator) if known else RowOperator
         self.operator = kind(plain.operator, linear, 1.0 if coefficient is None else coefficient)
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
@@ -263,16 +263,13 @@ class RowCrossAttention(_RowAttention):
         return keys.flatten(0, 1).t().contiguous(), offset.flatten(), values.flatten(0, 1)
 
 
-#: The forms for rows of a plain network's operators.
-_ROWS = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
-
-
 class CpuEmbedding(Direct, Embedding):
     """See `Embedding`; position vectors are kept in a table, and the output matrix is packed."""
 
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
         self.dropout, self.frozen_segment, self.tokens, self.segments = 0.0, None, plain.tokens, None
+        self.positions = plain.positions
         self.table = torch.empty(0)
         self.output = linear(plain.tokens.weight, None)
 
@@ -287,6 +284,8 @@ class CpuEmbedding(Direct, Embedding):
         if vectors is None:
             vectors = self.tokens(ids)
         size = vectors.shape[-1]
+        if not self.positions:
+            return vectors * math.sqrt(size)
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
         longest = int(positions.max())

@@ -101,7 +101,8 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     first = 1 if stack.prologue is None else 0
     for index, (start, end) in enumerate(pairwise(states)):
         steps = [step for visited_index, step in visited if visited_index == index]
-        layer = LayerTrace(first + index, steps, start, end)
+        before = steps[0].before[..., : start.shape[-1]]  # with the signals of the layer
+        layer = LayerTrace(first + index, steps, before, end)
         frames += _frames(layer, stack.num_layers, context)
         if 1 <= layer.number <= stack.num_layers:
             layers.append(layer)
