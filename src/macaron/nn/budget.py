@@ -234,8 +234,8 @@ def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dic
         total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
         if total < networks:
             raise MacaronError(
-                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms and "
-                "biases alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
+                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms, "
+                "biases and tables alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
             )
         widths = shared(total)
     return widths
