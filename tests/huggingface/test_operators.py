@@ -15,6 +15,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 
 import macaron  # noqa: F401  (registers the Auto classes)
 from macaron.decode import SearchSettings, translate_ids
+from macaron.huggingface import HFTranslationModel
 from macaron.models import TranslationModel
 from macaron.nn import Context, FeedForward, LayerSettings, SubLayer
 from operators import OPERATORS, tiny
@@ -121,6 +122,22 @@ def test_relative_keys():
     pairs = linear("operator.qkv", "linear_q", "linear_k", "linear_v") | linear("operator.out", "linear_out")
     pairs["operator.relative.keys.weight"] = ["distance_embedding.weight"]
     same(ours, theirs, pairs, lambda x: ours.operator(x, Context(), 0), lambda x: theirs(x)[0])
+
+
+@pytest.mark.parametrize("changes", OPERATORS.values(), ids=OPERATORS)
+def test_gradients_are_the_same_with_checkpoints(changes: dict[str, Any]):
+    """transformers' gradient checkpointing walks every layer twice."""
+    plain = HFTranslationModel(tiny({**changes, "dropout": 0.0}).config).train()
+    inputs = {"input_ids": torch.tensor([[7, 9, 11, 4, 2]]), "labels": torch.tensor([[5, 6, 7, 2]])}
+    found = []
+    for checkpoints in (False, True):
+        plain.zero_grad()
+        if checkpoints:
+            plain.gradient_checkpointing_enable()
+        torch.manual_seed(0)
+        plain(**inputs).loss.backward()
+        found.append([parameter.grad.clone() for parameter in plain.parameters()])
+    torch.testing.assert_close(*found)
 
 
 @pytest.mark.parametrize("changes", OPERATORS.values(), ids=OPERATORS)

@@ -78,7 +78,25 @@ def test_cached_is_uncached(changes: dict[str, Any]):
 def test_padding_on_the_left(changes: dict[str, Any]):
     model, (row, *_) = tiny(changes).double(), sentences()
     behind = torch.cat([torch.full((2,), PAD), row])[None]
-    close(model.encode(behind, behind != PAD)[:, 2:], model.encode(row[None], row[None] != PAD))
+    memory = model.encode(row[None], row[None] != PAD)
+    close(model.encode(behind, behind != PAD)[:, 2:], memory)
+    cache, real = KeyValueCache(), behind != PAD
+    parts = [
+        model.decode(behind[:, start:end], memory, cache=cache, target_real=real[:, :end])
+        for start, end in ((0, 4), (4, 5), (5, real.shape[1]))
+    ]
+    close(torch.cat(parts, 1)[:, 2:], model.decode(row[None], memory))
+
+
+@every
+def test_half_precision(changes: dict[str, Any]):
+    model, rows = tiny(changes), padded(sentences())
+    exact = model(rows, rows).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(rows, rows)
+    rounded.float().square().sum().backward()
+    assert float((rounded.detach() - exact).abs().max()) < 0.1 * float(exact.abs().max())
+    assert all(bool(parameter.grad.isfinite().all()) for parameter in model.parameters() if parameter.grad is not None)
 
 
 @every

@@ -221,7 +221,9 @@ class _Attention(nn.Module):
     def placed(self, heads: Tensor, norm: nn.RMSNorm | None, context: Context) -> Tensor:
         """Queries or keys (B, H, T, K), normalised and turned where that is asked for."""
         if norm is not None:
-            heads = norm(heads)
+            heads = norm(heads.to(norm.weight.dtype)).to(
+                heads.dtype
+            )  # under autocast, heads alone are in half precision
         if self.value.positions == "rotary":
             positions = torch.arange(heads.shape[2], device=heads.device)
             heads = rotated(heads, positions if context.positions is None else context.positions, self.value.theta)
