@@ -183,7 +183,7 @@ class _Attention(nn.Module):
 
     :param head_size: K, independent of D: D / H in a Transformer, less if a scheme applies the operator several times
     :param init: ``xavier`` or ``kaiming``, both as in the authors' code
-    :param value: which attention; by default the plain one
+    :param interaction: which attention; by default the plain one
     :param out: instead of the linear map of the concatenated heads, (B, T, H K) to (B, T, D)
     """
 
@@ -198,12 +198,12 @@ class _Attention(nn.Module):
         dropout: float,
         init: str,
         bias: bool = True,
-        value: Interaction | None = None,
+        interaction: Interaction | None = None,
         out: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.value = value or Interaction()
-        if self.value.positions == "rotary" and head_size % 2:
+        self.interaction = interaction or Interaction()
+        if self.interaction.positions == "rotary" and head_size % 2:
             raise MacaronError(f"rotary positions need an even width of a head, not {head_size}: change head_size")
         self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
         self.width = num_heads * head_size
@@ -214,19 +214,20 @@ class _Attention(nn.Module):
         self.out: Any = out or Linear(self.width, hidden_size, bias, std=out_std)
         for name, parts in self.projections.items():
             setattr(self, name, Linear(hidden_size, parts * self.width, bias, bound=bound, std=std))
-        self.q_norm, self.k_norm = (nn.RMSNorm(head_size, 1e-6) if self.value.qk_norm else None for _ in "qk")
-        relative = self.value.positions == "relative"
-        self.relative = RelativePositions(head_size, self.value.clip) if relative else None
+        self.q_norm, self.k_norm = (nn.RMSNorm(head_size, 1e-6) if self.interaction.qk_norm else None for _ in "qk")
+        relative = self.interaction.positions == "relative"
+        self.relative = RelativePositions(head_size, self.interaction.clip) if relative else None
 
     def placed(self, heads: Tensor, norm: nn.RMSNorm | None, context: Context) -> Tensor:
         """Queries or keys (B, H, T, K), normalised and turned where that is asked for."""
         if norm is not None:
-            heads = norm(heads.to(norm.weight.dtype)).to(
-                heads.dtype
-            )  # under autocast, heads alone are in half precision
-        if self.value.positions == "rotary":
+            # Under autocast heads are in half precision, the gains are not.
+            heads = norm(heads.to(norm.weight.dtype)).to(heads.dtype)
+        if self.interaction.positions == "rotary":
             positions = torch.arange(heads.shape[2], device=heads.device)
-            heads = rotated(heads, positions if context.positions is None else context.positions, self.value.theta)
+            heads = rotated(
+                heads, positions if context.positions is None else context.positions, self.interaction.theta
+            )
         return heads
 
     def heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:

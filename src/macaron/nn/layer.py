@@ -44,21 +44,21 @@ def runge_kutta(tableau: ButcherTableau, x: Tensor, step: float, field: Callable
 class KickAndDrift(nn.Module):
     """The coefficients of a velocity in a sub-layer (`macaron.ode.velocity`): numbers, or parameters."""
 
-    def __init__(self, value: Velocity, hidden_size: int) -> None:
+    def __init__(self, form: Velocity, hidden_size: int) -> None:
         super().__init__()
-        self.value = value
-        self.beta: Any = value.beta
-        self.mu: Any = value.mu
-        self.nu: Any = value.nu
-        if value.learned != "no":
-            size = hidden_size if value.learned == "channel" else 1
+        self.form = form
+        self.beta: Any = form.beta
+        self.mu: Any = form.mu
+        self.nu: Any = form.nu
+        if form.learned != "no":
+            size = hidden_size if form.learned == "channel" else 1
             self.beta, self.mu, self.nu = (nn.Parameter(torch.empty(size)) for _ in range(3))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Start from the given coefficients."""
         for name, parameter in self.named_parameters():
-            nn.init.constant_(parameter, getattr(self.value, name))
+            nn.init.constant_(parameter, getattr(self.form, name))
 
     def forward(self, state: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """New positions and velocities (B, T, D); ``move`` is the sub-step's move of a state."""

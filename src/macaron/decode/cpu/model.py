@@ -118,7 +118,7 @@ class RowSubLayer(Direct, SubLayer):
         self.normalise: Any = torch.layer_norm if bias else F.rms_norm
         self.norm_arguments: tuple[Any, ...] = (shape, weight, *bias, eps)
         kinds = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
-        known = getattr(plain.operator, "value", Interaction()) == Interaction()
+        known = getattr(plain.operator, "interaction", Interaction()) == Interaction()
         kind: Any = kinds.get(type(plain.operator), RowOperator) if known else RowOperator
         self.operator = kind(plain.operator, linear, 1.0 if coefficient is None else coefficient)
 
