@@ -20,14 +20,14 @@ NETWORKS = {
     "relative, whole layers by heun": [
         "attention={ positions = 'relative', clip = 2 }",
         "layer_integrator=heun",
-        "position_vectors=none",
+        "positions_at=none",
     ],
     "dynamic convolutions": [
         "attention={ kind = 'dynamic', kernels = [3] }",
         "decoder_settings={ activation = 'relu2' }",
     ],
     "weighted": ["attention=weighted", "cross_attention=weighted"],
-    "universal": ["tying=depth", "position_vectors=layers", "encoder_layers=2"],
+    "universal": ["tying=depth", "positions_at=layers", "encoder_layers=2"],
 }
 FIRST, *OTHERS = NETWORKS
 OFTEN = [f"--set=train.{key}=4" for key in ("validate_every", "checkpoint_every")]
@@ -83,7 +83,7 @@ def test_an_encoder_is_pretrained(
     monkeypatch.chdir(FIXTURES)
     changes = [
         f"--set=model.attention={attention}",
-        "--set=model.position_vectors=none",
+        "--set=model.positions_at=none",
         "--set=model.activation=geglu",
     ]
     done = macaron("train", "text.toml", "--out", tmp_path / "run", *changes, "--set=train.max_updates=4")

@@ -114,7 +114,7 @@ def test_all_weights_get_a_gradient(changes: dict[str, Any]):
 def test_the_size_is_that_of_the_plain_network(changes: dict[str, Any], size: int):
     fields = {**SIZES, **changes, "vocab_size": 1000, "hidden_size": size, "intermediate_size": 4 * size}
     operators = ("activation", "norm_type", "attention", "cross_attention", "decoder_settings", "velocity")
-    operators += ("position_vectors",)
+    operators += ("positions_at",)
     plain = {name: value for name, value in fields.items() if name not in operators}
     if isinstance(plain.get("scheme"), dict):  # weighted branches have the feed-forward networks, too
         plain["scheme"] = "lie-fg"
@@ -163,9 +163,9 @@ def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them():
         ({"attention": {"kind": "dynamic", "kernels": []}}, "attention.kernels is empty"),
         ({"attention": {"kind": "dynamic", "kernels": [0]}}, "attention.kernels.0. must be at least 1"),
         ({"attention": "dynamic", "tying": "depth"}, "attention.kernels has 4 sizes, but all layers are one"),
-        ({"position_vectors": "none"}, "cannot see the order of words"),
-        ({"position_vectors": "sometimes"}, "position_vectors must be one of input, none, layers"),
-        ({"decoder_settings": {"position_vectors": "none"}}, "decoder_settings: no setting 'position_vectors'"),
+        ({"positions_at": "none"}, "cannot see the order of words"),
+        ({"positions_at": "sometimes"}, "positions_at must be one of input, none, layers"),
+        ({"decoder_settings": {"positions_at": "none"}}, "decoder_settings: no setting 'positions_at'"),
         ({"velocity": "nestorov"}, "unknown velocity 'nestorov': did you mean nesterov"),
         ({"velocity": {"gamma": 1}}, "unknown key 'velocity.gamma'"),
         ({"velocity": {"beta": 11}}, "velocity.beta must be at most 10"),
@@ -196,6 +196,6 @@ def test_older_configurations_are_plain_networks():
     for config in (TranslationConfig(), EncoderConfig()):
         data = config.to_dict()
         fields = ("norm_type", "attention", "cross_attention", "decoder_settings", "velocity", "layer_integrator")
-        for name in (*fields, "position_vectors"):
+        for name in (*fields, "positions_at"):
             data.pop(name, None)
         assert type(config).from_dict(data) == config

@@ -189,7 +189,7 @@ def test_weights_of_branches_stay_on_the_simplex():
 
 @pytest.mark.parametrize("positions", [None, torch.tensor([[2, 3, 4, 2, 3, 4, 5]])])
 def test_a_universal_transformer_is_told_position_and_step_at_every_step(positions: Tensor | None):
-    stack = stack_of("lie-fg", position_vectors="layers", tying="depth")
+    stack = stack_of("lie-fg", positions_at="layers", tying="depth")
     (layer,) = stack.layers
     places = torch.arange(2, 2 + T) if positions is None else positions[0]
 

@@ -35,7 +35,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "lightweight encoder, dynamic decoder": {
         "attention": {"kind": "lightweight", "kernels": [4, 31], "glu": False},
         "decoder_settings": {"attention": {"kind": "dynamic", "kernels": [2]}},
-        "position_vectors": "none",
+        "positions_at": "none",
         "scheme": "strang-gfg",
     },
     "weighted": {
@@ -45,9 +45,9 @@ OPERATORS: dict[str, dict[str, Any]] = {
         "decoder_settings": {"attention": "softmax"},
     },
     "weighted and G, gated": {"attention": {"kind": "weighted", "qk_norm": True}, "activation": "swiglu"},
-    "universal": {"position_vectors": "layers", "tying": "depth", "norm": "post"},
-    "universal with a velocity": {"position_vectors": "layers", "tying": "depth", "velocity": "damped"},
-    "relative, no position vectors": {"attention": "relative", "position_vectors": "none"},
+    "universal": {"positions_at": "layers", "tying": "depth", "norm": "post"},
+    "universal with a velocity": {"positions_at": "layers", "tying": "depth", "velocity": "damped"},
+    "relative, no position vectors": {"attention": "relative", "positions_at": "none"},
 }
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "encoder_layers": 2, "decoder_layers": 2}
 

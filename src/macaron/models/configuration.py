@@ -15,7 +15,7 @@ from macaron.origin import Origin
 from macaron.settings import OTHERS, check_fields, convert
 
 #: Settings of layers that encoder and decoder have in common.
-_SHARED = {"hidden_size", "bias", "causal", "position_vectors"}
+_SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,10 @@ class ModelConfig(LayerSettings):
                     raise MacaronError(f"{name} must be from 0 to vocab_size - 1 = {self.vocab_size - 1}, not {token}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
-        if self.position_vectors == "none" and not self.interaction("F").ordered:
+        ordered = self.interaction("F").ordered or self.causal
+        if self.positions_at == "none" and not ordered:
             raise MacaronError(
-                "position_vectors = 'none' leaves an encoder that cannot see the order of words: give it an attention "
+                "positions_at = 'none' leaves an encoder that cannot see the order of words: give it an attention "
                 "that can (rotary, relative, lightweight, dynamic)"
             )
         scheme = self.encoder_scheme_value()

@@ -28,8 +28,8 @@ _SYSTEMS: dict[str, dict[str, Any]] = {
         "cross_attention": "weighted",
         "decoder_settings": {"attention": "softmax"},
     },
-    "relative": {"attention": "relative", "position_vectors": "none"},
-    "universal": {"tying": "depth", "position_vectors": "layers"},
+    "relative": {"attention": "relative", "positions_at": "none"},
+    "universal": {"tying": "depth", "positions_at": "layers"},
     # The inner width is stated: the published networks have it, whatever the size of their kernels.
     "dynamic-conv": {"attention": "dynamic", "encoder_layers": 7, "inner_sizes": [4096]},
 }

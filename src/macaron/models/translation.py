@@ -24,9 +24,8 @@ class TranslationModel(Network):
 
     def build(self, config: TranslationConfig) -> None:
         """Make embedding and stacks."""
-        positions = config.position_vectors == "input"
-        table = config.vocab_size, config.hidden_size, self.pad
-        self.embedding = Embedding(*table, config.dropout, positions=positions)
+        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
+        self.embedding = Embedding(*table, config.dropout, positioned=positioned)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
         self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
         ends = config.decoder_prologue, config.decoder_epilogue

@@ -27,7 +27,7 @@ _CHOICES = {
     "norm_type": ("layer", "rms"),
     "tying": ("none", "layer", "depth"),
     "initializer": ("xavier", "kaiming"),
-    "position_vectors": ("input", "none", "layers"),
+    "positions_at": ("input", "none", "layers"),
 }
 
 
@@ -44,8 +44,8 @@ class LayerSettings:
     :param layer_integrator: how a layer as a whole is integrated, likewise: its move is the field (ODE Transformer)
     :param velocity: kick and drift of particles that have a velocity, a name or a table (`macaron.ode.velocity`)
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param position_vectors: where those of the positions are added to the states: input; none; layers: before every
-        layer, with a learned vector of the layer (Universal Transformer)
+    :param positions_at: where position vectors are added: input; none; layers: before every layer, with a vector of the
+        layer, which is learned (Universal Transformer)
     :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
     :param activation: relu, gelu, relu2, silu, or gated: glu, swiglu, geglu; or a function; or a sequence with one for
         each feed-forward network of a layer
@@ -73,7 +73,7 @@ class LayerSettings:
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    position_vectors: str = "input"
+    positions_at: str = "input"
     initializer: str = "xavier"
     bias: bool = True
     causal: bool = False

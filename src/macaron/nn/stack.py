@@ -47,7 +47,7 @@ class Stack(nn.Module):
         self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
         self.has_velocity = not settings.velocity_value().plain
-        signals = settings.position_vectors == "layers"
+        signals = settings.positions_at == "layers"
         self.signals = StepSignals(len(self.steps), settings.hidden_size) if signals else None
         self.needs_positions = signals or settings.interaction("F").positions == "rotary"
         # transformers sets these when a user enables gradient checkpointing.

@@ -269,7 +269,7 @@ class CpuEmbedding(Direct, Embedding):
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
         self.dropout, self.frozen_segment, self.tokens, self.segments = 0.0, None, plain.tokens, None
-        self.positions = plain.positions
+        self.positioned = plain.positioned
         self.table = torch.empty(0)
         self.output = linear(plain.tokens.weight, None)
 
@@ -284,7 +284,7 @@ class CpuEmbedding(Direct, Embedding):
         if vectors is None:
             vectors = self.tokens(ids)
         size = vectors.shape[-1]
-        if not self.positions:
+        if not self.positioned:
             return vectors * math.sqrt(size)
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
