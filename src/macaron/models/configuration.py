@@ -65,7 +65,7 @@ class ModelConfig(LayerSettings):
                     raise MacaronError(f"{name} must be from 0 to vocab_size - 1 = {self.vocab_size - 1}, not {token}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
-        ordered = self.interaction("F").ordered or self.causal
+        ordered = self.interaction("F").ordered or type(self).causal
         if self.positions_at == "none" and not ordered:
             raise MacaronError(
                 "positions_at = 'none' leaves an encoder that cannot see the order of words: give it an attention "
