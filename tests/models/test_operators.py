@@ -135,14 +135,17 @@ def test_the_budget_is_that_of_the_real_layer(changes: dict[str, Any]):
             assert sum(parameter.numel() for parameter in layer.parameters()) == expected
 
 
-def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them():
-    model = tiny({"attention": "relative"}).double()
+@pytest.mark.parametrize("attention", ["relative", "dynamic"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attention: str, causal: bool):
+    model = tiny({"attention": attention}).double()
     x = torch.randn(2, 6, 32, dtype=torch.float64)
     number = torch.tensor([[1, 1, 2, 2, 2, 2], [1, 1, 1, 2, 2, 2]])
     offsets = SequenceOffsets(torch.tensor([0, 2, 6, 9, 12, 12], dtype=torch.int32), 6)
+    allowed = same_text(number, number)
     close(
-        model.encoder(x, Context(sequences=offsets)),
-        model.encoder(x, Context(mask=same_text(number, number))),
+        model.encoder(x, Context(sequences=offsets, causal=causal)),
+        model.encoder(x, Context(mask=allowed.tril() if causal else allowed)),
     )
 
 
