@@ -153,6 +153,7 @@ def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attentio
     ("fields", "message"),
     [
         ({"activation": "swish"}, "no activation 'swish'"),
+        ({"activation": []}, "activation is an empty list"),
         ({"norm_type": "batch"}, "norm_type must be one of layer, rms"),
         ({"attention": "rotery"}, "unknown attention 'rotery': did you mean rotary"),
         ({"attention": 3}, "attention must be one of softmax"),

@@ -99,6 +99,8 @@ class LayerSettings:
         if not 0 < self.layer_norm_eps < math.inf:
             raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
+        if not given:
+            raise MacaronError("activation is an empty list: give one, or one for each feed-forward network of a layer")
         for activation in given:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")

@@ -77,7 +77,7 @@ def interaction(data: Any, name: str = "attention") -> Interaction:
         if key not in _OPTIONS[made.kind]:
             raise MacaronError(f"{name}.{key} makes no sense with {name}.kind = {made.kind!r}: leave it out")
         if needed != made.positions:
-            raise MacaronError(f"{name}.{key} needs {name}.positions = {needed!r}: leave it out")
+            raise MacaronError(f"{name}.{key} needs {name}.positions = {needed!r}: give that, or leave it out")
     if not made.kernels:
         raise MacaronError(f"{name}.kernels is empty: give the size of a kernel, or one for each layer")
     if name == "cross_attention" and made.ordered:

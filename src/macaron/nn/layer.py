@@ -58,7 +58,8 @@ class KickAndDrift(nn.Module):
     def reset_parameters(self) -> None:
         """Start from the given coefficients."""
         for name, parameter in self.named_parameters():
-            nn.init.constant_(parameter, getattr(self.form, name))
+            if not parameter.is_meta:
+                nn.init.constant_(parameter, getattr(self.form, name))
 
     def forward(self, state: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """New positions and velocities (B, T, D); ``move`` is the sub-step's move of a state."""

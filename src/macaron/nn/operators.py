@@ -64,9 +64,9 @@ class Convolution(nn.Module):
         bound, std = xavier_bound(hidden_size, width), hidden_size**-0.5 if normal else None
         self.gate = Gated(torch.sigmoid) if glu else None
         self.values = Linear(hidden_size, 2 * width if glu else width, bias, bound=bound, std=std)
-        self.weights: nn.Module = (
-            Linear(width, num_heads * kernel, False) if dynamic else EmbeddingTable(num_heads, kernel)
-        )
+        self.weights: nn.Module = EmbeddingTable(num_heads, kernel)
+        if dynamic:
+            self.weights = Linear(width, num_heads * kernel, False)
         self.out = Linear(width, hidden_size, bias, std=width**-0.5 if normal else None)
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
@@ -118,10 +118,8 @@ class WeightedBranches(nn.Module):
         }
         self.kappa, self.alpha = (nn.Parameter(torch.empty(heads)) for _ in range(2))
         self.heads = nn.Parameter(torch.empty(heads, head_size, size))
-        self.fc1, self.fc2 = (
-            nn.Parameter(torch.empty(heads, size, rows)),
-            nn.Parameter(torch.empty(heads, inner_size, size)),
-        )
+        self.fc1 = nn.Parameter(torch.empty(heads, size, rows))
+        self.fc2 = nn.Parameter(torch.empty(heads, inner_size, size))
         self.bias1 = nn.Parameter(torch.empty(heads, 1, rows)) if settings.bias else None
         self.bias2 = nn.Parameter(torch.empty(heads, 1, size)) if settings.bias else None
         self.reset_parameters()
@@ -130,7 +128,8 @@ class WeightedBranches(nn.Module):
         """Draw the weights; at first all branches have the same."""
         for name, parameter in self.named_parameters(recurse=False):
             bound = self.bounds.get(name, 0.0)
-            nn.init.uniform_(parameter, -bound, bound)
+            if not parameter.is_meta:
+                nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         """Heads side by side, (B, T, H K), to (B, T, D)."""
