@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.attention import Context
 from macaron.nn.linear import EmbeddingTable
 
 FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
@@ -95,20 +94,3 @@ class Embedding(nn.Module):
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V): the table serves the output as well."""
         return F.linear(states, self.tokens.weight)
-
-
-class StepSignals(nn.Module):
-    """Position vectors and a learned vector of the step, added before every step (Universal Transformer)."""
-
-    def __init__(self, steps: int, hidden_size: int) -> None:
-        super().__init__()
-        self.steps = EmbeddingTable(steps, hidden_size)
-
-    def forward(self, x: Tensor, context: Context, step: int) -> Tensor:
-        """Add the signals of a step to (B, T, D), or to the positions in (B, T, 2 D); to rows as to (B, T, ...)."""
-        own = self.steps.weight[step]
-        precise = torch.promote_types(x.dtype, torch.float32)
-        assert context.positions is not None
-        signal = sinusoids(context.positions, len(own), precise).to(x.dtype) + own
-        signal = F.pad(signal, (0, x.shape[-1] - len(own)))
-        return (x.view(context.batch, -1, x.shape[-1]) + signal).view_as(x) if context.batch else x + signal

@@ -5,14 +5,33 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
-from macaron.nn.embedding import FIRST_POSITION, StepSignals
+from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
+from macaron.nn.linear import EmbeddingTable
 from macaron.ode import Scheme, Step
+
+
+class StepSignals(nn.Module):
+    """Position vectors and a learned vector of the step, added before every step (Universal Transformer)."""
+
+    def __init__(self, steps: int, hidden_size: int) -> None:
+        super().__init__()
+        self.steps = EmbeddingTable(steps, hidden_size)
+
+    def forward(self, x: Tensor, context: Context, step: int) -> Tensor:
+        """Add the signals of a step to (B, T, D), or to the positions in (B, T, 2 D); to rows as to (B, T, ...)."""
+        own = self.steps.weight[step]
+        precise = torch.promote_types(x.dtype, torch.float32)
+        assert context.positions is not None
+        signal = sinusoids(context.positions, len(own), precise).to(x.dtype) + own
+        signal = F.pad(signal, (0, x.shape[-1] - len(own)))
+        return (x.view(context.batch, -1, x.shape[-1]) + signal).view_as(x) if context.batch else x + signal
 
 
 class Stack(nn.Module):
