@@ -4,18 +4,15 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
-from macaron.errors import MacaronError, naming, nearest
+from macaron.errors import MacaronError, naming
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.origin import Origin
 from macaron.settings import OTHERS, check_fields, convert
-
-#: Settings of layers that encoder and decoder have in common.
-_SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +62,6 @@ class ModelConfig(LayerSettings):
                     raise MacaronError(f"{name} must be from 0 to vocab_size - 1 = {self.vocab_size - 1}, not {token}")
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
-        ordered = self.interaction("F").ordered or type(self).causal
-        if self.positions_at == "none" and not ordered:
-            raise MacaronError(
-                "positions_at = 'none' leaves an encoder that cannot see the order of words: give it an attention "
-                "that can (rotary, relative, lightweight, dynamic)"
-            )
         scheme = self.encoder_scheme_value()
         if "H" in scheme.operators:
             raise MacaronError(
@@ -144,14 +135,8 @@ class TranslationConfig(ModelConfig):
 
     def decoder_layer_settings(self) -> LayerSettings:
         """The settings of the decoder's layers."""
-        known = {each.name: getattr(self, each.name) for each in dataclasses.fields(LayerSettings)}
-        hints = get_type_hints(type(self), include_extras=True)
         with naming("decoder_settings"):
-            for name, value in self.decoder_settings.items():
-                if name not in known or name in _SHARED:
-                    raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
-                known[name] = convert(hints[name], value, Origin(), (name,))
-            return LayerSettings(**{**known, "causal": True})
+            return self.of_decoder(self.decoder_settings)
 
     def decoder_scheme_value(self) -> Scheme:
         """The decoder's scheme: given, or the encoder's lifted."""

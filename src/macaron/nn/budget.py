@@ -9,16 +9,20 @@ Transformer. For schemes of many sub-steps it is not small; their feed-forward n
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, get_type_hints
 
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import MODEL_SIZES, Between
 from macaron.nn.interaction import Interaction, interaction
 from macaron.ode import Scheme, Velocity, integrator, velocity
+from macaron.origin import Origin
+from macaron.settings import convert
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
+#: Settings that encoder and decoder have in common.
+_SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 #: A gated activation multiplies one half of its input by a function of the other.
 GATED_NAMES = ("glu", "swiglu", "geglu")
 ACTIVATION_NAMES = ("relu", "gelu", "relu2", "silu", *GATED_NAMES)
@@ -120,6 +124,22 @@ class LayerSettings:
                     f"attention.kernels has {len(value.kernels)} sizes, but all layers are one (tying = 'depth'): give "
                     "one size, such as attention = { kind = 'dynamic', kernels = [7] }"
                 )
+
+        if self.positions_at == "none" and not self.causal and not self.interaction("F").ordered:
+            raise MacaronError(
+                "positions_at = 'none' leaves an encoder that cannot see the order of words: give it an attention that "
+                "can (rotary, relative, lightweight, dynamic)"
+            )
+
+    def of_decoder(self, changes: Mapping[str, Any]) -> "LayerSettings":
+        """The settings of a decoder's layers: those of the encoder, with some changes."""
+        known = {each.name: getattr(self, each.name) for each in fields(LayerSettings)}
+        hints = get_type_hints(type(self), include_extras=True)
+        for name, value in changes.items():
+            if name not in known or name in _SHARED:
+                raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
+            known[name] = convert(hints[name], value, Origin(), (name,))
+        return LayerSettings(**{**known, "causal": True})
 
     def velocity_value(self) -> Velocity:
         """The coefficients of kick and drift."""
