@@ -58,6 +58,7 @@ class PretrainingLoss(nn.Module):
             context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
         else:
             context = Context(mask=_mask(batch.text), kernel=model.kernel)
+        context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
         needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
