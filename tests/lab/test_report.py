@@ -293,6 +293,7 @@ def stored(run: Path, interval: dict[str, Any]) -> Path:
 def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
     lines = [{"update": u, "surprise": u / 7, "valid_surprise": u / 5, "flag": True, "note": "x"} for u in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "recipe.toml").touch()
     text = write_report(tmp_path).read_text()
     assert charts(text) == ["surprise"]
     assert "training <b>0.4286</b>" in text
