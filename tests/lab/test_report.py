@@ -229,11 +229,11 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
     assert "Samples" not in sections(text)
     # JSON, but not what it should be: no line of it ends in a traceback.
     with (run / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n')
+        file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n{"nll": \xff')
     (run / "summary.json").write_text('{"update": "soon", "candidates": {"last": "low"}}')
     (run / "environment.json").write_text('{"packages": [1], "machine": {"a": 1}}')
     text = write_report(run, samples=False).read_text()
-    assert "metrics.jsonl: 5 damaged line(s) are left out." in text
+    assert "metrics.jsonl: 6 damaged line(s) are left out." in text
     assert "summary.json: candidates.last must be a number" in text
     assert "environment.json: " in text
 

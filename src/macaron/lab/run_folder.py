@@ -170,6 +170,7 @@ class RunFolder:
         """The records of metrics.jsonl.
 
         The last line of a run in progress may be incomplete: it has no line end, and is no damage.
+        The log is ASCII.
         """
         records: list[Record] = []
         damaged, path = 0, self.path / "metrics.jsonl"
@@ -180,7 +181,7 @@ class RunFolder:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
+            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{") or not line.isascii()):
                 damaged += 1
         if damaged:
             self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")
