@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from macaron.data.glue_tasks import GlueTask
 from macaron.errors import MacaronError
+from macaron.limits import MOST_EXAMPLES, Between
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.train.settings import TrainSettings
 
@@ -144,9 +145,8 @@ class FineTuning:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise MacaronError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}")
+        Between(1, MOST_EXAMPLES).check("batch size", self.batch_size)
+        Between(1, 10**9).check("epochs", self.epochs)
         if not self.learning_rate > 0:
             raise MacaronError(f"learning rate must be above 0, not {self.learning_rate}")
         self.train_settings(1)
