@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from faults import mutations
 from faults.campaign import plan
 from faults.readers import READERS
-from macaron.data.glue import read_file
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS, read_file
 from macaron.data.prepare.archive import extract
 from macaron.data.settings import CorpusSettings
 from macaron.data.tabular import read_table
@@ -112,7 +111,7 @@ def test_any_bytes_as_a_table(content: bytes):
 @given(BYTES)
 def test_any_bytes_as_a_file_of_glue(content: bytes):
     task = TASKS["cola"]
-    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task.train, task))
+    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task, labelled=True))
 
 
 @given(BYTES)

@@ -46,10 +46,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     final = Path(os.path.realpath(path))  # through a link, not over it
     special = final.exists() and not final.is_file()
     partial = final if special else final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
-    with refusing(path):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
     try:
+        with refusing(path):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
         with refusing(path, inside=partial), file:
             yield file
             file.flush()

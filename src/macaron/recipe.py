@@ -8,7 +8,7 @@ imports torch or transformers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
@@ -53,16 +53,11 @@ class DecodeSettings:
     lower define its tokenised BLEU, in validations and for macaron evaluate.
     """
 
-    beam: int = 5
-    length_penalty: float = 1.0
-    max_length: int = 200
+    beam: Annotated[int, Between(1, MOST_BEAMS)] = 5
+    length_penalty: Annotated[float, Between(-1000, 1000)] = 1.0
+    max_length: Annotated[int, Between(1, LONGEST_TEXT - 2)] = 200  # its start and end are stored, too
     compound_split: bool = False
     lower: bool = False
-
-    def __post_init__(self) -> None:
-        Between(1, MOST_BEAMS).check("decode.beam", self.beam)
-        Between(1, LONGEST_TEXT - 2).check("decode.max_length", self.max_length)  # its start and end are stored, too
-        Between(-1000, 1000).check("decode.length_penalty", self.length_penalty)
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,12 @@ def check(cls: type[Any], data: Any, origin: Origin, path: KeyPath = ()) -> None
     _read(cls, data, origin, path, False)
 
 
-def check_fields(value: Any) -> None:
+def check_fields(value: Any, *section: str) -> None:
     """Check the types of all fields of a frozen dataclass, and bring them into these types (a list into a tuple)."""
     hints = typing.get_type_hints(type(value), include_extras=True)
     for field in dataclasses.fields(value):
         given = getattr(value, field.name)
-        object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (field.name,)))
+        object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (*section, field.name)))
 
 
 def to_data(value: Any) -> Any:

@@ -11,8 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from macaron.decode import Sampling, Translator
-from macaron.decode.pair_scores import PairScorer
+from macaron.decode import PairScorer, Sampling, SearchSettings, Translator
 from macaron.decode.pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
@@ -120,7 +119,7 @@ def test_settings_of_the_folder(copy: Path):
     (copy / "generation_config.json").write_text(json.dumps(generation))
     seal(copy)
     translator = Translator(copy)
-    assert translator.defaults == {"beam": 4, "length_penalty": 0.6, "max_length": 7}
+    assert translator.settings == SearchSettings(beam=4, length_penalty=0.6, max_length=7)
     best = translator.translate_nbest(LINES[:1])[0]
     assert len(best) == 4
     assert best[0].score == pytest.approx(sum(best[0].token_scores) / len(best[0].tokens) ** 0.6, abs=1e-5)

@@ -7,7 +7,6 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
-from macaron.cli.guard import guarded
 from macaron.files import check_unused
 
 app = typer.Typer(no_args_is_help=True)
@@ -19,7 +18,6 @@ def convert() -> None:
 
 
 @app.command()
-@guarded
 def fairseq(
     checkpoint: Annotated[Path, Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")],
     *,

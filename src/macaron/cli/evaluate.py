@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Int8, LengthPenalty, Verify
 from macaron.errors import UsageError
-from macaron.limits import MOST_BEAMS, MOST_TOKENS
 
 
 def evaluate(
@@ -18,24 +18,22 @@ def evaluate(
     split: Annotated[str, Option(help="valid or test.")] = "test",
     source: Annotated[Path | None, Option(help="Plain text to translate.")] = None,
     reference: Annotated[Path | None, Option(help="Its translation.")] = None,
-    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Default: the model's own.")] = None,
-    length_penalty: Annotated[float | None, Option(help="Default: the model's own.")] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     lower: Annotated[
         bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
     ] = None,
     compound_split: Annotated[
         bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
     ] = None,
-    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
+    batch_tokens: BatchTokens = None,
     tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, Option(help="Write the translations here.")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, ...")] = None,
-    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
-    verify: Annotated[
-        bool, Option("--verify", help="Read all of --data, even if it has not changed since it was last verified.")
-    ] = False,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
+    dtype: Dtype = None,
+    int8: Int8 = False,
+    verify: Verify = False,
+    as_json: AsJson = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
 
@@ -55,7 +53,6 @@ def evaluate(
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
-    ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
     keeper = Keeper(folder)
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
@@ -76,9 +73,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
     else:
-        search = scored.settings
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
-        typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
+        typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)

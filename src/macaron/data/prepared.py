@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.corpora import CorpusPart
+from macaron.data.batching import CorpusPart
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
@@ -144,7 +144,7 @@ class PreparedFolder:
     def legacy_lengths_digest(self) -> str:
         """The digest in checkpoints of format 1: of the lengths alone, 16 hexadecimal digits."""
         documents = self.documents("train")
-        lengths = b"".join(store.lengths.tobytes() for store in self.stores("train"))
+        lengths = b"".join(store.lengths().tobytes() for store in self.stores("train"))
         return hashlib.sha256(lengths + (b"" if documents is None else documents.tobytes())).hexdigest()[:16]
 
     def _sizes(self, split: str) -> dict[str, Any]:

@@ -39,8 +39,7 @@ def table_format(path: Path) -> Format | None:
 def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int, list[str]]]:
     """The number of a row's last line and its values, header included."""
     if kind == "tsv":
-        for number, line in enumerate(lines, start=1):
-            yield number, line.split("\t")
+        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
         return
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)

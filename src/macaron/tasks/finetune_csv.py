@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from macaron.data.tabular import Table, class_indices, find_classes, numbers_of, read_table
+from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.locks import LOCK
@@ -24,8 +24,7 @@ _UNFINISHED = {"settings.json", "metrics.jsonl", "report.html", LOCK}
 
 def finetune_csv(
     load: Callable[[], FineTuner],
-    train: Path,
-    dev: Path,
+    tables: dict[str, Table],
     texts: Sequence[str],
     label: str,
     regression: bool,
@@ -36,13 +35,13 @@ def finetune_csv(
     """Fine-tune and write RUN/model, that of the best epoch; returns a line with the scores.
 
     :param choose_rate: take the learning rate that suits the model's size
-    :param load: called after the files are read
+    :param load: called after the first checks
+    :param tables: the examples of ``train`` and ``dev``
     """
     remove_leftovers(out)
     found = {path.name for path in out.iterdir()} if out.exists() else set()
     if not found <= {*_UNFINISHED, *(["model"] if "settings.json" in found else [])}:
         check_unused(out, "give another --out")
-    tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
     objective, labels = make_objective(tables, label, regression)
     metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
     positive = objective.labels[1] if len(objective.labels) == 2 else None
@@ -61,7 +60,8 @@ def finetune_csv(
         rate, reason = usual_rate(tuner.model.config.hidden_size, settings.updates(len(data)))
         settings = replace(settings, learning_rate=rate)
         progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
-    described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
+    files = {name: table.name for name, table in tables.items()}
+    described = {**files, "texts": list(texts), "label": label, **asdict(settings)}
     write_json(out / "settings.json", described)
     history: list[str] = []
 

@@ -5,11 +5,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.data.batching import section_blocks, section_count
 from macaron.data.prepared import PreparedText, TextSplit
 from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError
@@ -123,6 +125,9 @@ class PretrainingTask(Task):
         self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
+        # A section needs two documents, for next sentences.
+        most = max(1, self.corpora["train"].count // 2)
+        self.sections = min(section_count(len(self.sentences["train"])), most)
         self.shape = Shape.of(train, settings, self.corpora["train"])
         flash = settings.attention == "flash"
         if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
@@ -145,10 +150,14 @@ class PretrainingTask(Task):
             )
         return corpus
 
-    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
-        """Cut the corpus into texts and pack them; all real tokens of a micro-batch are its targets."""
-        seed, group = (self.train.seed, epoch), self.train.accumulate
-        made = batches.plan(self.corpora["train"], self.shape, self.train, self.settings, seed, group)
+    def plan_section(self, number: int) -> Sequence[MicroBatch]:
+        """Cut a section into texts and pack them; all real tokens of a micro-batch are its targets."""
+        seed, group = (self.train.seed, number), self.train.accumulate
+        corpus = self.corpora["train"]
+        if self.sections > 1:
+            blocks = section_blocks(corpus.count, (number - 1) % self.sections, self.sections, self.train.seed)
+            corpus = replace(corpus, chosen=np.concatenate([np.arange(*block) for block in blocks]))
+        made = batches.plan(corpus, self.shape, self.train, self.settings, seed, group)
         tokens = made.tokens.tolist()
         return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]
 

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.fetch_settings import file_name
 from macaron.data.prepare import download as download_module
 from macaron.data.prepare import prepare
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
-from macaron.data.settings import CorpusSettings, PairsSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError
 from macaron.processes import Progress
 from macaron.recipe import load_data_recipe

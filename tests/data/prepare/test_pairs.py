@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from macaron.data.prepare import encoding, prepare
-from macaron.data.prepare.job import PrepareJob
+from macaron.data.prepare.job import CHUNKS, PrepareJob
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
@@ -94,7 +94,7 @@ def test_everything_fits_together(recipe: PairsSettings) -> None:
     assert [ids.tolist() for ids in map(train.source.__getitem__, range(300))] == data.tokenizer.encode_lines(german)
     assert [train.target[i].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
     assert all(train.source[i][-1] == 2 for i in range(300))
-    assert train.source.lengths.tolist() == [len(train.source[i]) for i in range(300)]
+    assert train.source.lengths().tolist() == [len(train.source[i]) for i in range(300)]
 
     test = data.pairs("test")
     assert data.text("test", "de") == ["Ganz neu", "</s> & <unk>", "", " Rand "]
@@ -122,11 +122,14 @@ def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: PairsSettings) -> 
 
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
-def test_the_number_of_workers_does_not_matter(recipe: PairsSettings, pipeline: str) -> None:
+def test_the_number_of_workers_does_not_matter(
+    recipe: PairsSettings, pipeline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHUNKS, "pairs", (23, 1 << 20))
     results = {}
     for workers in (1, 2):
         out = recipe.out.with_name(f"out{workers}")
-        prepare(replace(recipe, out=out, pipeline=pipeline, valid=(), valid_every=7), workers=workers, chunk_lines=23)
+        prepare(replace(recipe, out=out, pipeline=pipeline, valid=(), valid_every=7), workers=workers)
         results[workers] = contents(out)
     assert results[1] == results[2]
     assert len(results[1]) > 10
@@ -234,9 +237,10 @@ def test_held_out_sources_are_not_trained_on(recipe: PairsSettings) -> None:
 
 def test_big_corpora_are_sampled_for_subwords(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_WORDS", 1000)
+    monkeypatch.setitem(CHUNKS, "pairs", (20, 1 << 20))
     fingerprints = set()
     for workers in (1, 2):
-        data = prepare(replace(recipe, out=recipe.out.with_name(f"s{workers}")), workers=workers, chunk_lines=20).data
+        data = prepare(replace(recipe, out=recipe.out.with_name(f"s{workers}")), workers=workers).data
         fingerprints.add(data.tokenizer_fingerprint)
         assert data.manifest["subwords"]["learned_from_pairs"] < data.manifest["subwords"]["of_pairs"] == 300
     assert len(fingerprints) == 1
@@ -277,11 +281,12 @@ def test_bad_training_files(recipe: PairsSettings, german: list[str], english: l
     ]
 
 
-def test_bad_bytes_in_a_test_set_are_refused(recipe: PairsSettings) -> None:
+def test_bad_bytes_in_a_test_set_are_refused(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHUNKS, "pairs", (1, 1 << 20))
     write(recipe.root / "test", ["gut", "schlecht \udcff"], ["good", "bad"])
     for workers in (1, 2):
         with pytest.raises(MacaronError, match=r"test\.de, line 2: not valid UTF-8"):
-            prepare(recipe, workers=workers, chunk_lines=1)
+            prepare(recipe, workers=workers)
 
 
 def test_a_failure_leaves_the_older_folder_as_it_was(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:

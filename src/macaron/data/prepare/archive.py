@@ -92,7 +92,11 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
         for name, file in members(archive, wanted):
             names.append(name)
             if name in left:
-                _write(f"{archive}, {name}", file, *left.pop(name))
+                path, corpus = left.pop(name)
+                replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
+                with atomic_file(path) as out:
+                    for sentence in _sentences(f"{archive}, {name}", file, corpus.format):
+                        out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
             if not left:
                 return
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -140,13 +144,6 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
             content = tar.extractfile(member) if member.isfile() and not member.issparse() else None
             if content is not None:
                 yield member.name.removeprefix("./"), content
-
-
-def _write(name: str, file: IO[bytes], path: Path, corpus: CorpusSettings) -> None:
-    replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
-    with atomic_file(path) as out:
-        for sentence in _sentences(name, file, corpus.format):
-            out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
 
 
 def _sentences(name: str, file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:

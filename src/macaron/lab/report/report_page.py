@@ -4,7 +4,7 @@ from pathlib import Path
 from shlex import quote
 from statistics import median
 
-from macaron.data.glue_tasks import METRICS
+from macaron.data.glue import METRICS
 from macaron.errors import MacaronError
 from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.report.curves_and_scores import score_tables, throughput, training_curves
@@ -24,9 +24,8 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)
-    charts = training_curves(found)
-    shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts = [_cards(found), section("Curves", *shown)]
+    charts = training_curves(found) or ['<p class="empty">No values yet.</p>']
+    parts = [_cards(found), section("Curves", '<div class="charts">', *charts, "</div>")]
     speed = throughput(found)
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
@@ -35,7 +34,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
         parts.append(section("Throughput", *shown))
     parts.append(section("Scores", *_scores(found)))
-    if samples and found.kind in ("translation", "pre-training"):
+    if samples and found.kind != "fine-tuning":
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="empty">No recipe.toml in this folder.</p>'
     if found.origin.text:
@@ -54,7 +53,6 @@ def _lead(run: RunFolder) -> str:
         "translation": f"A translation model{f', {languages}' if languages else ''}",
         "pre-training": "An encoder in pre-training",
         "fine-tuning": "An encoder fine-tuned on files of examples",
-        "GLUE": "An encoder fine-tuned on GLUE",
     }[run.kind]
     model, scheme = run.settings.get("model"), run.config.get("scheme")
     if isinstance(model, dict) and model.get("preset"):
@@ -68,13 +66,11 @@ def _lead(run: RunFolder) -> str:
 def _status(run: RunFolder) -> str:
     """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
-    if run.kind == "GLUE" and not run.summary:
-        notes.append(f"Not finished: {len(run.results)} runs are done. Continue with --resume.")
-    elif run.kind == "fine-tuning" and not run.summary:
+    if run.kind == "fine-tuning" and not run.summary:
         notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
-    elif run.kind in ("translation", "pre-training") and not run.update and not run.finished:
+    elif run.kind != "fine-tuning" and not run.update and not run.finished:
         notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif run.kind in ("translation", "pre-training") and not run.finished:
+    elif run.kind != "fine-tuning" and not run.finished:
         limit = run.settings.get("train", {}).get("max_updates")
         of = f" of {limit:,}" if isinstance(limit, int) else ""
         left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
@@ -84,7 +80,7 @@ def _status(run: RunFolder) -> str:
             f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
             f"--resume --out {quote(str(run.path))} continues it.{again}"
         )
-    if run.finished and not run.has_model and run.kind != "GLUE":
+    if run.finished and not run.has_model:
         notes.append("There is no model in this folder.")
     return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
 
@@ -115,8 +111,6 @@ def _cards(run: RunFolder) -> str:
         gpus = [start.get("gpu") for start in run.starts]
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
         entries.append(("time", duration(seconds), device))
-    if run.results:
-        entries.append(("runs", f"{len(run.results):,}", f"{len({str(r.get('task')) for r in run.results})} task(s)"))
     cards = ""
     for label, value, hint in entries:
         shown = {"label": label, "value": value, **({"hint": hint} if hint else {})}
