@@ -26,14 +26,14 @@ def test_cola_has_no_header_but_its_test_file_has(tmp_path: Path):
     write(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tThe book was "read.\ngj04\t0\t*\tBook the read was.\n')
     write(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tIt rained.\n")
     train = read_train(tmp_path, TASKS["cola"])
-    assert (train.texts, train.labels, train.lines) == (
+    assert (train.texts, train.values, train.lines) == (
         (['The book was "read.', "Book the read was."],),
         [1.0, 0.0],
         [1, 2],
     )
     test = read_test(tmp_path, TASKS["cola"], TASKS["cola"].submission[0])
     assert test is not None
-    assert (test.texts, test.labels) == ((["It rained."],), [])
+    assert (test.texts, test.values) == ((["It rained."],), [])
 
 
 def test_a_byte_order_mark_windows_line_ends_and_quotes(tmp_path: Path):
@@ -66,7 +66,7 @@ def test_mnli_has_two_development_sets_three_files_to_submit_and_its_own_label_o
         rows = [row.format(i, label) for i, label in enumerate(labels)]
         write(tmp_path, f"MNLI/{name}.tsv", MNLI + "".join(rows))
     train, dev = read_train(tmp_path, TASKS["mnli"]), read_dev(tmp_path, TASKS["mnli"])
-    assert (train.labels, train.skipped) == ([0.0, 1.0, 2.0], 1)
+    assert (train.values, train.skipped) == ([0.0, 1.0, 2.0], 1)
     assert train.texts[1] == ["hypothesis 0", "hypothesis 1", "hypothesis 2"]
     assert list(dev) == ["m", "mm"]
     write(tmp_path, "diagnostic/diagnostic.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n")
@@ -80,7 +80,7 @@ def test_compressed_files_and_other_names_of_folders(tmp_path: Path):
     (tmp_path / "sts-b").mkdir()
     with lzma.open(tmp_path / "sts-b" / "train.tsv.xz", "wt") as file:
         file.write(STSB + "0\tg\tf\ty\t0\tn\tn\ta\tb\t3.800\n")
-    assert read_train(tmp_path, TASKS["stsb"]).labels == [3.8]
+    assert read_train(tmp_path, TASKS["stsb"]).values == [3.8]
     (tmp_path / "SST2").mkdir()
     assert task_folder(tmp_path, TASKS["sst2"]) == tmp_path / "SST2"
     assert task_named(" STS-B ") is task_named("sts_b") is TASKS["stsb"]

@@ -299,28 +299,13 @@ def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
     assert "validation <b>0.6</b>" in text
 
 
-def test_a_fine_tuning_run(tmp_path: Path):
-    scores = [{"dev": {"accuracy": 60.0 + 10 * e, "f1": 50.0}} for e in (1, 2)]
-    lines = [{"epoch": e, "loss": 1 / e, "scores": scores[e - 1], "time": 0.0} for e in (1, 2)]
-    (tmp_path / "settings.json").write_text('{"train": "a.tsv", "dev": "b.tsv", "epochs": 2, "learning_rate": 5e-05}')
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
-    text = write_report(tmp_path).read_text()
-    assert "Not finished: 1 of 2 epochs are done." in text
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / "results.json").write_text(json.dumps({"scores": scores[1], "updates": 8, "seconds": 61.4}))
-    text = write_report(tmp_path).read_text()
-    assert charts(text) == ["Training loss", "Scores"]
-    assert '<span class="label">accuracy</span><span class="value">80.0 %</span>' in text
-    assert "1 min 01 s" in text
-    assert "learning_rate = 5e-05" in text
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         ((), "is not the folder of a run"),
         (("config.json",), "is a model folder: give the folder of its run"),
-        (("run.json",), "is a folder of macaron glue: its scores are in table.md"),
+        (("run.json",), "is a folder of macaron glue or finetune: its scores are in results.json"),
+        (("settings.json", "metrics.jsonl"), "is a folder of macaron glue or finetune: its scores are in results.json"),
     ],
 )
 def test_other_folders_are_refused(tmp_path: Path, files: tuple[str, ...], words: str):

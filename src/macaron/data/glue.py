@@ -1,6 +1,5 @@
 """The tasks of GLUE, which are data (glue.toml), and the reader of their official files: errors name file and line."""
 
-import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -80,55 +79,30 @@ def task_named(name: str) -> GlueTask:
     return TASKS[plain]
 
 
-@dataclass
-class Examples:
-    """Texts and labels of a file.
-
-    :param labels: class indices or scores; empty for a test file
-    :param skipped: torn lines and lines without an agreed label
-    """
-
-    texts: tuple[list[str], ...]
-    labels: list[float]
-    lines: list[int]
-    skipped: int
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def fingerprint(self) -> str:
-        """A digest of the texts and labels, independent of path and compression."""
-        digest = hashlib.sha256()
-        for texts in self.texts:
-            digest.update("\n".join(texts).encode("utf-8", "surrogatepass") + b"\0")
-        digest.update(repr(self.labels).encode())
-        return digest.hexdigest()[:16]
-
-
 def task_folder(root: Path, task: GlueTask) -> Path | None:
     """The folder of a task in that of the archive; names in lower case are found, too."""
     names = (each for name in task.folders for each in (name, name.lower()))
     return next((root / name for name in names if (root / name).is_dir()), None)
 
 
-def read_train(root: Path, task: GlueTask) -> Examples:
+def read_train(root: Path, task: GlueTask) -> Table:
     """The training set."""
     return _labelled(root, task, "train.tsv")
 
 
-def read_dev(root: Path, task: GlueTask) -> dict[str, Examples]:
+def read_dev(root: Path, task: GlueTask) -> dict[str, Table]:
     """The development sets by name."""
     return {name: _labelled(root, task, file) for name, file in task.dev.items()}
 
 
-def read_test(root: Path, task: GlueTask, wanted: Submission) -> Examples | None:
+def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
     """A test set, without labels; None if its file is missing."""
     folder = task_folder(root, task)
     path = None if folder is None else find_compressed(folder / wanted.test)
     return None if path is None else read_file(path, task, labelled=False)
 
 
-def _labelled(root: Path, task: GlueTask, name: str) -> Examples:
+def _labelled(root: Path, task: GlueTask, name: str) -> Table:
     remedy = f"Fetch it from {SOURCE}, or leave {task.name} out of --tasks."
     if not root.is_dir():
         raise MacaronError(f"{root}: no such folder. Give the one that holds {task.title} and the others (--data).")
@@ -141,7 +115,7 @@ def _labelled(root: Path, task: GlueTask, name: str) -> Examples:
     return read_file(path, task, labelled=True)
 
 
-def read_file(path: Path, task: GlueTask, labelled: bool) -> Examples:
+def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
     """The examples of a file. GLUE's files have no quoting: a quotation mark is an ordinary character."""
     lines = enumerate(read_lines(path), start=1)
     indices, width = task.indices, task.width
@@ -186,7 +160,7 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Examples:
             f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}: not the columns "
             f"that line 1 names. Fetch the file again from {SOURCE}."
         )
-    labels: list[float] = []
+    found.skipped = unlabelled + len(torn)
     if labelled:
-        labels = numbers_of(found, *task.score_range) if task.regression else class_indices(found, task.labels)
-    return Examples(found.texts, labels, found.lines, unlabelled + len(torn))
+        found.values = numbers_of(found, *task.score_range) if task.regression else class_indices(found, task.labels)
+    return found

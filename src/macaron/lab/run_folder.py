@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -18,7 +18,7 @@ from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
-RunKind = Literal["translation", "pre-training", "fine-tuning"]
+RunKind = Literal["translation", "pre-training"]
 #: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
@@ -49,7 +49,7 @@ _Starts = list[Annotated[_Start, OTHERS]] | Annotated[_Start, OTHERS]
 class RunFolder:
     """The files of a run; missing ones are empty.
 
-    :ivar settings: the resolved recipe, or the settings of a fine-tuning
+    :ivar settings: the resolved recipe
     :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
@@ -145,22 +145,19 @@ class RunFolder:
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
-        name = "results.json" if self.kind == "fine-tuning" else "summary.json"
-        found: Record = self._json(name, Annotated[_Summary, OTHERS]) or {}
-        numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
+        found: Record = self._json("summary.json", Annotated[_Summary, OTHERS]) or {}
+        numbers = [found[name] for name in ("update", "seconds") if name in found]
         numbers += [loss for loss in found.get("candidates", {}).values() if loss is not None]
         if all(map(is_number, numbers)):
             return found
-        self.remarks.append(f"{name} is damaged and was ignored.")
+        self.remarks.append("summary.json is damaged and was ignored.")
         return {}
 
     def _settings(self) -> tuple[Record, Origin]:
         if (self.path / "recipe.toml").is_file():
             sections, origin = load_toml(self.path / "recipe.toml")
             return {name: section for name, section in sections.items() if isinstance(section, dict)}, origin
-        found = self._record("settings.json")
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
-        return found, Origin("settings.json", text)
+        return {}, Origin("recipe.toml")
 
     def _json(self, file: str, kind: Any = Any) -> Any:
         try:
@@ -215,14 +212,6 @@ def is_number(value: Any) -> TypeGuard[float]:
     return counts and (value == 0 or 1 / _GREATEST < abs(value) < _GREATEST)
 
 
-def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:
-    """Set, metric and value of the scores of a fine-tuning that are numbers."""
-    for part, metrics in scores.items() if isinstance(scores, dict) else ():
-        for metric, value in metrics.items() if isinstance(metrics, dict) else ():
-            if is_number(value):
-                yield part, metric, value
-
-
 def check_same_task(runs: Sequence[RunFolder]) -> None:
     """Refuse to compare runs of different tasks."""
     if len({run.kind for run in runs}) > 1:
@@ -231,10 +220,8 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _kind(path: Path, settings: Record) -> RunKind:
-    if (path / "results.jsonl").is_file() or (path / "run.json").is_file():
-        raise MacaronError(f"{path} is a folder of macaron glue: its scores are in table.md and results.json.")
-    if (path / "settings.json").is_file():
-        return "fine-tuning"
+    if (path / "run.json").is_file() or (path / "settings.json").is_file():
+        raise MacaronError(f"{path} is a folder of macaron glue or finetune: its scores are in results.json.")
     if (path / "recipe.toml").is_file():
         return "pre-training" if "pretrain" in settings else "translation"
     if (path / "metrics.jsonl").is_file():
@@ -242,4 +229,4 @@ def _kind(path: Path, settings: Record) -> RunKind:
         return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder: give the folder of its run, as macaron train --out made it.")
-    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml, settings.json or metrics.jsonl.")
+    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml or metrics.jsonl.")

@@ -22,7 +22,8 @@ class EncoderModel(Network):
     def build(self, config: EncoderConfig) -> None:
         """Make embedding and stack."""
         segments = config.type_vocab_size, config.first_segment, config.freeze_first_segment
-        self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout, *segments)
+        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
+        self.embedding = Embedding(*table, config.dropout, *segments, positioned=positioned)
         scheme = config.encoder_scheme_value()
         self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 

@@ -24,10 +24,12 @@ class TranslationModel(Network):
 
     def build(self, config: TranslationConfig) -> None:
         """Make embedding and stacks."""
-        self.embedding = Embedding(config.vocab_size, config.hidden_size, self.pad, config.dropout)
+        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
+        self.embedding = Embedding(*table, config.dropout, positioned=positioned)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
         self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
-        self.decoder = Stack(decoder, config.decoder_layers, config, config.decoder_prologue, config.decoder_epilogue)
+        ends = config.decoder_prologue, config.decoder_epilogue
+        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
     def decode(
         self,
@@ -62,6 +64,7 @@ class TranslationModel(Network):
             cache=cache,
             kernel=self.kernel,
             weights=weights,
+            positions=positions,
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 

@@ -43,6 +43,7 @@ class Embedding(nn.Module):
     :param num_segments: 0 for translation, 2 for encoders
     :param first_segment: the segment of all tokens where none are given
     :param freeze_first_segment: its vector stays zero (as in the authors' code)
+    :param positioned: whether position vectors are added
     """
 
     def __init__(
@@ -54,9 +55,10 @@ class Embedding(nn.Module):
         num_segments: int = 0,
         first_segment: int = 0,
         freeze_first_segment: bool = False,
+        positioned: bool = True,
     ) -> None:
         super().__init__()
-        self.dropout, self.first_segment = dropout, first_segment
+        self.dropout, self.first_segment, self.positioned = dropout, first_segment, positioned
         self.frozen_segment = first_segment if freeze_first_segment else None
         self.tokens = EmbeddingTable(vocab_size, hidden_size, pad_token_id)
         self.segments = EmbeddingTable(num_segments, hidden_size, self.frozen_segment) if num_segments else None
@@ -77,10 +79,12 @@ class Embedding(nn.Module):
         if vectors is None:
             vectors = self.tokens(ids)
         size = vectors.shape[-1]
-        if positions is None:
-            positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
-        precise = torch.promote_types(vectors.dtype, torch.float32)
-        x = vectors * math.sqrt(size) + sinusoids(positions, size, precise).to(vectors.dtype)
+        x = vectors * math.sqrt(size)
+        if self.positioned:
+            if positions is None:
+                positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
+            precise = torch.promote_types(vectors.dtype, torch.float32)
+            x = x + sinusoids(positions, size, precise).to(vectors.dtype)
         if self.segments is not None:
             if segments is None:
                 segments = torch.full(vectors.shape[:2], self.first_segment, device=vectors.device)

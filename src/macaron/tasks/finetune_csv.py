@@ -42,14 +42,13 @@ def finetune_csv(
     found = {path.name for path in out.iterdir()} if out.exists() else set()
     if not found <= {*_UNFINISHED, *(["model"] if "settings.json" in found else [])}:
         check_unused(out, "give another --out")
-    objective, labels = make_objective(tables, label, regression)
+    objective = make_objective(tables, label, regression)
     metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
     positive = objective.labels[1] if len(objective.labels) == 2 else None
     if positive is not None:
         metrics += ("f1", "matthews")
     progress, signals, tuner = Progress(), StopSignals(), load()
-    data = tuner.encode(tables["train"].texts, objective, labels["train"])
-    held = tuner.encode(tables["dev"].texts, objective, labels["dev"])
+    data, held = (tuner.encode(tables[name].texts, objective, tables[name].values) for name in ("train", "dev"))
     cut = data.truncated + held.truncated
     classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
     progress.say(
@@ -98,14 +97,16 @@ def finetune_csv(
     return f"{score_line(outcome.scores, positive)}; the model is in {out / 'model'}"
 
 
-def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:
-    """The objective, and the labels of all tables as indices or numbers."""
+def make_objective(tables: dict[str, Table], label: str, regression: bool) -> Objective:
+    """The objective of some tables, which get their values."""
+    train = tables["train"]
+    classes = () if regression else find_classes(train)
+    for each in tables.values():
+        each.values = numbers_of(each) if regression else class_indices(each, classes)
     if not regression:
-        classes = find_classes(tables["train"])
-        return Objective("classes", classes), {name: class_indices(each, classes) for name, each in tables.items()}
-    labels = {name: numbers_of(each) for name, each in tables.items()}
+        return Objective("classes", classes)
     # Scores are standardised: otherwise each scale would need a learning rate of its own.
-    spread = pstdev(labels["train"])
+    spread = pstdev(train.values)
     if not spread:
-        raise MacaronError(f"{tables['train'].name}: all scores are {labels['train'][0]:g}: nothing to learn")
-    return Objective("score", (label,), shift=fmean(labels["train"]), scale=spread), labels
+        raise MacaronError(f"{train.name}: all scores are {train.values[0]:g}: nothing to learn")
+    return Objective("score", (label,), shift=fmean(train.values), scale=spread)

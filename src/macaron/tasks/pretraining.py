@@ -58,6 +58,7 @@ class PretrainingLoss(nn.Module):
             context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
         else:
             context = Context(mask=_mask(batch.text), kernel=model.kernel)
+        context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
         needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
@@ -116,7 +117,7 @@ class PretrainingTask(Task):
         settings.check(train)
         longest = max(config.max_position_embeddings, settings.longest(train))
         # The authors' code has other segment ids.
-        self.tokenizer = data.tokenizer.with_segments(config.first_segment)
+        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
         fingerprint = self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(train.seed)

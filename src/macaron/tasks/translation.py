@@ -130,12 +130,14 @@ class TranslationLoss(nn.Module):
             source, target = batch.source_sentence, batch.target_sentence
             assert target is not None
             x = embedding(batch.source, batch.source_positions)
-            memory = model.encoder(x, Context(mask=same_text(source, source), kernel=model.kernel))
+            mask, positions = same_text(source, source), batch.source_positions
+            memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, positions=positions))
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions)
             mask, memory_mask = same_text(target, target) & triangle, same_text(target, source)
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
+            context.positions = batch.target_positions
             states = model.decoder(y, context)
         return self.criterion(states, embedding.tokens.weight, batch.target)
 

@@ -144,12 +144,6 @@ class MacaronTokenizer(TokenizerSettings):
             stored["model_input_names"] = inputs
         return stored
 
-    def with_segments(self, first: int) -> Self:
-        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other."""
-        if self.segments == [first, 1 - first]:
-            return self
-        return self.changed(segments=(first, 1 - first))
-
     def changed(self, backend: Tokenizer | None = None, **settings: Any) -> Self:
         """A copy with other settings, or with another subword model."""
         kept = {name: getattr(self, name) for name in SETTINGS}

@@ -112,13 +112,13 @@ def test_the_tokenizer_is_an_encoders(recipe: TextSettings, tmp_path: Path) -> N
     a, b = data.tokenizer.encode_lines(["two dogs", "a cat"], add_special_tokens=False)
     assert both["input_ids"] == [5, *a, 2, *b, 2]
     assert both["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
-    other = tokenizer.with_segments(1)
+    other = tokenizer.changed(segments=(1, 0))
     other.save_pretrained(tmp_path / "other")
     for turned in (other, AutoTokenizer.from_pretrained(tmp_path / "other")):
         assert turned("two dogs", "a cat")["input_ids"] == both["input_ids"]
         assert turned("two dogs", "a cat")["token_type_ids"] == [1] * (len(a) + 2) + [0] * (len(b) + 1)
         assert turned.fingerprint() == other.fingerprint() != data.tokenizer_fingerprint
-    assert other.with_segments(0).fingerprint() == data.tokenizer_fingerprint
+    assert other.changed(segments=(0, 1)).fingerprint() == data.tokenizer_fingerprint
 
 
 def test_moses(recipe: TextSettings) -> None:

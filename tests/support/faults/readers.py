@@ -186,8 +186,6 @@ def _runs() -> Iterator[Reader]:
         ("run", "environment.json", json.loads),
         ("run", "translations/*", json.loads),
         ("run", "checkpoints/update-00000004/state.json", json.loads),
-        ("classifier", "results.json", json.loads),
-        ("classifier", "settings.json", json.loads),
     ):
         mutation = {"toml": m.toml, "jsonl": m.json_lines}.get(file.rpartition(".")[2], m.as_json)
         report = ("report", run, "--no-samples", "--out", "page.html")

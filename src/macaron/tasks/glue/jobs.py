@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from macaron.data.glue import TASKS, Examples, GlueTask, read_dev, read_test, read_train
+from macaron.data.glue import TASKS, GlueTask, read_dev, read_test, read_train
 from macaron.data.glue_submission import as_predictions, prediction_file
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
@@ -103,14 +103,14 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
     """Read all files of a task, so that errors in them are reported before the first run."""
     train, dev = read_train(root, task), read_dev(root, task)
     tests = {wanted.test: read_test(root, task, wanted) for wanted in task.submission}
-    sets: dict[str, Examples] = {"train": train, **dev}
-    usual = fmean(train.labels) if task.regression else mode(train.labels)
+    sets = {"train": train, **dev}
+    usual = fmean(train.values) if task.regression else mode(train.values)
     return TaskFacts(
         len(train),
         {name: each.fingerprint() for name, each in sets.items()},
         sum(each.skipped for each in sets.values()),
         tuple(name.removeprefix("../") for name, found in tests.items() if found is None),
-        {name: score(task.metrics, [usual] * len(each), each.labels) for name, each in dev.items()},
+        {name: score(task.metrics, [usual] * len(each), each.values) for name, each in dev.items()},
     )
 
 
@@ -178,9 +178,9 @@ class GlueWorker:
         if self._held is None or self._held[0] != key:
             self._held = None
             train = read_train(self.data, TASKS[job.task])
-            data = self.tuner.encode(train.texts, job.objective, train.labels)
+            data = self.tuner.encode(train.texts, job.objective, train.values)
             held = read_dev(self.data, TASKS[job.task])
-            dev = {name: self.tuner.encode(each.texts, job.objective, each.labels) for name, each in held.items()}
+            dev = {name: self.tuner.encode(each.texts, job.objective, each.values) for name, each in held.items()}
             self._held = (key, data, dev)
         return self._held[1:]
 
