@@ -95,11 +95,11 @@ def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter
 
     Below the limits everything is counted; otherwise a sample that is the same in every run.
     """
-    order = list(range(len(parts)))
-    Random(len(parts)).shuffle(order)
+    shuffled = list(parts)
+    Random(len(parts)).shuffle(shuffled)
     counts: Counter[str] = Counter()
     rows = words = size = 0
-    results = workers.map(count_part, (parts[index] for index in order))
+    results = workers.map(count_part, shuffled)
     for found, more in results:
         size += sum(len(word.encode()) for word in found if word not in counts)
         counts.update(found)

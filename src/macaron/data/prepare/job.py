@@ -251,19 +251,19 @@ class PrepareJob:
                     for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
                         writer.append(ids, lengths, starts)
                     step(len(columns[0][1]))
-        sizes = {split: self._sizes(*writers[role]) for role, split in names.items()}
-        if not self.is_text:
-            for role, split in names.items():
-                sizes[split]["corpora"] = [
-                    {"path": each.prefix, "pairs": pairs[role, number], **({"tag": each.tag} if each.tag else {})}
-                    for number, each in enumerate(files)
-                ]
+        sizes: dict[Split, dict[str, Any]] = {}
+        for role, split in names.items():
+            first, last = writers[role][0], writers[role][-1]
+            if self.is_text:
+                sizes[split] = {"documents": first.documents, "sentences": first.sequences, "tokens": first.tokens}
+                continue
+            corpora = [
+                {"path": each.prefix, "pairs": pairs[role, number], **({"tag": each.tag} if each.tag else {})}
+                for number, each in enumerate(files)
+            ]
+            tokens = {"source_tokens": first.tokens, "target_tokens": last.tokens}
+            sizes[split] = {"pairs": first.sequences, **tokens, "corpora": corpora}
         return sizes
-
-    def _sizes(self, first: StoreWriter, *others: StoreWriter) -> dict[str, Any]:
-        if self.is_text:
-            return {"documents": first.documents, "sentences": first.sequences, "tokens": first.tokens}
-        return {"pairs": first.sequences, "source_tokens": first.tokens, "target_tokens": others[0].tokens}
 
     def _write_held_out(self, train: CleanedSplit) -> None:
         roles = (train.folder / "roles").read_bytes()
