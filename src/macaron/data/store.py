@@ -139,14 +139,9 @@ class StoreWriter:
         self._open.__exit__(kind, error, trace)
         if kind is not None:
             return
-        header = {
-            "format": FORMAT,
-            "dtype": self.dtype.str,
-            "sequences": self.sequences,
-            "tokens": self.tokens,
-            "vocab_size": self.vocab_size,
-        }
-        write_text(_file(self.base, "json"), json.dumps(header) + "\n")
+        sizes = {"sequences": self.sequences, "tokens": self.tokens, "vocab_size": self.vocab_size}
+        header = json.dumps({"format": FORMAT, "dtype": self.dtype.str, **sizes})
+        write_text(_file(self.base, "json"), header + "\n")
 
 
 def _file(base: Path, suffix: str) -> Path:

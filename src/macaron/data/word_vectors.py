@@ -113,11 +113,7 @@ def _information(counts: Tensor) -> Tensor:
 
 def _leading(matrix: Tensor, size: int, seed: int) -> Tensor:
     """Left singular vectors times the roots of the singular values, as rows of length 1; by random projection."""
-    rank = min(size + 16, *matrix.shape)
-    drawn = torch.randn(matrix.shape[1], rank, generator=torch.Generator().manual_seed(seed))
-    basis = torch.linalg.qr(matrix @ drawn).Q
-    for _ in range(3):
-        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis).Q).Q
-    left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
-    vectors = (basis @ left * values.sqrt())[:, :size]
-    return torch.nn.functional.normalize(vectors, dim=1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        left, values, _ = torch.svd_lowrank(matrix, min(size + 16, *matrix.shape), niter=3)
+    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)
