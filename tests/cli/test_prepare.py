@@ -138,7 +138,7 @@ def test_stopped_in_the_middle(corpus: Path, stop: signal.Signals) -> None:
     process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True, start_new_session=True)
     deadline = time.monotonic() + 60
     partial = corpus / ".out.partial"
-    while not (partial / "work" / "train.hashes").exists() and time.monotonic() < deadline:
+    while not (partial / "work" / "cleaned-train" / "hashes").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.3)
     os.kill(process.pid, stop) if stop == signal.SIGKILL else os.killpg(process.pid, stop)

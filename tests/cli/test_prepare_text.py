@@ -118,7 +118,7 @@ def test_stopped_in_the_middle(text: Path) -> None:
     )
     deadline = time.monotonic() + 60
     partial = text / ".out.partial"
-    while not (partial / "work" / "train.prepared").exists() and time.monotonic() < deadline:
+    while not (partial / "work" / "cleaned-train" / "0").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)

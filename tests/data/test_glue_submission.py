@@ -73,9 +73,9 @@ WNLI = "index\tprediction\n" + "".join(f"{i}\t0\n" for i in range(146))
     [
         (None, "WNLI.tsv: missing"),
         (WNLI.replace("index\tprediction\n", ""), "WNLI.tsv, line 1: the header"),
-        (WNLI.replace("3\t0\n", "3\t2\n", 1), "WNLI.tsv, line 5: '2' is none of 0, 1"),
-        (WNLI.replace("3\t0\n", "4\t0\n", 1), "WNLI.tsv, line 5: the index is '4', not 3"),
-        (WNLI.replace("3\t0\n", "3,0\n", 1), "WNLI.tsv, line 5: 1 column(s) instead of 2"),
+        (WNLI.replace("3\t0\n", "3\t2\n", 1), "WNLI.tsv, line 5: the label '2' is not among the classes: 0, 1"),
+        (WNLI.replace("3\t0\n", "4\t0\n", 1), r"WNLI.tsv, line 5: '4\t0' is not index 3"),
+        (WNLI.replace("3\t0\n", "3,0\n", 1), "WNLI.tsv, line 5: '3,0' is not index 3, a tab, a prediction"),
         (WNLI.replace("145\t0\n", ""), "WNLI.tsv: 145 rows where the test set has 146"),
         (f"{WNLI}146\t0\n", "WNLI.tsv: 147 rows where the test set has 146"),
         ("", "WNLI.tsv, line 1: the header"),
@@ -102,7 +102,7 @@ def test_scores_are_numbers_in_their_range(submission: Path):
     for value in ("5.5", "nan", "high"):
         rows = "".join(f"{i}\t{value if i == 7 else 2.5}\n" for i in range(1379))
         (problem,) = check_submission(rewrite(submission, {"STS-B.tsv": f"index\tprediction\n{rows}".encode()}))
-        assert problem == f"STS-B.tsv, line 9: {value!r} is not a number from 0 to 5"
+        assert problem == f"STS-B.tsv, line 9: the score {value!r} is not a number from 0 to 5"
 
 
 def test_a_damaged_zip_is_named(submission: Path, tmp_path: Path):

@@ -89,11 +89,8 @@ class Mixture:
             while position < stop:  # through the random orders that this epoch touches
                 order, begin = divmod(position, size)
                 end = min(size, begin + stop - position)
-                if (begin, end) == (0, size):
-                    times += 1
-                else:
-                    random = np.random.default_rng([self.seed, corpus, order])
-                    times[random.permutation(size)[begin:end]] += 1
+                random = np.random.default_rng([self.seed, corpus, order])
+                times[random.permutation(size)[begin:end]] += 1
                 position += end - begin
             drawn.append(np.repeat(part, times))
         return np.concatenate(drawn)

@@ -62,6 +62,10 @@ class GlueTask:
         """Texts of an example: one or two."""
         return len(self.columns) - 1
 
+    def values_of(self, table: Table) -> list[float]:
+        """The labels of a table as class indices or scores."""
+        return numbers_of(table, *self.score_range) if self.regression else class_indices(table, self.labels)
+
 
 _FILE = Path(__file__).with_suffix(".toml")
 TASKS = {
@@ -162,5 +166,5 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         )
     found.skipped = unlabelled + len(torn)
     if labelled:
-        found.values = numbers_of(found, *task.score_range) if task.regression else class_indices(found, task.labels)
+        found.values = task.values_of(found)
     return found

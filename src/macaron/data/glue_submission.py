@@ -1,11 +1,11 @@
 """The zip for GLUE's server: eleven complete files, and a validator that says what is wrong."""
 
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from macaron.data.glue import TASKS, GlueTask, Submission
+from macaron.data.tabular import Table
 from macaron.errors import MacaronError
 from macaron.files import DAMAGED, atomic_file
 
@@ -95,29 +95,18 @@ def _check_file(name: str, raw: bytes, task: GlueTask, submission: Submission) -
         return [f"{name}: not UTF-8 text (byte {error.start})"]
     if lines[0].rstrip("\r").lower() != HEADER:
         return [f"{name}, line 1: the header must be 'index', a tab, 'prediction', not {lines[0][:40]!r}"]
-    problems = []
-    for number, line in enumerate(lines[1:], start=2):
-        problem = _check_line(line.rstrip("\r"), number - 2, task)
-        if problem:
-            problems.append(f"{name}, line {number}: {problem}")
-            break  # the lines after it usually have the same problem
+    problems, found = [], Table(name, ())
+    try:
+        for number, line in enumerate(lines[1:], start=2):
+            values, index = line.rstrip("\r").split("\t"), number - 2
+            if len(values) != 2 or values[0] != str(index):
+                raise MacaronError(f"{name}, line {number}: {line[:40]!r} is not index {index}, a tab, a prediction")
+            found.labels.append(values[1])
+            found.lines.append(number)
+        task.values_of(found)
+    except MacaronError as error:
+        problems.append(str(error))  # the lines after it usually have the same problem
     rows = len(lines) - 1
     if rows != submission.rows:
         problems.append(f"{name}: {rows:,} rows where the test set has {submission.rows:,}")
     return problems
-
-
-def _check_line(line: str, index: int, task: GlueTask) -> str | None:
-    values = line.split("\t")
-    if len(values) != 2:
-        return f"{len(values)} column(s) instead of 2"
-    if values[0] != str(index):
-        return f"the index is {values[0][:20]!r}, not {index}"
-    if not task.regression:
-        return None if values[1] in task.labels else f"{values[1][:40]!r} is none of {', '.join(task.labels)}"
-    low, high = task.score_range
-    try:
-        value = float(values[1])
-    except ValueError:
-        value = math.nan
-    return None if low <= value <= high else f"{values[1][:40]!r} is not a number from {low:g} to {high:g}"

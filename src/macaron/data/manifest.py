@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NotRequired, TypedDict
 
 from macaron.data.store import REMEDY
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, shown
 from macaron.json_files import Count, Record, conforming, read_json
 from macaron.limits import Between
 from macaron.seal import check
@@ -104,27 +104,22 @@ class _TextManifest(_Manifest):
     splits: _TextSplits
 
 
-class _Head(TypedDict):
-    format: int
-    kind: NotRequired[str]
-
-
 def read_manifest(folder: Path, kind: DataKind | None = None) -> Record:
     """Read prepared.json, or raise an error that explains why it is not a prepared folder, or not of this kind."""
     path = folder / MANIFEST
     check(folder, [MANIFEST], REMEDY)
     try:
-        head: Record = read_json(path, Annotated[_Head, OTHERS], REMEDY)
+        content: Record = read_json(path, Record, REMEDY)
     except (FileNotFoundError, NotADirectoryError):
         raise MacaronError(f"{path}: no such file. Is {folder} a folder that 'macaron prepare' wrote?") from None
-    held = head.get("kind", "pairs")
-    if head["format"] != FORMAT:
-        raise MacaronError(f"{path}: format {head['format']}, this version reads {FORMAT}. {REMEDY}")
-    if held not in KINDS:
-        raise MacaronError(f"{path}: holds {held!r}, which this version does not know. {REMEDY}")
+    noted, held = content.get("format"), content.get("kind", "pairs")
+    if noted != FORMAT:
+        raise MacaronError(f"{path}: format {shown(noted)}, this version reads {FORMAT}. {REMEDY}")
+    if held not in tuple(KINDS):
+        raise MacaronError(f"{path}: holds {shown(held)}, which this version does not know. {REMEDY}")
     if kind is not None and held != kind:
         raise MacaronError(f"{folder} holds {KINDS[held]}; expected {KINDS[kind]}. Give another folder.")
-    manifest: Record = conforming(_PairsManifest if held == "pairs" else _TextManifest, head, path, REMEDY)
+    manifest: Record = conforming(_PairsManifest if held == "pairs" else _TextManifest, content, path, REMEDY)
     for split, sizes in manifest["splits"].items():
         noted = sizes.get("corpora")
         if noted is not None and sum(each["pairs"] for each in noted) != sizes["pairs"]:

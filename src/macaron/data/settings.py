@@ -31,20 +31,15 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
-def check_checksum(checksum: str | None, where: str) -> None:
-    """Refuse a checksum that is not written as one."""
-    right = checksum is None or _CHECKSUM.fullmatch(checksum) is not None
-    require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
-
-
-def check_urls(urls: Sequence[str], where: str) -> None:
-    """Refuse addresses that are none, and a first one that does not name a file."""
-    require(bool(urls), f"{where} needs at least one url")
+def check_download(where: str, urls: Sequence[str], *checksums: str | None) -> None:
+    """Refuse addresses that are none, a first one that does not name a file, and what is not written as a checksum."""
     try:
-        named = all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", "..")
+        named = not urls or (all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", ".."))
     except ValueError:
         named = False
     require(named, f"{where}: {', '.join(urls)[:200]!r} is not the address of a file")
+    right = all(_CHECKSUM.fullmatch(checksum) for checksum in checksums if checksum is not None)
+    require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
 
 
 def file_name(urls: Sequence[str]) -> str:
@@ -66,8 +61,8 @@ class ArchiveSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        check_urls(self.urls, f"archive {self.name!r}")
-        check_checksum(self.checksum, f"archive {self.name!r}")
+        require(self.urls != (), f"archive {self.name!r} needs at least one url")
+        check_download(f"archive {self.name!r}", self.urls, self.checksum)
 
 
 @dataclass(frozen=True)
@@ -83,8 +78,8 @@ class FetchSettings:
 
     def __post_init__(self) -> None:
         require(self.path != "", "a file to fetch needs a path")
-        check_urls(self.urls, repr(self.path))
-        check_checksum(self.checksum, self.path)
+        require(self.urls != (), f"{self.path!r} needs at least one url")
+        check_download(self.path, self.urls, self.checksum)
 
 
 @dataclass(frozen=True)
@@ -128,12 +123,10 @@ class CorpusSettings:
         require(self.path != "", "a corpus needs a path: the prefix of its two files")
         one_origin = self.url is None or (self.archive is None and "{lang}" in self.url)
         require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
-        if self.url is not None:
-            check_urls([self.url], repr(self.path))
+        urls = () if self.url is None else (self.url,)
+        check_download(self.path, urls, *self.checksums.values())
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
-        for checksum in self.checksums.values():
-            check_checksum(checksum, self.path)
         require(0 < self.weight <= 1000, f"{self.path}: weight must be above 0 and at most 1000, not {self.weight:g}")
         if self.tag is not None:
             check_tag(self.tag, f"{self.path}: ")

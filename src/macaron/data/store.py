@@ -50,7 +50,13 @@ class TokenStore:
 
     def __init__(self, base: str | Path) -> None:
         self.base = Path(base)
-        header = _read_header(self.base)
+        path = _file(self.base, "json")
+        try:
+            header: Header = read_json(path, Header, REMEDY)
+        except FileNotFoundError:
+            raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
+        if header["format"] != FORMAT:
+            raise MacaronError(f"{path}: format {header['format']}, this version reads {FORMAT}. {REMEDY}")
         self.dtype = np.dtype(header["dtype"])
         self._sequences = header["sequences"]
         #: Number of ids in all.
@@ -133,30 +139,14 @@ class StoreWriter:
         self._open.__exit__(kind, error, trace)
         if kind is not None:
             return
-        header = {
-            "format": FORMAT,
-            "dtype": self.dtype.str,
-            "sequences": self.sequences,
-            "tokens": self.tokens,
-            "vocab_size": self.vocab_size,
-        }
-        write_text(_file(self.base, "json"), json.dumps(header) + "\n")
+        sizes = {"sequences": self.sequences, "tokens": self.tokens, "vocab_size": self.vocab_size}
+        header = json.dumps({"format": FORMAT, "dtype": self.dtype.str, **sizes})
+        write_text(_file(self.base, "json"), header + "\n")
 
 
 def _file(base: Path, suffix: str) -> Path:
     # Not with_suffix: "train.de" has one already.
     return base.with_name(f"{base.name}.{suffix}")
-
-
-def _read_header(base: Path) -> Header:
-    path = _file(base, "json")
-    try:
-        header: Header = read_json(path, Header, REMEDY)
-    except FileNotFoundError:
-        raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
-    if header["format"] != FORMAT:
-        raise MacaronError(f"{path}: format {header['format']}, this version reads {FORMAT}. {REMEDY}")
-    return header
 
 
 def check_growth(path: Path, offsets: NDArray[np.uint64], longest: int) -> None:

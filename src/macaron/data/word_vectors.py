@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from macaron.data.batching import counting
 from macaron.data.store import TokenStore
 
 #: Neighbours of a word on either side; one at distance d counts 1 / d.
@@ -46,8 +47,11 @@ def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor
 def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
     """How often tokens and contexts occur together, by distance: (V, C); and the ids of the contexts, (C,)."""
     vocabulary = stores[0].vocab_size
-    contexts = _contexts(stores, vocabulary)
-    columns, width = np.full(vocabulary, -1), len(contexts)
+    counted = (np.bincount(ids, minlength=vocabulary) for block in _blocks(stores) for ids, _ in block)
+    frequencies = sum(counted, np.zeros(vocabulary, np.int64))
+    width = max(1, min(vocabulary, _CONTEXTS, _COUNTS // vocabulary))
+    contexts = np.argsort(-frequencies, kind="stable")[:width]  # the most frequent tokens
+    columns = np.full(vocabulary, -1)
     columns[contexts] = np.arange(width)
     counts = torch.zeros(vocabulary * width)
 
@@ -84,21 +88,11 @@ def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
         yield block
 
 
-def _contexts(stores: tuple[TokenStore, ...], vocabulary: int) -> Ids:
-    """The most frequent tokens."""
-    frequencies = np.zeros(vocabulary, np.int64)
-    for block in _blocks(stores):
-        for ids, _ in block:
-            frequencies += np.bincount(ids, minlength=vocabulary)
-    width = max(1, min(vocabulary, _CONTEXTS, _COUNTS // vocabulary))
-    return np.argsort(-frequencies, kind="stable")[:width]
-
-
 def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, Weights, Weights]]:
     """Every word of a sentence with every word of its translation, and what each counts for the other."""
     (given, given_lengths), (wanted, wanted_lengths) = source, target
     pair = np.repeat(np.arange(len(given_lengths)), given_lengths)
-    place = np.arange(len(given)) - np.repeat(np.cumsum(given_lengths) - given_lengths, given_lengths)
+    place = counting(given_lengths)
     lengths, first = wanted_lengths[pair], (np.cumsum(wanted_lengths) - wanted_lengths)[pair]
     short = lengths <= _LONGEST
     for shift in range(min(int(wanted_lengths.max(initial=0)), _LONGEST)):
@@ -119,11 +113,7 @@ def _information(counts: Tensor) -> Tensor:
 
 def _leading(matrix: Tensor, size: int, seed: int) -> Tensor:
     """Left singular vectors times the roots of the singular values, as rows of length 1; by random projection."""
-    rank = min(size + 16, *matrix.shape)
-    drawn = torch.randn(matrix.shape[1], rank, generator=torch.Generator().manual_seed(seed))
-    basis = torch.linalg.qr(matrix @ drawn).Q
-    for _ in range(3):
-        basis = torch.linalg.qr(matrix @ torch.linalg.qr(matrix.T @ basis).Q).Q
-    left, values, _ = torch.linalg.svd(basis.T @ matrix, full_matrices=False)
-    vectors = (basis @ left * values.sqrt())[:, :size]
-    return torch.nn.functional.normalize(vectors, dim=1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        left, values, _ = torch.svd_lowrank(matrix, min(size + 16, *matrix.shape), niter=3)
+    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)

@@ -321,13 +321,13 @@ def test_documents_are_those_between_blank_lines(lines: list[str], size: int) ->
             count = len(line.split())
             expected = [*expected[:-1], expected[-1] + count] if open_document else [*expected, count]
             open_document = True
-    split = CleanedSplit((Path("text"),), (), Path("hashes"), Path("starts"), Path("roles"))
+    split = CleanedSplit(Path("text"))
     chosen = TextSettings(out=Path("out"), train=(TextFileSettings("text"),))
     cuts = [lines[start : start + size] for start in range(0, len(lines), size)] or [[]]
     starts = b""
     for index, cut in enumerate(cuts):
         chunk = Chunk(AlignedFiles((Path("text"),)), 1, ([line.encode() for line in cut],), index == len(cuts) - 1)
-        starts += split.add(clean_text(chunk, chosen), (0,), is_text=True)
+        starts += split.add(clean_text(chunk, chosen), (0,))
     bounds = [*np.flatnonzero(list(starts)), len(starts)]
     assert np.diff(bounds).tolist() == expected
     assert split.counts["documents"] == len(expected)
@@ -337,7 +337,7 @@ def test_documents_are_those_between_blank_lines(lines: list[str], size: int) ->
 def test_the_roles_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roles, "BLOCK", 3)
     (tmp_path / "starts").write_bytes(bytes([1, 0, 1, 1, 0, 0, 0, 0, 1]))
-    roles.hold_out_documents(tmp_path / "starts", tmp_path / "roles", 2, 4)
+    roles.hold_out_documents(tmp_path, 2, 4)
     assert list((tmp_path / "roles").read_bytes()) == [TRAIN, TRAIN, VALID, TRAIN, TRAIN, TRAIN, TRAIN, TRAIN, VALID]
 
 

@@ -35,8 +35,7 @@ class CleanedChunk:
     :param counts: of the rows, of the pairs or paragraphs that were read, and of the words of sentences
     :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
     :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
-    :param starts: one byte per sentence, 1 if a document ended just before it in this chunk
-    :param closed: a document ended after the last sentence
+    :param starts: of documents: a byte for each sentence and one more, 1 if a document of this chunk ended before it
     """
 
     counts: Counter[str]
@@ -45,7 +44,6 @@ class CleanedChunk:
     hashes: bytes = b""
     texts: tuple[bytes, ...] = ()
     starts: bytes = b""
-    closed: bool = False
 
 
 def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: bool) -> CleanedChunk:
@@ -115,12 +113,13 @@ def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
             else:
                 sentences.append(prepared)
                 words += count
+    if chunk.last:
+        ends.add(len(sentences))
     return CleanedChunk(
         Counter(rows=len(sentences), read=paragraphs, words=words),
         columns=(_join(sentences),),
         dropped=dropped,
-        starts=bytes(index in ends for index in range(len(sentences))),
-        closed=chunk.last or len(sentences) in ends,
+        starts=bytes(index in ends for index in range(len(sentences) + 1)),
     )
 
 

@@ -149,14 +149,12 @@ def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: 
     """Why the folder must be written; None if it should be up to date."""
     if not {"settings", "inputs", "cleaning", "subwords"} <= older.keys():
         return "written by another version, or damaged" if (out / MANIFEST).exists() else "new"
-    old, new = _decisive(older.get("settings", {})), _decisive(settings)
+    old, new = _decisive(older["settings"]), _decisive(settings)
     changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     if changed:
         return f"changed: {', '.join(changed)}"
     if any(weight != 1 for weight in _weights(settings)) and "corpora" not in older["splits"]["train"]:
         return "the corpora of its pairs were not noted, which weights need"
     # Files that were moved or touched are the same.
-    before, now = (
-        [(entry["sha256"], entry.get("state")) for entry in each] for each in (older.get("inputs", []), inputs)
-    )
+    before, now = ([(entry["sha256"], entry.get("state")) for entry in each] for each in (older["inputs"], inputs))
     return None if before == now else "the input files have changed"

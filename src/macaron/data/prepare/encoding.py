@@ -1,7 +1,7 @@
 """From cleaned text to subwords and ids: what workers do with the parts that cleaning has written."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, islice
@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from macaron.data.prepare.cleaning import CleanedChunk
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
-from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import id_dtype
 from macaron.processes import Workers
-from macaron.text.extension import extended, repeated_words
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import EOS
 
@@ -31,66 +29,62 @@ MAX_KNOWN = 300_000
 
 @dataclass(frozen=True)
 class CleanedPart:
-    """The position of one chunk in the files of cleaned text.
+    """The position of one chunk in the files of a `CleanedSplit`.
 
-    :param files: prepared lines, one file per column
-    :param offsets: first byte in each file
+    :param offsets: first byte in the file of each column
     :param corpus: index of the split's corpus that the chunk is from, and its tag
-    :param roles: file with one byte per row (see `macaron.data.prepare.roles`)
-    :param starts: file with one byte per row, 1 if a document starts with it; None for pairs
     """
 
-    files: tuple[Path, ...]
+    folder: Path
     offsets: tuple[int, ...]
     first: int
     rows: int
     corpus: tuple[int, str | None]
-    roles: Path
-    starts: Path | None = None
 
-    def lines(self, column: int, chosen: NDArray[np.bool_]) -> list[str]:
-        """The lines of a column that are chosen."""
-        with self.files[column].open("rb") as file:
-            file.seek(self.offsets[column])
-            return [line[:-1].decode() for line in compress(islice(file, self.rows), chosen.tolist())]
+    def lines(self, chosen: NDArray[np.bool_]) -> Iterator[list[str]]:
+        """The lines of each column that are chosen."""
+        for column, offset in enumerate(self.offsets):
+            with (self.folder / str(column)).open("rb") as file:
+                file.seek(offset)
+                yield [line[:-1].decode() for line in compress(islice(file, self.rows), chosen.tolist())]
 
-    def bytes_of(self, path: Path) -> Roles:
+    def bytes_of(self, name: str) -> Roles:
         """The bytes of these rows in a file with one byte per row."""
-        return np.fromfile(path, np.uint8, self.rows, offset=self.first)
+        return np.fromfile(self.folder / name, np.uint8, self.rows, offset=self.first)
 
 
 @dataclass
 class CleanedSplit:
-    """The cleaned rows of a split in the work folder: one file per column, and files with data for each row.
+    """The cleaned rows of a split, in a folder.
 
-    :param roles: one byte per row; written in step 2, for train
+    0, 1        prepared lines, one file per column
+    hashes      of pairs: see `CleanedChunk`
+    starts      of sentences: one byte for each, 1 if a document starts with it
+    roles       one byte per row (see `macaron.data.prepare.roles`)
+
+    :param texts: files of the lines as they were given, if they are kept
     :param counts: what was read and kept
     :param sources: the same for each input, as the manifest has it
+    :param ended: 1 if the next sentence starts a document
     """
 
-    columns: tuple[Path, ...]
-    texts: tuple[Path, ...]
-    hashes: Path
-    starts: Path
-    roles: Path
+    folder: Path
+    texts: tuple[Path, ...] = ()
     parts: list[CleanedPart] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     sources: list[dict[str, Any]] = field(default_factory=list)
-    in_document: bool = False  # the last document may continue in the next chunk
+    ended: int = 1
 
-    def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], is_text: bool, tag: str | None = None) -> bytes:
+    def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], tag: str | None = None) -> bytes:
         """Note a chunk that is written at these offsets, after the others; return its document starts."""
-        starts = bytearray(cleaned.starts)
-        if starts:
-            starts[0] |= not self.in_document
-        self.in_document = not cleaned.closed and (bool(starts) or self.in_document)
-        rows = cleaned.counts["rows"]
-        if rows or not is_text:
-            starts_file = self.starts if is_text else None
+        starts, rows = bytearray(cleaned.starts), cleaned.counts["rows"]
+        if rows or not starts:
             number = len(self.sources)  # of the corpus: those before it are complete
-            first, corpus = self.counts["rows"], (number, tag)
-            self.parts.append(CleanedPart(self.columns, offsets, first, rows, corpus, self.roles, starts_file))
+            self.parts.append(CleanedPart(self.folder, offsets, self.counts["rows"], rows, (number, tag)))
+        if starts:
+            starts[0] |= self.ended
+            self.ended = starts.pop()
         self.counts.update(cleaned.counts, documents=sum(starts))
         self.dropped.update(cleaned.dropped)
         return bytes(starts)
@@ -101,11 +95,11 @@ def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter
 
     Below the limits everything is counted; otherwise a sample that is the same in every run.
     """
-    order = list(range(len(parts)))
-    Random(len(parts)).shuffle(order)
+    shuffled = list(parts)
+    Random(len(parts)).shuffle(shuffled)
     counts: Counter[str] = Counter()
     rows = words = size = 0
-    results = workers.map(count_part, (parts[index] for index in order))
+    results = workers.map(count_part, shuffled)
     for found, more in results:
         size += sum(len(word.encode()) for word in found if word not in counts)
         counts.update(found)
@@ -119,33 +113,9 @@ def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter
 
 def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
     """Count the words of all columns, and the rows, that are trained on."""
-    chosen = part.bytes_of(part.roles) == TRAIN
-    counts: Counter[str] = Counter()
-    for column in range(len(part.files)):
-        counts.update(chain.from_iterable(map(str.split, part.lines(column, chosen))))
-    return counts, int(chosen.sum())
-
-
-def learn_subwords(
-    words: Mapping[str, int], size: int, settings: PairsSettings | TextSettings, given: MacaronTokenizer | None
-) -> MacaronTokenizer:
-    """A tokenizer of this size for counted words, or the given one with more subwords."""
-    if given is not None:
-        return extended(given, words, settings.extend_vocab or 0, settings.vocab_multiple, settings.tags)
-    source_lang, target_lang = settings.languages
-    return MacaronTokenizer.train(
-        repeated_words(words, settings.pipeline == "raw"),
-        size,
-        pipeline=settings.pipeline,
-        kind=settings.vocabulary,
-        source_lang=source_lang,
-        target_lang=target_lang,
-        lower=settings.lower,
-        normalize=settings.normalize,
-        prepared=True,
-        pad_to_multiple=settings.vocab_multiple,
-        tags=settings.tags,
-    )
+    chosen = part.bytes_of("roles") == TRAIN
+    lines = chain.from_iterable(part.lines(chosen))
+    return Counter(chain.from_iterable(map(str.split, lines))), int(chosen.sum())
 
 
 #: Ids of several lines, flat, and the length of each line.
@@ -161,17 +131,14 @@ def encode_part(part: CleanedPart, tokenizer: Path, fingerprint: str) -> dict[in
     :param fingerprint: of the tokenizer; it tells two versions of the folder apart
     """
     encoder = word_encoder(tokenizer, fingerprint)
-    tag = part.corpus[1]
-    roles = part.bytes_of(part.roles)
-    starts = None if part.starts is None else part.bytes_of(part.starts)
+    tags = (part.corpus[1], None)
+    roles, starts = part.bytes_of("roles"), part.bytes_of("starts")
     encoded: dict[int, EncodedRows] = {}
     for role in (TRAIN, VALID):
         chosen = roles == role
         if chosen.any():
-            columns = [
-                encoder.encode(part.lines(column, chosen), None if column else tag) for column in range(len(part.files))
-            ]
-            encoded[role] = columns, None if starts is None else np.flatnonzero(starts[chosen])
+            columns = [encoder.encode(lines, tag) for lines, tag in zip(part.lines(chosen), tags, strict=False)]
+            encoded[role] = columns, np.flatnonzero(starts[chosen]) if len(starts) else None
     return encoded
 
 

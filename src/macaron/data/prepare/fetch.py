@@ -86,18 +86,16 @@ def _find_corpora(settings: PairsSettings) -> Found:
             elif corpus.archive is not None:
                 absent.append(corpus)
             elif corpus.url is not None:
-                absent += [_side(corpus, corpus.url.replace("{lang}", language), language) for language in lacking]
+                ending = Path(urlsplit(corpus.url).path).suffix
+                for language in lacking:
+                    path = f"{corpus.path}.{language}{ending if ending in ENDINGS else ''}"
+                    url = corpus.url.replace("{lang}", language)
+                    absent.append(FetchSettings(path, (url,), corpus.checksums.get(language)))
             else:
                 # One of the two files was given, or their folder.
                 hint = "; give the prefix of both files, without the ending" if prefix.exists() else ""
                 missing += [f"{prefix}.{language} (also tried: {tried}{hint})" for language in lacking]
     return found, missing, absent
-
-
-def _side(corpus: CorpusSettings, url: str, language: str) -> FetchSettings:
-    ending = Path(urlsplit(url).path).suffix
-    path = f"{corpus.path}.{language}{ending if ending in ENDINGS else ''}"
-    return FetchSettings(path, (url,), corpus.checksums.get(language))
 
 
 def _find_texts(settings: TextSettings) -> Found:

@@ -54,9 +54,8 @@ def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chun
     done = size = 0
     blank = len(streams) == 1  # a text of blank lines is empty; pairs of blank lines are pairs
     for lines in zip_longest(*streams, fillvalue=_END):
-        if any(line is _END for line in lines):
-            rest = [(line is not _END) + sum(1 for _ in stream) for line, stream in zip(lines, streams, strict=True)]
-            sizes = " and ".join(f"{done + len(columns[0]) + more:,}" for more in rest)
+        if _END in lines:
+            sizes = " and ".join(f"{sum(1 for _ in raw_lines(path)):,}" for path in files.paths)
             raise MacaronError(
                 f"{names} are not aligned: they have {sizes} lines. Line n of one must translate line n of the other."
             )

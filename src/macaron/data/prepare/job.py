@@ -20,14 +20,15 @@ from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
-from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
+from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
 from macaron.data.prepare.inputs import AlignedFiles, chunks
-from macaron.data.prepare.roles import TRAIN, VALID, choose_pairs, hold_out_documents
+from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.data.store import StoreWriter
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
+from macaron.text.extension import extended, repeated_words
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import chosen_size
 
@@ -106,13 +107,9 @@ class PrepareJob:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
         keep_text = not self.is_text and (strict or self.settings.holds_out)
-        cleaned = CleanedSplit(
-            columns=self._names(self.work, f"{split}.prepared"),
-            texts=self._names(self.folder if strict else self.work, split) if keep_text else (),
-            hashes=self.work / f"{split}.hashes",
-            starts=self.work / f"{split}.starts",
-            roles=self.work / f"{split}.roles",
-        )
+        texts = self._names(self.folder if strict else self.work, split) if keep_text else ()
+        cleaned = CleanedSplit(self.work / f"cleaned-{split}", texts)
+        cleaned.folder.mkdir()
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
         settings = self.settings
         task: partial[CleanedChunk] = (
@@ -122,14 +119,15 @@ class PrepareJob:
         )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
-            paths = (*cleaned.columns, *cleaned.texts, cleaned.hashes, cleaned.starts)
+            names = [*map(str, range(len(self.endings))), "hashes", "starts"]
+            paths = [*(cleaned.folder / name for name in names), *texts]
             outputs = [stack.enter_context(path.open("wb")) for path in paths]
             for each in files:
                 before = cleaned.counts.copy()
                 for chunk in self.workers.map(task, chunks(each, *CHUNKS[self.settings.kind])):
-                    offsets = tuple(file.tell() for file in outputs[: len(cleaned.columns)])
-                    starts = cleaned.add(chunk, offsets, self.is_text, each.tag)
-                    contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
+                    offsets = tuple(file.tell() for file in outputs[: len(self.endings)])
+                    starts = cleaned.add(chunk, offsets, each.tag)
+                    contents = (*chunk.columns, chunk.hashes, starts, *chunk.texts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
                     step(chunk.counts["rows" if self.is_text else "read"])
@@ -138,7 +136,7 @@ class PrepareJob:
                 )
                 cleaned.sources.append({**sides, "state": each.state, **self._named(cleaned.counts - before)})
         if strict:  # nothing is dropped
-            cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
+            (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
         return cleaned
 
     def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
@@ -156,15 +154,16 @@ class PrepareJob:
                     f"{names}: only one document. Validation and negative next sentences need at least two. "
                     "Separate documents by blank lines, or give more files."
                 )
-            held_out = hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+            held_out = hold_out_documents(train.folder, settings.valid_every, counts["documents"])
             kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
         else:
             with self.progress.step("duplicates and overlap") as step:
-                roles, dropped = choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
-                train.dropped.update(dropped)
-                roles.tofile(train.roles)
+                hashes = [split.folder / "hashes" for split in (train, *held.values())]
+                roles = choose_pairs(settings, *hashes)
+                roles.tofile(train.folder / "roles")
                 step(len(roles))
-            kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID)})
+            kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID, DUPLICATE, OVERLAP)})
+            train.dropped.update(duplicate=kept[DUPLICATE], overlap=kept[OVERLAP])
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
@@ -206,7 +205,24 @@ class PrepareJob:
             self.progress.say(f"data.vocab_size = {wanted:,}: {reason}")
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
-            tokenizer = learn_subwords(words, wanted, settings, self.given)
+            if self.given is not None:
+                more = settings.extend_vocab or 0
+                tokenizer = extended(self.given, words, more, settings.vocab_multiple, settings.tags)
+            else:
+                source_lang, target_lang = settings.languages
+                tokenizer = MacaronTokenizer.train(
+                    repeated_words(words, settings.pipeline == "raw"),
+                    wanted,
+                    pipeline=settings.pipeline,
+                    kind=settings.vocabulary,
+                    source_lang=source_lang,
+                    target_lang=target_lang,
+                    lower=settings.lower,
+                    normalize=settings.normalize,
+                    prepared=True,
+                    pad_to_multiple=settings.vocab_multiple,
+                    tags=settings.tags,
+                )
         tokenizer.save_pretrained(self.folder / "tokenizer")
         if len(tokenizer) < wanted:
             self.progress.say(f"the corpus gives {len(tokenizer):,} subwords, not {wanted:,}")
@@ -235,22 +251,22 @@ class PrepareJob:
                     for writer, (ids, lengths) in zip(writers[role], columns, strict=True):
                         writer.append(ids, lengths, starts)
                     step(len(columns[0][1]))
-        sizes = {split: self._sizes(*writers[role]) for role, split in names.items()}
-        if not self.is_text:
-            for role, split in names.items():
-                sizes[split]["corpora"] = [
-                    {"path": each.prefix, "pairs": pairs[role, number], **({"tag": each.tag} if each.tag else {})}
-                    for number, each in enumerate(files)
-                ]
+        sizes: dict[Split, dict[str, Any]] = {}
+        for role, split in names.items():
+            first, last = writers[role][0], writers[role][-1]
+            if self.is_text:
+                sizes[split] = {"documents": first.documents, "sentences": first.sequences, "tokens": first.tokens}
+                continue
+            corpora = [
+                {"path": each.prefix, "pairs": pairs[role, number], **({"tag": each.tag} if each.tag else {})}
+                for number, each in enumerate(files)
+            ]
+            tokens = {"source_tokens": first.tokens, "target_tokens": last.tokens}
+            sizes[split] = {"pairs": first.sequences, **tokens, "corpora": corpora}
         return sizes
 
-    def _sizes(self, first: StoreWriter, *others: StoreWriter) -> dict[str, Any]:
-        if self.is_text:
-            return {"documents": first.documents, "sentences": first.sequences, "tokens": first.tokens}
-        return {"pairs": first.sequences, "source_tokens": first.tokens, "target_tokens": others[0].tokens}
-
     def _write_held_out(self, train: CleanedSplit) -> None:
-        roles = train.roles.read_bytes()
+        roles = (train.folder / "roles").read_bytes()
         for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
             with given.open("rb") as lines, path.open("wb") as file:
                 file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)

@@ -5,8 +5,7 @@ A pair is identified by two 64-bit hashes, of its source and its target, in a fi
 part of the pairs. Whole documents are held out; their sentences' roles are written to a file.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,33 +29,30 @@ MOST_PARTS = 16
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) -> tuple[Roles, Counter[str]]:
-    """The role of every training pair, and the number of pairs that each rule dropped.
+def choose_pairs(settings: PairsSettings, hashes: Path, *held: Path) -> Roles:
+    """The role of every training pair.
 
     :param hashes: file with the hashes of the training pairs
     :param held: the same of valid and test
     """
     whole_pair = settings.remove_overlap == "pair"
-    dropped: Counter[str] = Counter()
     roles = np.full(hashes.stat().st_size // 16, TRAIN, np.uint8)
     if settings.remove_duplicates:
-        dropped["duplicate"] = mark_duplicates(hashes, roles)
+        mark_duplicates(hashes, roles)
     if settings.remove_overlap != "none":
         for path in held:
-            dropped["overlap"] += mark_overlap(hashes, roles, sorted_keys(path, whole_pair), whole_pair)
+            mark_overlap(hashes, roles, sorted_keys(path, whole_pair), whole_pair)
     if settings.holds_out:
         pairs = int((roles == TRAIN).sum())
         hold_out(roles, settings.valid_every or max(2, min(max(LEAST_EVERY, pairs // HELD_OUT), pairs)))
         if settings.remove_overlap != "none":
-            forbidden = sorted_keys(hashes, whole_pair, roles)
-            dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
-    return roles, dropped
+            mark_overlap(hashes, roles, sorted_keys(hashes, whole_pair, roles), whole_pair)
+    return roles
 
 
-def mark_duplicates(path: Path, roles: Roles) -> int:
-    """Mark every pair that occurred before, and return their number."""
+def mark_duplicates(path: Path, roles: Roles) -> None:
+    """Mark every pair that occurred before."""
     parts = max(1, min(MOST_PARTS, -(-len(roles) // PART)))
-    marked = 0
     for part in range(parts):
         indices, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         for start, block in _keys(path, whole_pair=True):
@@ -66,26 +62,15 @@ def mark_duplicates(path: Path, roles: Roles) -> int:
             keys.append(block[mine])
         index, key = np.concatenate(indices), np.concatenate(keys)
         del indices, keys
-        order = np.argsort(key, kind="stable")  # stable: the first of equal pairs stays first
-        key = key[order]
-        repeated = order[1:][key[1:] == key[:-1]]
-        roles[index[repeated]] = DUPLICATE
-        marked += len(repeated)
-    return marked
+        roles[np.delete(index, np.unique(key, return_index=True)[1])] = DUPLICATE  # all but the first of equal pairs
 
 
-def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) -> int:
+def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) -> None:
     """Mark training pairs whose source (or whole pair) is among the sorted keys of the forbidden ones."""
-    if not len(forbidden):
-        return 0
-    marked = 0
-    for start, key in _keys(path, whole_pair):
+    for start, key in _keys(path, whole_pair) if len(forbidden) else ():
         index = np.minimum(np.searchsorted(forbidden, key), len(forbidden) - 1)
         block = roles[start : start + len(key)]
-        hit = (forbidden[index] == key) & (block == TRAIN)
-        block[hit] = OVERLAP
-        marked += int(hit.sum())
-    return marked
+        block[(forbidden[index] == key) & (block == TRAIN)] = OVERLAP
 
 
 def hold_out(roles: Roles, every: int) -> None:
@@ -93,7 +78,7 @@ def hold_out(roles: Roles, every: int) -> None:
     roles[np.flatnonzero(roles == TRAIN)[every - 1 :: every]] = VALID
 
 
-def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) -> int:
+def hold_out_documents(folder: Path, every: int, documents: int) -> int:
     """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document.
 
     Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
@@ -102,7 +87,7 @@ def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) ->
     held = 2 if documents >= 4 else 1
     few = [(1 + number) * documents // (1 + held) for number in range(held)]
     number, sentences = -1, 0
-    with starts.open("rb") as given, roles.open("wb") as file:
+    with (folder / "starts").open("rb") as given, (folder / "roles").open("wb") as file:
         while content := given.read(BLOCK):
             numbers = number + np.cumsum(np.frombuffer(content, np.uint8), dtype=np.int64)
             valid = (numbers + 1) % every == 0 if documents >= 2 * every else np.isin(numbers, few)

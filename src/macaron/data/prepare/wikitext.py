@@ -6,10 +6,9 @@ Markup that is opened and never closed loses its brackets, not the rest of the p
 
 import html
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable
-from itertools import chain
+from itertools import chain, groupby
 
 #: Namespaces whose links are dropped. A dump names them in its own language as well.
 DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
@@ -54,6 +53,8 @@ _TIDY = (
     (re.compile(r"([(\[])\s+"), r"\1"),
     (re.compile(r",(?:\s*,)+"), ","),
 )
+#: How a line of running text begins; others are headings, lists, remains of tables.
+_PROSE = re.compile(r"(?!----)[^=*#:;|!{}]")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -73,21 +74,19 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
 def _without_elements(text: str) -> str:
     """Remove the elements whose contents are not text. Of one that is not closed, only the tag."""
     tags = list(_ELEMENT.finditer(text))
-    closing: dict[str, list[re.Match[str]]] = {}
-    for tag in tags:
+    closed: dict[str, int] = {}  # by name: the end of the nearest closing tag
+    ends: list[int] = []
+    for tag in reversed(tags):
+        name = tag[2].lower()
         if tag[1]:
-            closing.setdefault(tag[2].lower(), []).append(tag)
+            closed[name] = tag.end()
+        opens = not tag[1] and not tag[3].endswith("/")
+        ends.append(closed.get(name, tag.end()) if opens else tag.end())
     kept, position = [], 0
-    for tag in tags:
-        if tag.start() < position:
-            continue
-        kept.append(text[position : tag.start()])
-        position = tag.end()
-        if not tag[1] and not tag[3].endswith("/"):
-            closers = closing.get(tag[2].lower(), [])
-            following = bisect_right(closers, tag.start(), key=re.Match.start)
-            if following < len(closers):
-                position = closers[following].end()
+    for tag, end in zip(tags, reversed(ends), strict=True):
+        if tag.start() >= position:
+            kept.append(text[position : tag.start()])
+            position = end
     return "".join([*kept, text[position:]])
 
 
@@ -132,9 +131,8 @@ def _template(inside: str) -> str:
 def _link(inside: str, dropped: Collection[str]) -> str:
     target, _, rest = inside.partition("|")
     namespace, colon, _ = target.partition(":")
-    if colon and namespace.strip().lower() in dropped:
-        return ""
-    if colon and not rest and _INTERWIKI.fullmatch(namespace):  # the same page in another language
+    interwiki = not rest and _INTERWIKI.fullmatch(namespace)  # the same page in another language
+    if colon and (interwiki or namespace.strip().lower() in dropped):
         return ""
     shown = rest.rpartition("|")[2] if rest else ""
     return shown.strip() or target.strip().lstrip(":")
@@ -142,19 +140,10 @@ def _link(inside: str, dropped: Collection[str]) -> str:
 
 def _lines(text: str) -> list[str]:
     """Adjacent lines are one paragraph; headings, lists and remains of tables are left out."""
-    found: list[str] = []
-    parts: list[str] = []
-    for given in (*text.split("\n"), ""):
-        line = " ".join(given.split())
-        if line and line[0] not in "=*#:;|!{}" and not line.startswith("----"):
-            parts.append(line)
-            continue
-        if parts:
-            paragraph = " ".join(_substituted(" ".join(parts), _TIDY).split())
-            if _LETTER.search(paragraph):
-                found.append(paragraph)
-            parts = []
-    return found
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    joined = (" ".join(run) for prose, run in groupby(lines, lambda line: bool(_PROSE.match(line))) if prose)
+    tidied = (" ".join(_substituted(paragraph, _TIDY).split()) for paragraph in joined)
+    return [paragraph for paragraph in tidied if _LETTER.search(paragraph)]
 
 
 def _substituted(text: str, substitutions: Iterable[tuple[re.Pattern[str], str]]) -> str:
