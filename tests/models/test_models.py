@@ -70,6 +70,13 @@ def test_the_other_systems_of_the_papers_tables():
     assert [convolutions.interaction("F").kernel(layer) for layer in range(6)] == [3, 7, 15, 31, 31, 31]
 
 
+def test_a_preset_of_another_inner_size_has_that_size():
+    for name in preset_names():
+        small = preset(name, hidden_size=64, num_attention_heads=4, intermediate_size=128, vocab_size=100)
+        assert small.inner_sizes is None
+        assert count(small) < 1_500_000
+
+
 def test_a_preset_refuses_what_it_does_not_know():
     with pytest.raises(MacaronError, match="nearest: macaron-small"):
         preset("macaron-smal")
