@@ -129,10 +129,11 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     for its coefficient. In Macaron's layer G is G1 in the first half and G2 in the second, while F is constant. Where
     applications are tied, the field is the same in all segments.
 
-    With negative coefficients or several branches times overlap, and only the mean is defined: the operators' fields
-    over the whole layer act all the time.
+    With negative coefficients, several branches or several stages of the whole layer times overlap, and only the mean
+    is defined: the operators' fields over the whole layer act all the time.
     """
-    if len(steps[0].layer.walk) > 1 or any(step.weight * step.move.coefficient <= 0 for step in steps):
+    several = len(steps[0].layer.walk) > 1 or steps[-1].branch > 0
+    if several or any(step.weight * step.move.coefficient <= 0 for step in steps):
         return [(1.0, partial(_sum, [(1.0, field) for field in operator_fields(steps, context).values()]))]
     clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
     for terms in _terms(steps, context).values():
