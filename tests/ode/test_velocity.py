@@ -52,6 +52,7 @@ def test_orders():
 def test_without_friction_there_is_no_order():
     assert Velocity(1.0).order is None
     assert Velocity(1.5).order is None
+    assert Velocity(-1.5).order is None  # unstable
     with pytest.raises(MacaronError, match="no rate"):
         _ = Velocity(1.0).rate
 
