@@ -69,7 +69,10 @@ def test_the_other_systems_of_the_papers_tables():
     decoder = weighted.decoder_layer_settings()
     kinds = [weighted.interaction("F").kind, decoder.interaction("F").kind, decoder.interaction("H").kind]
     assert kinds == ["weighted", "softmax", "weighted"]
-    assert (weighted.encoder_scheme_value().operators, weighted.decoder_scheme_value().operators) == (("F",), ("F", "H"))
+    assert (weighted.encoder_scheme_value().operators, weighted.decoder_scheme_value().operators) == (
+        ("F",),
+        ("F", "H"),
+    )
     for config in (relative, relative.decoder_layer_settings()):
         seen = config.interaction("F")
         assert (seen.positions, seen.clip, config.positions_at) == ("relative", 16, "none")

@@ -35,6 +35,12 @@ def test_particles_of_every_operator(changes: dict[str, Any]):
                 else:
                     torch.testing.assert_close(sums, torch.ones(len(expected[0])))
         measures = depth(traced)
+        steps = [step for layer in traced.layers for step in layer.steps]
+        if (
+            len(steps) == len(measures["moves"]) and len({step.branch for step in steps}) == 1
+        ):  # moves of operators alone
+            each = [(step.after - step.before)[0, :, : expected.shape[-1]].double().norm(dim=-1) for step in steps]
+            assert [row["size"] for row in measures["moves"]] == pytest.approx([float(move.mean()) for move in each])
         moved = [row[key] for row in measures["moves"] for key in ("size", "relative")]
         assert all(math.isfinite(number) for number in moved)
         assert all(math.isfinite(row["relative"]) for key in ("commutator", "truncation") for row in measures[key])

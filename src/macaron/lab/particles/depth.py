@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from macaron.lab.particles.trace import END, LayerTrace, Trace
+from macaron.lab.particles.trace import MEANING, LayerTrace, Trace
 from macaron.nn import Context
 from macaron.nn.layer import SubStep
 from macaron.ode import integrator, runge_kutta_step
@@ -37,7 +37,7 @@ def depth(traced: Trace) -> dict[str, Any]:
     moves = [after - before for before, after in pairwise(states)]
     sizes = []
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
-        if frame.operator != END:
+        if frame.operator in MEANING:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
             means = {"size": float(length.mean()), "relative": float((length / size.clamp(min=1e-30)).mean())}
             sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
