@@ -45,3 +45,13 @@ def test_particles_of_every_operator(changes: dict[str, Any]):
         assert all(math.isfinite(number) for number in moved)
         assert all(math.isfinite(row["relative"]) for key in ("commutator", "truncation") for row in measures[key])
         assert (measures["truncation"] == []) == traced.stack.has_velocity
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name.startswith("whole layers")])
+def test_moves_of_the_stages_add_up_to_the_layers(name: str):
+    """Every stage is shown with its share; the last frame of a layer is its real end."""
+    traced = trace((model := tiny(OPERATORS[name])).encoder, lambda: model.encode(SOURCE))
+    for layer in traced.layers:
+        *_, before, last = [frame.state for frame in traced.frames if frame.layer == layer.number]
+        step = layer.steps[-1]
+        torch.testing.assert_close(before + step.weight * (step.after - step.before)[0], last, rtol=1e-4, atol=1e-4)
