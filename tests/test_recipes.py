@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
+from macaron.models import preset
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.recipe import (
     AUTO,
@@ -66,6 +67,22 @@ def test_the_papers_settings() -> None:
     assert base == big
     assert (base.vocab_size, base.lower, base.source_lang) == (37_000, False, "en")
     assert [corpus.path for corpus in (*base.valid, *base.test)] == ["newstest2013", "newstest2014"]
+
+
+@pytest.mark.parametrize("name", ["weighted", "relative", "universal", "dynamic-conv", "scaling-nmt"])
+def test_the_other_systems_of_the_papers_table(name: str) -> None:
+    """They train as they say, and with another preset their recipe trains that and nothing else."""
+    path = FOLDER / f"wmt14-en-de-{name}.toml"
+    big, own = load_recipe(FOLDER / "wmt14-en-de-big.toml", []), load_recipe(path, [])
+    differ = {name for name, value in vars(own.train).items() if value != getattr(big.train, name)}
+    assert own.decode == big.decode
+    if name == "scaling-nmt":
+        assert differ == {"learning_rate", "warmup", "batch_tokens", "accumulate", "average"}
+        assert (own.train.batch_tokens * own.train.accumulate, own.train.average) == (458_752, 10)
+        return
+    assert differ == {"learning_rate", "warmup"}
+    other = model_config(load_recipe(path, ["model.preset=transformer-big"]), 32_000)
+    assert other == preset("transformer-big", vocab_size=32_000, max_position_embeddings=other.max_position_embeddings)
 
 
 def test_the_commented_recipe_shows_the_defaults() -> None:

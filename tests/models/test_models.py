@@ -65,9 +65,28 @@ def test_the_other_systems_of_the_papers_tables():
         assert sizes[name].parameters == pytest.approx(sizes["transformer-big"].parameters, rel=0.005)
     assert sizes["weighted-transformer"].inner_widths == (4096 // 16,)
     assert sizes["universal"].parameters < 0.25 * sizes["transformer-big"].parameters
+    weighted, relative, universal = (preset(name) for name in ("weighted-transformer", "relative", "universal"))
+    decoder = weighted.decoder_layer_settings()
+    kinds = [weighted.interaction("F").kind, decoder.interaction("F").kind, decoder.interaction("H").kind]
+    assert kinds == ["weighted", "softmax", "weighted"]
+    assert (weighted.encoder_scheme_value().operators, weighted.decoder_scheme_value().operators) == (
+        ("F",),
+        ("F", "H"),
+    )
+    for config in (relative, relative.decoder_layer_settings()):
+        seen = config.interaction("F")
+        assert (seen.positions, seen.clip, config.positions_at) == ("relative", 16, "none")
+    assert (universal.tying, universal.positions_at, universal.intermediate_size) == ("depth", "layers", 4096)
     convolutions = preset("dynamic-conv")
     assert (sizes["dynamic-conv"].layers, sizes["dynamic-conv"].inner_widths) == ("7+6", (4096,))
     assert [convolutions.interaction("F").kernel(layer) for layer in range(6)] == [3, 7, 15, 31, 31, 31]
+
+
+def test_a_preset_of_another_inner_size_has_that_size():
+    for name in preset_names():
+        small = preset(name, hidden_size=64, num_attention_heads=4, intermediate_size=128, vocab_size=100)
+        assert small.inner_sizes is None
+        assert count(small) < 1_500_000
 
 
 def test_a_preset_refuses_what_it_does_not_know():

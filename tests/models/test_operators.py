@@ -135,6 +135,19 @@ def test_the_budget_is_that_of_the_real_layer(changes: dict[str, Any]):
             assert sum(parameter.numel() for parameter in layer.parameters()) == expected
 
 
+@pytest.mark.parametrize("kind", ["lightweight", "dynamic"])
+def test_a_kernel_is_whole_on_both_sides(kind: str):
+    """An encoder's sees neighbours before and after, a decoder's as many before: none of it is cut off by the mask."""
+    model = tiny({"attention": {"kind": kind, "kernels": [4]}, "encoder_layers": 1, "decoder_layers": 1}).double()
+    ids = torch.randint(4, 30, (1, 12), generator=torch.Generator().manual_seed(0))
+    other = ids.clone()
+    other[0, 5] = 3
+    memory = model.encode(ids)
+    for run, seen in ((model.encode, [3, 4, 5, 6]), (lambda each: model.decode(each, memory), [5, 6, 7, 8])):
+        moved = (run(ids) - run(other)).abs().amax(-1)[0]
+        assert moved.nonzero().flatten().tolist() == seen
+
+
 @pytest.mark.parametrize("attention", ["relative", "dynamic"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attention: str, causal: bool):
@@ -173,6 +186,7 @@ def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attentio
         ({"velocity": "nestorov"}, "unknown velocity 'nestorov': did you mean nesterov"),
         ({"velocity": {"gamma": 1}}, "unknown key 'velocity.gamma'"),
         ({"velocity": {"beta": 11}}, "velocity.beta must be at most 10"),
+        ({"velocity": {"nu": 0}}, "velocity.nu = 0: nothing would move"),
         ({"velocity": "damped", "integrator": "rk4"}, "velocity makes no sense with integrator = 'rk4'"),
         ({"velocity": "damped", "layer_integrator": "heun"}, "velocity makes no sense with layer_integrator = 'heun'"),
         ({"layer_integrator": "rk5"}, "layer_integrator: unknown integrator 'rk5'"),
@@ -184,6 +198,12 @@ def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attentio
 def test_what_makes_no_sense_is_refused(fields: dict[str, Any], message: str):
     with pytest.raises(MacaronError, match=message):
         TranslationConfig(**fields)
+
+
+def test_an_encoder_of_text_has_no_cross_attention():
+    with pytest.raises(MacaronError, match="cross_attention is the decoder's"):
+        EncoderConfig(cross_attention="qk-norm")
+    assert EncoderConfig(cross_attention={}).interaction("H") == TranslationConfig().interaction("H")
 
 
 def test_rotary_positions_need_pairs_of_channels():

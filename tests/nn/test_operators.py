@@ -103,6 +103,15 @@ def test_no_velocity_is_the_plain_network_to_the_bit(norm: str):
         assert torch.equal(other(x, Context()), plain(x, Context()))
 
 
+@pytest.mark.parametrize("learned", ["sublayer", "channel"])
+def test_a_learned_velocity_starts_from_the_given_one(learned: str):
+    x, form = torch.randn(2, T, D, dtype=torch.float64), {"beta": 0.7, "mu": 0.3, "nu": 0.9}
+    given = stack_of("strang-gfg", inner_sizes=(12, 12), velocity=form)
+    other = stack_of("strang-gfg", shake=False, inner_sizes=(12, 12), velocity={**form, "learned": learned})
+    other.load_state_dict(given.state_dict(), strict=False)
+    torch.testing.assert_close(other(x, Context()), given(x, Context()))
+
+
 @pytest.mark.parametrize("scheme_name", ["lie-fg", "parallel"])
 def test_whole_layers_are_integrated_without_their_residual_connection(scheme_name: str):
     stack = stack_of(scheme_name, layer_integrator="rk4")
@@ -150,6 +159,20 @@ def test_convolutions(kind: str, causal: bool, kernel: int, glu: bool):
     agree(module, lambda x: module(x, Context(causal=causal), 0), reference)
 
 
+@pytest.mark.parametrize("kind", ["lightweight", "dynamic"])
+def test_dropout_of_kernels(kind: str):
+    module = sub(attention={"kind": kind, "kernels": [3]}, attention_dropout=1.0).operator.train()
+    moved = module(torch.randn(2, T, D, dtype=torch.float64), Context(), 0)
+    torch.testing.assert_close(moved, module.out.bias.expand_as(moved))
+
+
+def test_relative_positions_in_half_precision():
+    """Keys beyond the clip share a vector: what belongs to them is summed, in gradients too."""
+    relative = sub(attention="relative").operator.relative.bfloat16()
+    index = relative.index(torch.arange(T)[None])
+    assert relative.logits(torch.randn(1, H, 1, K, dtype=torch.bfloat16), index).dtype == torch.float32
+
+
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_weighted_branches(activation: str):
     module = sub(attention="weighted", activation=activation, branch=5).operator
@@ -174,8 +197,17 @@ def test_weighted_branches(activation: str):
     agree(module, lambda x: module(x, Context(), 0), reference)
 
 
+def test_dropout_of_branches():
+    out = sub(attention="weighted", branch=5, activation_dropout=1.0).operator.out.train()
+    moved = out(torch.randn(2, T, H * K, dtype=torch.float64))
+    torch.testing.assert_close(moved, (out.alpha.softmax(0) @ out.bias2[:, 0]).expand_as(moved))
+
+
 def test_weights_of_branches_stay_on_the_simplex():
     out = sub(attention="weighted", branch=5).operator.out
+    out.reset_parameters()
+    for weights in (out.alpha.softmax(0), out.kappa.softmax(0)):
+        assert weights.tolist() == pytest.approx([1 / H] * H)
     optimiser = torch.optim.Adam(out.parameters(), lr=0.1)
     for _ in range(5):
         optimiser.zero_grad()

@@ -26,6 +26,22 @@ def test_the_computed_order_is_the_measured_one(form: Velocity):
     assert math.log2(errors[0] / errors[1]) == pytest.approx(form.order, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("form", "order"), [(SECOND[2], 2), *((form, 1) for form in (*SECOND[3:], SECOND[0]))], ids=str
+)
+def test_a_start_at_rest_costs_an_order_unless_earlier_kicks_are_forgotten(form: Velocity, order: int):
+    system = particle_system(0)
+    field, duration, errors = system.fields["F"], 0.5, []
+    for count in (256, 512):
+        step, x, v = duration / count, system.start, np.zeros_like(system.start)
+        for n in range(count):
+            ahead = form.mu / form.nu * step
+            v = form.beta * v + step / form.rate * field(system.time + n * step + ahead, x + form.mu * v)
+            x = x + form.nu * v
+        errors.append(np.linalg.norm(x - exact_step(field, system.time, system.start, duration)))
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.1)
+
+
 def test_orders():
     named = {name: form.order for name, form in VELOCITIES.items()}
     assert named == {"none": 1, "heavy-ball": 1, "nesterov": 1, "damped": 1, "adams-bashforth": 2}
@@ -36,6 +52,7 @@ def test_orders():
 def test_without_friction_there_is_no_order():
     assert Velocity(1.0).order is None
     assert Velocity(1.5).order is None
+    assert Velocity(-1.5).order is None  # unstable
     with pytest.raises(MacaronError, match="no rate"):
         _ = Velocity(1.0).rate
 

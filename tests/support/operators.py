@@ -47,7 +47,11 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "weighted and G, gated": {"attention": {"kind": "weighted", "qk_norm": True}, "activation": "swiglu"},
     "universal": {"positions_at": "layers", "tying": "depth", "norm": "post"},
     "universal with a velocity": {"positions_at": "layers", "tying": "depth", "velocity": "damped"},
-    "relative, no position vectors": {"attention": "relative", "positions_at": "none"},
+    "relative, no position vectors, half steps": {
+        "attention": "relative",
+        "positions_at": "none",
+        "scheme": "strang-fgf",
+    },
 }
 SIZES = {"hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 64, "encoder_layers": 2, "decoder_layers": 2}
 

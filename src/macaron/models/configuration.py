@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 from macaron.errors import MacaronError, naming
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
+from macaron.nn.interaction import Interaction
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
 from macaron.origin import Origin
@@ -202,6 +203,8 @@ class EncoderConfig(ModelConfig):
                 raise MacaronError(f"id2label must have the keys 0 to {len(indices) - 1}, each once")
             object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
         Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
+        if self.interaction("H") != Interaction():
+            raise MacaronError("cross_attention is the decoder's, which an encoder of text lacks: leave it out")
         takes = self.classification or {}
         if "columns" in takes and len(takes["columns"]) != takes.get("texts"):
             raise MacaronError("classification.columns must have as many names as classification.texts says")

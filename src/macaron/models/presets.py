@@ -75,6 +75,8 @@ def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
     unknown = [key for key in changes if key not in known]
     if unknown:
         raise MacaronError(f"no field {unknown[0]!r} in the configuration of {name!r}{nearest(unknown[0], known)}")
+    if "intermediate_size" in changes:
+        settings["inner_sizes"] = None  # those of the preset belong to its own size
     return kind(**{**settings, **changes})
 
 

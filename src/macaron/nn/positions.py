@@ -9,6 +9,11 @@ from torch import Tensor, nn
 from macaron.nn.linear import EmbeddingTable
 
 
+def precise(x: Tensor) -> Tensor:
+    """A tensor in float32 or better."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def rotated(heads: Tensor, positions: Tensor, theta: float) -> Tensor:
     """Queries or keys (B, H, T, K) turned by angles that grow with their positions, (T,) or (B, T).
 
@@ -16,11 +21,10 @@ def rotated(heads: Tensor, positions: Tensor, theta: float) -> Tensor:
     ``theta ** (-2 i / K)`` for each position: a product of a query and a key depends on their distance alone.
     """
     half = heads.shape[-1] // 2
-    precise = torch.promote_types(heads.dtype, torch.float32)
-    frequencies = theta ** (torch.arange(half, device=heads.device, dtype=precise) / -half)
-    angles = (positions.to(precise).unsqueeze(-1) * frequencies).unsqueeze(-3)  # the same for all heads
+    x, y = precise(heads).chunk(2, dim=-1)
+    frequencies = theta ** (torch.arange(half, device=x.device, dtype=x.dtype) / -half)
+    angles = (positions.to(x.dtype).unsqueeze(-1) * frequencies).unsqueeze(-3)  # the same for all heads
     cosine, sine = angles.cos(), angles.sin()
-    x, y = heads.to(precise).chunk(2, dim=-1)
     return torch.cat([x * cosine - y * sine, y * cosine + x * sine], dim=-1).to(heads.dtype)
 
 
@@ -50,11 +54,15 @@ class RelativePositions(nn.Module):
         return distance.clamp(-self.clip, self.clip) + self.clip
 
     def logits(self, query: Tensor, index: Tensor) -> Tensor:
-        """The products (B, H, T, S) of queries (B, H, T, K) with the vectors of the keys."""
-        products = query @ self.keys.weight.T
+        """The products (B, H, T, S) of queries (B, H, T, K) with the vectors of the keys, in float32 or better.
+
+        Many keys share a vector, here and in `moved`: a GPU sums halves, also those of gradients, in half precision.
+        """
+        products = precise(query @ self.keys.weight.T)
         return products.gather(-1, index.expand(*products.shape[:-1], -1))
 
     def moved(self, probabilities: Tensor, index: Tensor) -> Tensor:
         """The vectors of the values, weighted by probabilities (B, H, T, S): (B, H, T, K)."""
-        sums = probabilities.new_zeros(*probabilities.shape[:-1], len(self.values.weight))
-        return sums.scatter_add(-1, index.expand_as(probabilities), probabilities) @ self.values.weight
+        each = precise(probabilities)
+        sums = each.new_zeros(*each.shape[:-1], len(self.values.weight)).scatter_add(-1, index.expand_as(each), each)
+        return sums.to(probabilities.dtype) @ self.values.weight

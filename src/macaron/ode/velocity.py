@@ -38,6 +38,10 @@ class Velocity:
     nu: Coefficient = 1.0
     learned: Literal["no", "sublayer", "channel"] = "no"
 
+    def __post_init__(self) -> None:
+        if self.nu == 0 and self.learned == "no":
+            raise MacaronError("velocity.nu = 0: nothing would move. Take another number, such as 1")
+
     @property
     def plain(self) -> bool:
         """Whether this is the sub-step without a velocity."""
@@ -59,7 +63,9 @@ class Velocity:
             x[n+1] = x[n] + beta (x[n] - x[n-1]) + nu c O(x[n] + mu/nu (x[n] - x[n-1])),
 
         stable for -1 <= beta < 1. Its terms of second degree agree where (1 + beta) nu = 2 (1 - beta) mu, those of
-        third degree never. Several operators that kick one velocity in turn are of order 1 in general.
+        third degree never. That is from the terminal speed on (`follow`): a particle that starts at rest is late, by an
+        error of first order unless beta = 0. Several operators that kick one velocity in turn are of order 1 in
+        general.
         """
         if self.nu == 0 or not -1 <= self.beta < 1:
             return None

@@ -266,6 +266,16 @@ def test_a_post_norm_model_has_no_final_norm(folders: dict[str, Path]):
     assert build_data([folders["macaron"], folders["post"]], SENTENCE, target="a cat")["aligned"]
 
 
+def test_signals_of_the_steps_are_frames_of_their_own(tmp_path: Path):
+    folder = translation(tmp_path / "universal", "transformer-tiny", tying="depth", positions_at="layers")
+    found = build_data([folder], SENTENCE, parts=["encoder"])
+    frames = parts(found)["encoder"]["frames"]
+    assert [frame["operator"] for frame in frames] == ["start", *("signal", "F", "G") * 2, "end"]
+    assert frames[4]["label"] == "Layer 2 of 2, position and step"
+    assert particles_page(found).endswith("</html>\n")
+    assert Image.open(io.BytesIO(png(found))).size[0] > 600
+
+
 @pytest.mark.slow
 def test_thirty_words_and_twelve_layers_are_small(tmp_path: Path):
     folder = encoder(tmp_path / "bert12", num_hidden_layers=12)

@@ -39,9 +39,9 @@ def layer_of(name: str, settings: LayerSettings = SETTINGS) -> SchemeLayer:
     return layer
 
 
-def linear_layer(name: str, **matrices: Tensor) -> SchemeLayer:
+def linear_layer(name: str, settings: LayerSettings | None = None, **matrices: Tensor) -> SchemeLayer:
     """A layer of a scheme whose sub-layers are matrices, without norms."""
-    layer = layer_of(name, LayerSettings(**SHAPE))
+    layer = layer_of(name, settings or LayerSettings(**SHAPE))
     for key, matrix in matrices.items():
         layer.sublayers[key].norm = nn.Identity()
         layer.sublayers[key].operator = Matrix(matrix)
@@ -142,6 +142,16 @@ def test_clocks_of_other_schemes():
         with torch.no_grad():
             total = sum(each(STATE) for each in operator_fields(traced(layer_of(name)).steps, Context()).values())
             torch.testing.assert_close(field(STATE), total)
+
+
+def test_stages_of_a_whole_layer_share_its_time():
+    """Both halves of Macaron act in every stage: their mean acts all the time."""
+    a, b, c = (random_matrix(seed, 0.1) for seed in (2, 3, 4))
+    layer = linear_layer("strang-gfg", LayerSettings(**SHAPE, layer_integrator="heun"), F1=a, G1=b, G2=c)
+    exact = STATE @ torch.linalg.matrix_exp(a + (b + c) / 2).T
+    torch.testing.assert_close(
+        flow(time_segments(traced(layer).steps, Context()), STATE, 64), exact, rtol=1e-8, atol=1e-8
+    )
 
 
 def test_one_operator_alone_errs_by_its_integrator_only():

@@ -35,7 +35,23 @@ def test_particles_of_every_operator(changes: dict[str, Any]):
                 else:
                     torch.testing.assert_close(sums, torch.ones(len(expected[0])))
         measures = depth(traced)
+        steps = [step for layer in traced.layers for step in layer.steps]
+        if (
+            len(steps) == len(measures["moves"]) and len({step.branch for step in steps}) == 1
+        ):  # moves of operators alone
+            each = [(step.after - step.before)[0, :, : expected.shape[-1]].double().norm(dim=-1) for step in steps]
+            assert [row["size"] for row in measures["moves"]] == pytest.approx([float(move.mean()) for move in each])
         moved = [row[key] for row in measures["moves"] for key in ("size", "relative")]
         assert all(math.isfinite(number) for number in moved)
         assert all(math.isfinite(row["relative"]) for key in ("commutator", "truncation") for row in measures[key])
         assert (measures["truncation"] == []) == traced.stack.has_velocity
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name.startswith("whole layers")])
+def test_moves_of_the_stages_add_up_to_the_layers(name: str):
+    """Every stage is shown with its share; the last frame of a layer is its real end."""
+    traced = trace((model := tiny(OPERATORS[name])).encoder, lambda: model.encode(SOURCE))
+    for layer in traced.layers:
+        *_, before, last = [frame.state for frame in traced.frames if frame.layer == layer.number]
+        step = layer.steps[-1]
+        torch.testing.assert_close(before + step.weight * (step.after - step.before)[0], last, rtol=1e-4, atol=1e-4)

@@ -91,6 +91,7 @@ particles.readout = (() => {
       G: "Each word moves by itself, independently of the others.",
       H: `Each word moves towards words of the source, on the right. ${arcs}`,
       start: "Embedding and position only: no interaction yet.",
+      signal: "Vectors of the positions and of the step are added: no interaction.",
       end: "The output of the stack: every state after the final norm.",
     }[operator] ?? "";
     const facts = element("dl", {},

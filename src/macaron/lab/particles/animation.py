@@ -141,7 +141,7 @@ def _trails(track: Track, points: Array) -> Any:
 
     ends = np.stack([points[:-1], points[1:]], axis=2).reshape(-1, 2, 2)
     passed = zip(track.frames[1 : len(points)], 0.35 + 0.55 * track.times[1 : len(points)], strict=True)
-    colours = [(COLOURS[frame["operator"]], alpha) for frame, alpha in passed for _ in track.tokens]
+    colours = [(COLOURS.get(frame["operator"], PALE), alpha) for frame, alpha in passed for _ in track.tokens]
     return LineCollection(list(ends), colors=colours, linewidths=1.1, zorder=2)
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from macaron.lab.particles.trace import END, LayerTrace, Trace
+from macaron.lab.particles.trace import MEANING, LayerTrace, Trace
 from macaron.nn import Context
 from macaron.nn.layer import SubStep
 from macaron.ode import integrator, runge_kutta_step
@@ -37,7 +37,7 @@ def depth(traced: Trace) -> dict[str, Any]:
     moves = [after - before for before, after in pairwise(states)]
     sizes = []
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
-        if frame.operator != END:
+        if frame.operator in MEANING:
             length, size = move.norm(dim=-1), before.norm(dim=-1)
             means = {"size": float(length.mean()), "relative": float((length / size.clamp(min=1e-30)).mean())}
             sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
@@ -129,10 +129,11 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     for its coefficient. In Macaron's layer G is G1 in the first half and G2 in the second, while F is constant. Where
     applications are tied, the field is the same in all segments.
 
-    With negative coefficients or several branches times overlap, and only the mean is defined: the operators' fields
-    over the whole layer act all the time.
+    With negative coefficients, several branches or several stages of the whole layer times overlap, and only the mean
+    is defined: the operators' fields over the whole layer act all the time.
     """
-    if len(steps[0].layer.walk) > 1 or any(step.weight * step.move.coefficient <= 0 for step in steps):
+    several = len(steps[0].layer.walk) > 1 or steps[-1].branch > 0
+    if several or any(step.weight * step.move.coefficient <= 0 for step in steps):
         return [(1.0, partial(_sum, [(1.0, field) for field in operator_fields(steps, context).values()]))]
     clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
     for terms in _terms(steps, context).values():

@@ -18,14 +18,15 @@ from macaron.ode.describe import number
 
 #: What the operators do to particles.
 MEANING = {"F": "diffusion", "G": "convection", "H": "cross-attention"}
-START, END = "start", "end"
+START, SIGNAL, END = "start", "signal", "end"
 
 
 @dataclass(frozen=True)
 class Frame:
     """The states of all particles after a sub-step.
 
-    :param operator: F, G, H, or ``start`` (the embedding) and ``end`` (the final norm)
+    :param operator: F, G, H, or ``start`` (the embedding), ``signal`` (position and step, added before a layer) and
+        ``end`` (the final norm)
     :param layer: from 1; 0 is before the first layer, the number of layers + 1 after the last
     :param step: number of the sub-step in its layer, from 1
     :param state: (T, D)
@@ -103,7 +104,7 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
         steps = [step for visited_index, step in visited if visited_index == index]
         before = steps[0].before[..., : start.shape[-1]]  # with the signals of the layer
         layer = LayerTrace(first + index, steps, before, end)
-        frames += _frames(layer, stack.num_layers, context)
+        frames += _frames(layer, stack, context)
         if 1 <= layer.number <= stack.num_layers:
             layers.append(layer)
     if stack.norm is not None:
@@ -113,14 +114,16 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     return Trace(stack, frames, layers, context)
 
 
-def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]:
+def _frames(layer: LayerTrace, stack: Stack, context: Context) -> Iterator[Frame]:
     """The frames of one layer.
 
     A layer of several branches, x + Σ w (end - x) with all branches starting at x, has no states between them. Its
     sub-steps are shown in sequence, each with its share w of the move, so that the moves add up to the layer's.
     """
-    ends = {0: "Before the first layer", layers + 1: "After the last layer"}
-    where = ends.get(layer.number, f"Layer {layer.number} of {layers}")
+    ends = {0: "Before the first layer", stack.num_layers + 1: "After the last layer"}
+    where = ends.get(layer.number, f"Layer {layer.number} of {stack.num_layers}")
+    if stack.signals is not None:
+        yield Frame(SIGNAL, layer.number, 0, 0.0, f"{where}, position and step", layer.before[0])
     branches = list(dict.fromkeys(step.branch for step in layer.steps))
     several = len(layer.steps[0].layer.walk) > 1 or len(branches) > 1
     start = state = origin = layer.before
