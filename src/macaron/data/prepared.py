@@ -82,7 +82,7 @@ class PreparedFolder:
             tokenizer = MacaronTokenizer.from_pretrained(folder)
         except Exception as error:  # tokenizers raises nearly anything for a damaged file
             raise MacaronError(f"{folder}: the tokenizer cannot be read ({error}). {REMEDY}") from error
-        if not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
+        if len(tokenizer) != self.vocab_size or not agrees(self.tokenizer_fingerprint, tokenizer.fingerprint()):
             raise MacaronError(f"{folder}: not the tokenizer that {MANIFEST} names. {REMEDY}")
         return tokenizer
 

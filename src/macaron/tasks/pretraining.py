@@ -113,7 +113,7 @@ class PretrainingTask(Task):
         super().__init__()
         self.data = data = PreparedText.open(recipe.data)
         self.train, self.settings = train, settings = recipe.train, recipe.pretrain
-        config = encoder_config(recipe, data.vocab_size)
+        config = encoder_config(recipe, len(data.tokenizer))
         settings.check(train)
         longest = max(config.max_position_embeddings, settings.longest(train))
         # The authors' code has other segment ids.

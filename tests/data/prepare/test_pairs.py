@@ -358,6 +358,10 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
     differ = rf"test\.de: does not match prepared\.json: 9,999 entries of the vocabulary, not {data.vocab_size}\. Run"
     with pytest.raises(MacaronError, match=differ):
         data.pairs("test")
+    manifest = json.loads((recipe.out / "prepared.json").read_text())
+    (recipe.out / "prepared.json").write_text(json.dumps({**manifest, "vocab_size": 1}))
+    with pytest.raises(MacaronError, match=r"tokenizer: not the tokenizer that prepared\.json names"):
+        _ = PreparedData.open(recipe.out).tokenizer
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
     with pytest.raises(MacaronError, match=r"test\.fr: No such file"):

@@ -109,8 +109,9 @@ def _prepare() -> Iterator[Reader]:
 
 def _data() -> Iterator[Reader]:
     manifest = "data/prepared.json"
-    yield Reader("prepared.json, train", manifest, m.as_json, TRAIN, TRAINED, sealed="data", share=0.5)
-    yield Reader("prepared.json, evaluate", manifest, m.as_json, EVALUATE, sealed="data", names=("data/",))
+    words = ("data/", "data: no split")
+    yield Reader("prepared.json, train", manifest, m.as_json, TRAIN, TRAINED, sealed="data", names=words, share=0.5)
+    yield Reader("prepared.json, evaluate", manifest, m.as_json, EVALUATE, sealed="data", names=words)
     yield Reader("prepared.json, prepare", manifest, m.as_json, PREPARE, STORE, o.same_files, CORPUS, sealed="data")
     for name, file, mutation, right in (
         ("store header", "train.src.json", m.as_json, o.typed),

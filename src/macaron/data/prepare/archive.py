@@ -23,8 +23,6 @@ LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
 #: Files in a tar; bytes of a header with a long name or the like (tarfile's time grows with its square), and of all.
 MOST_FILES, LONGEST_HEADER, MOST_HEADERS = 100_000, 1 << 12, 1 << 23
-#: How often a global header counts: tarfile copies it for every file.
-_GLOBAL = 1 << 10
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -53,7 +51,7 @@ class _Header(tarfile.TarInfo):
         if found.type in (b"x", b"g", b"X", b"L", b"K"):
             if found.size > LONGEST_HEADER:
                 raise tarfile.ReadError(f"a header is larger than the limit of {LONGEST_HEADER:,} bytes")
-            cls.read += found.size * (_GLOBAL if found.type == b"g" else 1)
+            cls.read += found.size * (1024 if found.type == b"g" else 1)  # tarfile copies a global one for every file
             if cls.read > MOST_HEADERS:
                 raise tarfile.ReadError(f"its headers are larger than the limit of {MOST_HEADERS:,} bytes in all")
         return found
