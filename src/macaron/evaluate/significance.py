@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
-from macaron.evaluate.statistics import SentenceStatistics
+from macaron.evaluate.scores import SentenceStatistics
 
 RESAMPLES = 1000
 SEED = 12345
