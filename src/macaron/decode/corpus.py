@@ -72,11 +72,12 @@ class GrowingFiles:
         self.paths, self.note = paths, note
         self.parts = [path.with_name(f"{path.name}.part") for path in paths]
         #: What the last step noted.
-        self.noted: dict[str, Any] = read_json(note, _Note, "Choose another path.") if note.exists() else {}
-        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
-        self.complete: bool = self.noted.get("complete", False)
-        if len(self._sizes) != len(paths):
-            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
+        self.noted: dict[str, Any] = {"sizes": [0] * len(paths), "complete": False, "read": 0, "counts": {}}
+        if note.exists():
+            self.noted = read_json(note, _Note, "Choose another path.")
+        found = len(self.noted["sizes"])
+        if found != len(paths):
+            raise MacaronError(f"{note} notes {found} files, not {len(paths)}. Choose another path.")
 
     @contextmanager
     def growing(self) -> Iterator[None]:
@@ -85,13 +86,13 @@ class GrowingFiles:
             stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
             with refusing(self.note):
                 self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
-            for part, file, size in zip(self.parts, self._files, self._sizes, strict=True):
+            for part, file, size in zip(self.parts, self._files, self.noted["sizes"], strict=True):
                 if os.fstat(file.fileno()).st_size < size:
                     raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
                 file.truncate(size)
                 file.seek(size)
             yield
-        self._write_note(complete=True)
+        self._write(self.noted, complete=True)
         self.put_in_place()
 
     def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
@@ -101,9 +102,7 @@ class GrowingFiles:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        self.noted = noted
-        self._sizes = [file.tell() for file in self._files]
-        self._write_note(complete=False)
+        self._write({**noted, "sizes": [file.tell() for file in self._files]}, complete=False)
 
     def put_in_place(self) -> None:
         """Name complete files, those too that a killed process did not come to."""
@@ -111,9 +110,8 @@ class GrowingFiles:
             if part.exists():
                 part.replace(path)
 
-    def _write_note(self, complete: bool) -> None:
-        self.complete = complete
-        self.noted = {**self.noted, "sizes": self._sizes, "complete": complete}
+    def _write(self, noted: dict[str, Any], complete: bool) -> None:
+        self.noted = {**noted, "complete": complete}
         write_json(self.note, self.noted)
 
 
@@ -147,7 +145,7 @@ def translate_corpus(
     options = {name: value for name, value in options.items() if value is not None}
     made, batch_tokens = _made_by(translator, options), options.get("batch_tokens", translator.batch_tokens)
     _check(files, made)
-    done, counts = files.noted.get("read", 0), Counter[str](files.noted.get("counts", {}))
+    done, counts = files.noted["read"], Counter[str](files.noted["counts"])
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
         for total, raw in enumerate(raw_lines(text), start=1):
@@ -156,9 +154,9 @@ def translate_corpus(
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != files.noted["text"] or (files.complete and total != done)):
+    if done and (digest.hexdigest() != files.noted["text"] or (files.noted["complete"] and total != done)):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
-    if files.complete:
+    if files.noted["complete"]:
         files.put_in_place()
         return None
     try:
@@ -218,12 +216,12 @@ def _translate(
 
 def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
     """Refuse to go on with another model or other options, and to replace files that were not begun here."""
-    if not files.noted:
+    if "made by" not in files.noted:
         for path in files.paths:
             if path.exists():
                 raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
         return
-    before = files.noted.get("made by", {})
+    before = files.noted["made by"]
     changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
     if changed:
         raise MacaronError(

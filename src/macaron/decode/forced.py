@@ -149,14 +149,10 @@ class PairScorer:
         if len(sources) != len(targets):
             raise MacaronError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")
         sides = self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target")
-        found = [PairScore(math.nan, len(target)) for target in sides[1]]
         lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-        scored: list[int] = []
-        for i, texts in enumerate(zip(sources, targets, strict=True)):
-            if not "".join(texts).strip():
-                found[i] = PairScore(0.0, 0)
-            elif lengths[i] <= self.longest:
-                scored.append(i)
+        empty = [not "".join(texts).strip() for texts in zip(sources, targets, strict=True)]
+        found = [PairScore(0.0, 0) if e else PairScore(math.nan, len(t)) for e, t in zip(empty, sides[1], strict=True)]
+        scored = [i for i, length in enumerate(lengths) if length <= self.longest and not empty[i]]
         model, most = self.model, batch_tokens or self.batch_tokens
         for batch in batches([lengths[i] for i in scored], most):
             rows = [scored[i] for i in batch]

@@ -10,6 +10,7 @@ balanced stay balanced.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from macaron.decode.pieces import Piece
@@ -94,23 +95,18 @@ class MarkedBlock(TextBlock):
 
     def add_literal(self, text: str, start: int, end: int) -> None:
         """Append text that stays as it is, in markup that stays, too."""
-        at = len(self.letters)
-        self.letters += text
-        self.starts += [start] + [end] * (len(text) - 1)
-        self.ends += [end] * len(text)
-        self.literals.append((at, len(self.letters)))
+        self.literals.append((len(self.letters), len(self.letters) + len(text)))
+        self.add(text, start, end)
 
     def split(self, lang: str) -> None:
         """Find the pieces, the pairs of tags, and what has to come through unchanged."""
         self.partners, self.places = _partners(self.tags), [tag.at for tag in self.tags]
-        at = first = 0
+        at = 0
         for piece in text_pieces("".join(self.letters), lang):
             end = at + len(piece.original)
-            while first < len(self.literals) and self.literals[first][1] <= at:
-                first += 1
-            after = bisect_left(self.literals, (end, 0), lo=first)
-            if first < after and not piece.kept:
-                spans = [(max(start - at, 0), min(stop, end) - at) for start, stop in self.literals[first:after]]
+            inside = slice(bisect_right(self.literals, at, key=itemgetter(1)), bisect_left(self.literals, (end, 0)))
+            spans = [(max(start - at, 0), min(stop, end) - at) for start, stop in self.literals[inside]]
+            if spans and not piece.kept:
                 spans += [(each.at, each.at + len(each.text.rstrip())) for each in piece.literals]
                 self.pieces += with_literals(piece.original, _merged(spans))
             else:
