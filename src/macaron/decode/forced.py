@@ -1,7 +1,6 @@
 """Given translations: one pass over source and translation tells their probability and the alignment of their words."""
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +93,8 @@ def align(
 
 def _tokens_of(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
     """Which tokens a word has: 1 where characters of both overlap, (words, tokens)."""
-    has = torch.zeros(len(words), len(tokens))
-    starts, ends = [start for start, _ in words], [end for _, end in words]
-    for index, (start, end) in enumerate(tokens):
-        has[bisect_right(ends, start) : bisect_left(starts, end), index] = 1.0
-    return has
+    ours, theirs = (torch.tensor(spans).view(-1, 2) for spans in (words, tokens))
+    return ((ours[:, :1] < theirs[:, 1]) & (ours[:, 1:] > theirs[:, 0])).float()
 
 
 @dataclass(frozen=True)
