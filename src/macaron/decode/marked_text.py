@@ -69,8 +69,6 @@ class MarkedBlock(TextBlock):
         self.ends: list[int] = []
         self.tags: list[Tag] = []
         self.literals: list[Span] = []
-        self.partners: list[int | None] = []
-        self.places: list[int] = []
 
     # Building
 

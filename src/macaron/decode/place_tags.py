@@ -6,7 +6,6 @@ stay balanced, whatever the alignment says.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -148,11 +147,10 @@ def _has_digits(text: str, number: str) -> bool:
 def _place(elements: Sequence[Element], words: Sequence[Word], end: int, text: str, marks: list[Mark]) -> None:
     """Place elements among some words; ``end`` is where those go that find no place."""
     pairs = [element for element in elements if element.start < element.end]
-    starts = [pair.start for pair in pairs]
-    owners: list[int | None] = []
-    for word in words:
-        index = bisect_right(starts, word.origin) - 1
-        owners.append(index if index >= 0 and word.origin < pairs[index].end else None)
+    owners = [
+        next((index for index, pair in enumerate(pairs) if pair.start <= word.origin < pair.end), None)
+        for word in words
+    ]
     for index, pair in enumerate(pairs):
         free = [place for place, owner in enumerate(owners) if owner is None]
         if index not in owners and free and not pair.literal:  # nothing renders its words: the nearest has to do
