@@ -13,7 +13,7 @@ Formats are plain text, HTML, and subtitles (.srt). No torch here: a server spli
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -71,15 +71,12 @@ class Document:
         """
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
+        texts, found = iter(translations), iter(alignments)
         parts: list[str] = []
-        cursor = first = 0
+        cursor = 0
         for block in self.blocks:
-            last = first + sum(not piece.kept for piece in block.pieces)
-            parts += [
-                self.text[cursor : block.start],
-                block.join(translations[first:last], alignments[first:last], lang),
-            ]
-            cursor, first = block.end, last
+            parts += [self.text[cursor : block.start], block.join(texts, found, lang)]
+            cursor = block.end
         return "".join([*parts, self.text[cursor:]])
 
 
@@ -103,7 +100,7 @@ class Subtitle(MarkedBlock):
 
     lines = 1
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
         """The translated text in lines of similar length."""
         joined = super().join(texts, alignments, lang)
         before = self.document[self.start : self.end]

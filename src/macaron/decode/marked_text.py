@@ -9,7 +9,7 @@ balanced stay balanced.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -49,8 +49,8 @@ class TextBlock:
         """Whether the translation of a piece, at a place of the block, needs an alignment."""
         return bool(piece.literals)
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
-        """The translated block, given the translations of its sentences."""
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
+        """The translated block, given the translations of its sentences, which are taken from the iterators."""
         sentences = (piece for piece in self.pieces if not piece.kept)
         return "".join(spaced_texts(self.pieces, map(restore, sentences, texts, alignments), lang))
 
@@ -119,13 +119,12 @@ class MarkedBlock(TextBlock):
         first, last, _, _ = self._taken(at, at + len(piece.original))
         return first < last or bool(piece.literals)
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
         """The block, with the sentences replaced that are not what they were."""
         parts: list[str] = []
         cursor, at = self.start, 0
-        found = iter(alignments)
-        for piece, text in zip(self.pieces, spaced_texts(self.pieces, iter(texts), lang), strict=True):
-            alignment = None if piece.kept else next(found)
+        for piece, text in zip(self.pieces, spaced_texts(self.pieces, texts, lang), strict=True):
+            alignment = None if piece.kept else next(alignments)
             if text != piece.text:
                 first, last, start, end = self._taken(at, at + len(piece.original))
                 loose, elements = self._elements(at, piece, range(first, last))
