@@ -144,16 +144,12 @@ class MarkedBlock(TextBlock):
         before, first = bisect_left(self.places, at), bisect_right(self.places, at)
         last, after = bisect_left(self.places, end), bisect_right(self.places, end)
         start, stop = self.starts[at], self.ends[end - 1]
-        for index in range(before, first):
-            partner = self.partners[index]
-            if partner is not None and partner > index and at < self.places[partner] < end + around:
-                first, start = index, self.tags[index].start
-                break
-        for index in reversed(range(last, after)):
-            partner = self.partners[index]
-            if partner is not None and first <= partner < index and self.places[partner] < end:
-                last, stop = index + 1, self.tags[index].end
-                break
+        opening = [i for i in range(before, first) if at < self.places[self.partners[i]] < end + around]
+        if opening:
+            first, start = opening[0], self.tags[opening[0]].start
+        closing = [i for i in range(last, after) if first <= self.partners[i] and self.places[self.partners[i]] < end]
+        if closing:
+            last, stop = closing[-1] + 1, self.tags[closing[-1]].end
         return first, last, start, stop
 
     def _elements(self, at: int, piece: Piece, tags: range) -> tuple[list[Tag], list[Element]]:
@@ -181,7 +177,7 @@ class MarkedBlock(TextBlock):
             markup = self.document[tag.start : tag.end]
             if not tag.name:
                 levels[-1].append(Element(tag.at + shift, tag.at + shift, markup))
-            elif partner is None or partner not in inside:
+            elif partner == index or partner not in inside:
                 loose.append(tag)
             elif tag.closing:
                 levels.pop()
@@ -195,9 +191,9 @@ class MarkedBlock(TextBlock):
         return loose, levels[0]
 
 
-def _partners(tags: Sequence[Tag]) -> list[int | None]:
-    """For each tag the index of the one that it makes a pair with."""
-    partners: list[int | None] = [None] * len(tags)
+def _partners(tags: Sequence[Tag]) -> list[int]:
+    """For each tag the index of the one that it makes a pair with, or its own."""
+    partners = list(range(len(tags)))
     opened: list[int] = []
     names: Counter[str] = Counter()
     for index, tag in enumerate(tags):
