@@ -151,7 +151,7 @@ def translate_corpus(
     with progress.step("reading", "lines") as step:
         for total, raw in enumerate(raw_lines(text), start=1):
             if total <= done:
-                digest.update(_bytes(raw))
+                digest.update((raw or b"") + b"\n")
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
@@ -173,7 +173,7 @@ def translate_corpus(
                 counts.update(rule for rule, _, _ in rows)
                 counts["read"] += len(rows)
                 done += len(rows)
-                digest.update(b"".join(_bytes(line) for chunk in group for line in chunk))
+                digest.update(b"".join((line or b"") + b"\n" for chunk in group for line in chunk))
                 kept = [row for row in rows if row[0] == "kept"]
                 columns = ["".join(f"{row[side]}\n" for row in kept).encode() for side in (1, 2)]
                 if not rank:
@@ -260,10 +260,6 @@ def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | N
             chunk, room = [], size
     if chunk:
         yield chunk
-
-
-def _bytes(raw: bytes | None) -> bytes:
-    return b"\n" if raw is None else raw + b"\n"
 
 
 def _text(raw: bytes | None) -> str | None:

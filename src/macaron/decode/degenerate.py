@@ -36,11 +36,9 @@ def without_repetition(found: Hypothesis, source: Sequence[int], settings: Searc
     """
     tokens, scores = list(found.tokens[:-1]), list(found.token_scores[:-1])
     notes: tuple[Note, ...] = ("length",) if len(tokens) >= limit(settings, len(source)) else ()
-    in_source = 0
-    while (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
-        if not in_source:  # rarely needed: count it only now
-            in_source = max((repeats for _, _, repeats in loops(source)), default=1)
-            continue
+    # In the source they are counted only if there are any, which is rare.
+    in_source = 0 if _loop(tokens, _REPEATS) is None else max((loop[2] for loop in loops(source)), default=1)
+    while in_source and (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
         start, period, repeats = loop
         first, last = start + in_source * period, start + repeats * period
         if len(tokens) - last < period:  # the rest is the beginning of one more repetition
