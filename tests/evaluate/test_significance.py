@@ -8,7 +8,7 @@ import pytest
 
 from macaron.errors import MacaronError
 from macaron.evaluate import Comparison, approximate_randomisation, bootstrap_interval, paired_bootstrap
-from macaron.evaluate.statistics import SentenceStatistics, bleu_formula, bleu_statistics, chrf_statistics
+from macaron.evaluate.scores import SentenceStatistics, bleu_formula, bleu_statistics, chrf_statistics
 
 WORDS = ["the", "a", "cat", "dog", "sees", "eats", "big", "small", "house", "in", "on", "and", "runs"]
 

@@ -143,7 +143,7 @@ def translate(
             file.flush()
             if refused is not None:
                 raise refused
-    if filled and not translated and not one_per_line and not noted.counts:
+    if filled and not translated and not one_per_line and not noted.numbers:
         typer.echo(
             "macaron: nothing was translated: no line has words (--one-per-line translates numbers, too)", err=True
         )

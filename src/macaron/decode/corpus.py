@@ -72,11 +72,12 @@ class GrowingFiles:
         self.paths, self.note = paths, note
         self.parts = [path.with_name(f"{path.name}.part") for path in paths]
         #: What the last step noted.
-        self.noted: dict[str, Any] = read_json(note, _Note, "Choose another path.") if note.exists() else {}
-        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
-        self.complete: bool = self.noted.get("complete", False)
-        if len(self._sizes) != len(paths):
-            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
+        self.noted: dict[str, Any] = {"sizes": [0] * len(paths), "complete": False, "read": 0, "counts": {}}
+        if note.exists():
+            self.noted = read_json(note, _Note, "Choose another path.")
+        found = len(self.noted["sizes"])
+        if found != len(paths):
+            raise MacaronError(f"{note} notes {found} files, not {len(paths)}. Choose another path.")
 
     @contextmanager
     def growing(self) -> Iterator[None]:
@@ -85,13 +86,13 @@ class GrowingFiles:
             stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
             with refusing(self.note):
                 self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
-            for part, file, size in zip(self.parts, self._files, self._sizes, strict=True):
+            for part, file, size in zip(self.parts, self._files, self.noted["sizes"], strict=True):
                 if os.fstat(file.fileno()).st_size < size:
                     raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
                 file.truncate(size)
                 file.seek(size)
             yield
-        self._write_note(complete=True)
+        self._write(self.noted, complete=True)
         self.put_in_place()
 
     def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
@@ -101,9 +102,7 @@ class GrowingFiles:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        self.noted = noted
-        self._sizes = [file.tell() for file in self._files]
-        self._write_note(complete=False)
+        self._write({**noted, "sizes": [file.tell() for file in self._files]}, complete=False)
 
     def put_in_place(self) -> None:
         """Name complete files, those too that a killed process did not come to."""
@@ -111,9 +110,8 @@ class GrowingFiles:
             if part.exists():
                 part.replace(path)
 
-    def _write_note(self, complete: bool) -> None:
-        self.complete = complete
-        self.noted = {**self.noted, "sizes": self._sizes, "complete": complete}
+    def _write(self, noted: dict[str, Any], complete: bool) -> None:
+        self.noted = {**noted, "complete": complete}
         write_json(self.note, self.noted)
 
 
@@ -145,62 +143,63 @@ def translate_corpus(
         )
     files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
     options = {name: value for name, value in options.items() if value is not None}
-    made, batch_tokens = _made_by(translator, options), options.get("batch_tokens", translator.batch_tokens)
+    search = replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
+    made = _made_by(translator, options, search)
     _check(files, made)
-    done, counts = files.noted.get("read", 0), Counter[str](files.noted.get("counts", {}))
+    done, counts = files.noted["read"], Counter[str](files.noted["counts"])
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
         for total, raw in enumerate(raw_lines(text), start=1):
             if total <= done:
-                digest.update(_bytes(raw))
+                digest.update((raw or b"") + b"\n")
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != files.noted["text"] or (files.complete and total != done)):
+    if done and (digest.hexdigest() != files.noted["text"] or (files.noted["complete"] and total != done)):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
-    if files.complete:
+    if files.noted["complete"]:
         files.put_in_place()
         return None
     try:
         with nullcontext() if rank else files.growing(), progress.step("translating", "lines", total) as step:
             step(done)
-            chunks = _chunks(islice(raw_lines(text), done, None), _STEP * batch_tokens)
+            size = _STEP * options.get("batch_tokens", translator.batch_tokens)
+            chunks = _chunks(islice(raw_lines(text), done, None), size)
             while group := list(islice(chunks, world)):
                 own = group[rank] if rank < len(group) else []
                 first = done + 1 + sum(map(len, group[:rank]))
-                found = list(map(json.loads, gather(json.dumps(_translate(translator, own, first, options)).encode())))
-                pairs = [pair for part, _ in found for pair in part]
-                for _, more in found:
-                    counts.update(more)
-                lines = [line for chunk in group for line in chunk]
-                digest.update(b"".join(map(_bytes, lines)))
-                done += len(lines)
-                columns = ["".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1)]
+                found = gather(json.dumps(_translate(translator, own, first, options, search)).encode())
+                rows = [row for part in found for row in json.loads(part)]
+                counts.update(rule for rule, _, _ in rows)
+                counts["read"] += len(rows)
+                done += len(rows)
+                digest.update(b"".join((line or b"") + b"\n" for chunk in group for line in chunk))
+                kept = [row for row in rows if row[0] == "kept"]
+                columns = ["".join(f"{row[side]}\n" for row in kept).encode() for side in (1, 2)]
                 if not rank:
                     files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
-                step(len(lines))
+                step(len(rows))
     except KeyboardInterrupt:
         raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
     return counts
 
 
 def _translate(
-    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any]
-) -> tuple[list[tuple[str, str]], Counter[str]]:
-    """The pairs of a chunk that are kept, and how many lines are read, kept and left out."""
-    settings = _search(translator, options)
+    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], search: SearchSettings
+) -> list[tuple[str, str, str]]:
+    """For each line of a chunk the rule that leaves it out, or ``kept``; the line; its translation."""
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
-    longest = options.get("max_source_length") or min(max(settings.max_length, SearchSettings.max_length), positions)
+    longest = options.get("max_source_length") or min(max(search.max_length, SearchSettings.max_length), positions)
     options = {**options, "max_source_length": longest + 1}  # nothing is split, with or without a tag
     lines = list(map(_text, chunk))
     sources = translator.tokenizer.encode_lines([line or "" for line in lines])
     # A line that is left out stays as an empty one: the random numbers of a line depend on its number.
     given = [line or "" if len(ids) - END <= longest else "" for line, ids in zip(lines, sources, strict=True)]
     found = translator.translate_nbest(given, nbest=1, first_line=first, **options)
-    pairs, counts = [], Counter({"read": len(chunk)})
+    rows = []
     for line, ids, (best, *_) in zip(lines, sources, found, strict=True):
         translation = " ".join(best.text.split())
-        notes = without_repetition(best, ids, settings).notes
+        notes = without_repetition(best, ids, search).notes
         broken = {
             "bad bytes": line is None,
             "empty": not line,
@@ -210,20 +209,18 @@ def _translate(
             "loop": "repetition" in notes,
         }
         rule = next((rule for rule, applies in broken.items() if applies), "kept")
-        counts[rule] += 1
-        if rule == "kept":
-            pairs.append((str(line), translation))
-    return pairs, counts
+        rows.append((rule, line or "", translation))
+    return rows
 
 
 def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
     """Refuse to go on with another model or other options, and to replace files that were not begun here."""
-    if not files.noted:
+    if "made by" not in files.noted:
         for path in files.paths:
             if path.exists():
                 raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
         return
-    before = files.noted.get("made by", {})
+    before = files.noted["made by"]
     changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
     if changed:
         raise MacaronError(
@@ -231,18 +228,13 @@ def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
         )
 
 
-def _search(translator: Translator, options: dict[str, Any]) -> SearchSettings:
-    return replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
-
-
-def _made_by(translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
+def _made_by(translator: Translator, options: dict[str, Any], search: SearchSettings) -> dict[str, Any]:
     """All that the translations depend on besides the text, as JSON has it."""
     weights = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(translator.model.state_dict().items()):
         weights.update(name.encode())
         weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     drawn: Sampling | None = options.get("sampling")
-    search = _search(translator, options)
     return {
         "model": weights.hexdigest(),
         "tokenizer": of_ids(translator.tokenizer.fingerprint()),
@@ -268,10 +260,6 @@ def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | N
             chunk, room = [], size
     if chunk:
         yield chunk
-
-
-def _bytes(raw: bytes | None) -> bytes:
-    return b"\n" if raw is None else raw + b"\n"
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import eq
 
 from macaron.decode.search import limit
 from macaron.decode.settings import Hypothesis, Note, SearchSettings
@@ -34,11 +36,9 @@ def without_repetition(found: Hypothesis, source: Sequence[int], settings: Searc
     """
     tokens, scores = list(found.tokens[:-1]), list(found.token_scores[:-1])
     notes: tuple[Note, ...] = ("length",) if len(tokens) >= limit(settings, len(source)) else ()
-    in_source = 0
-    while (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
-        if not in_source:  # rarely needed: count it only now
-            in_source = max((repeats for _, _, repeats in loops(source)), default=1)
-            continue
+    # In the source they are counted only if there are any, which is rare.
+    in_source = 0 if _loop(tokens, _REPEATS) is None else max((loop[2] for loop in loops(source)), default=1)
+    while in_source and (loop := _loop(tokens, max(_REPEATS, 2 * in_source + 1))) is not None:
         start, period, repeats = loop
         first, last = start + in_source * period, start + repeats * period
         if len(tokens) - last < period:  # the rest is the beginning of one more repetition
@@ -62,33 +62,27 @@ def _loop(tokens: Sequence[int], repeats: int) -> tuple[int, int, int] | None:
 def loops(tokens: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Parts of the sequence that repeat: their start, their period in tokens, and how often they occur in a row."""
     for period in range(1, min(_PERIOD, len(tokens) // 2) + 1):
-        run = 0
-        for index in range(period, len(tokens) + 1):
-            if index < len(tokens) and tokens[index] == tokens[index - period]:
-                run += 1
-                continue
-            if run >= period:
-                yield index - run - period, period, run // period + 1
-            run = 0
+        start = 0
+        for equal, group in groupby(map(eq, tokens, tokens[period:])):
+            run = sum(1 for _ in group)
+            if equal and run >= period:
+                yield start, period, run // period + 1
+            start += run
 
 
 class NotedLines:
-    """Lines with something to report, counted by kind; the first of each kind are named."""
+    """Lines with something to report, by kind; the first of each kind are named."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Note] = Counter()
-        self.first: dict[Note, list[int]] = {}
+        self.numbers: dict[Note, list[int]] = {}
 
     def add(self, number: int, notes: Iterable[Note]) -> None:
         """Count a line by its number."""
         for note in notes:
-            self.counts[note] += 1
-            named = self.first.setdefault(note, [])
-            if len(named) < _NAMED:
-                named.append(number)
+            self.numbers.setdefault(note, []).append(number)
 
     def messages(self, what: str = "line") -> Iterator[str]:
         """A sentence for each kind."""
-        for note, count in self.counts.items():
-            named = ", ".join(map(str, self.first[note])) + (", ..." if count > _NAMED else "")
-            yield f"{count:,} {what}{'' if count == 1 else 's'} ({named}): {_MESSAGES[note]}"
+        for note, numbers in self.numbers.items():
+            named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+            yield f"{len(numbers):,} {what}{'' if len(numbers) == 1 else 's'} ({named}): {_MESSAGES[note]}"

@@ -13,8 +13,8 @@ Formats are plain text, HTML, and subtitles (.srt). No torch here: a server spli
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, compress, pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from macaron.decode.html_blocks import html_blocks
@@ -71,15 +71,12 @@ class Document:
         """
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
+        texts, found = iter(translations), iter(alignments)
         parts: list[str] = []
-        cursor = first = 0
+        cursor = 0
         for block in self.blocks:
-            last = first + sum(not piece.kept for piece in block.pieces)
-            parts += [
-                self.text[cursor : block.start],
-                block.join(translations[first:last], alignments[first:last], lang),
-            ]
-            cursor, first = block.end, last
+            parts += [self.text[cursor : block.start], block.join(texts, found, lang)]
+            cursor = block.end
         return "".join([*parts, self.text[cursor:]])
 
 
@@ -90,10 +87,8 @@ def split_document(text: str, format: Format = "text", lang: str = "en") -> Docu
     wrong = _SURROGATE.search(text)
     if wrong is not None:
         raise MacaronError(f"the text is not valid Unicode: character {wrong.start() + 1:,} is a lone surrogate")
-    blocks: Sequence[TextBlock]
-    if format == "text":
-        blocks = [TextBlock(text, 0, len(text))]
-    else:
+    blocks: Sequence[TextBlock] = [TextBlock(text, 0, len(text))]
+    if format != "text":
         blocks = html_blocks(text) if format == "html" else srt_blocks(text)
     for block in blocks:
         block.split(lang)
@@ -105,7 +100,7 @@ class Subtitle(MarkedBlock):
 
     lines = 1
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
         """The translated text in lines of similar length."""
         joined = super().join(texts, alignments, lang)
         before = self.document[self.start : self.end]
@@ -159,8 +154,7 @@ def translate_document(
     document = split_document(text, format, translator.tokenizer.source_lang or "en")
     found = [best[0] for best in translator.translate_nbest(document.sentences, nbest=1, bound=True, **options)]
     texts = [each.text for each in found]
-    marked = [index for index, wanted in enumerate(document.marked) if wanted]
-    aligned = translator.align([document.sentences[index] for index in marked], [texts[index] for index in marked])
-    alignments = dict(zip(marked, aligned, strict=True))
-    joined = document.join(texts, list(map(alignments.get, range(len(texts)))), translator.tokenizer.target_lang or "")
+    aligned = iter(translator.align(*(list(compress(each, document.marked)) for each in (document.sentences, texts))))
+    alignments = [next(aligned) if marked else None for marked in document.marked]
+    joined = document.join(texts, alignments, translator.tokenizer.target_lang or "")
     return joined, [each.notes for each in found]

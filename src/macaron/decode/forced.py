@@ -1,7 +1,6 @@
 """Given translations: one pass over source and translation tells their probability and the alignment of their words."""
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +93,8 @@ def align(
 
 def _tokens_of(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
     """Which tokens a word has: 1 where characters of both overlap, (words, tokens)."""
-    has = torch.zeros(len(words), len(tokens))
-    starts, ends = [start for start, _ in words], [end for _, end in words]
-    for index, (start, end) in enumerate(tokens):
-        has[bisect_right(ends, start) : bisect_left(starts, end), index] = 1.0
-    return has
+    ours, theirs = (torch.tensor(spans).view(-1, 2) for spans in (words, tokens))
+    return ((ours[:, :1] < theirs[:, 1]) & (ours[:, 1:] > theirs[:, 0])).float()
 
 
 @dataclass(frozen=True)
@@ -149,14 +145,10 @@ class PairScorer:
         if len(sources) != len(targets):
             raise MacaronError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")
         sides = self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target")
-        found = [PairScore(math.nan, len(target)) for target in sides[1]]
         lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
-        scored: list[int] = []
-        for i, texts in enumerate(zip(sources, targets, strict=True)):
-            if not "".join(texts).strip():
-                found[i] = PairScore(0.0, 0)
-            elif lengths[i] <= self.longest:
-                scored.append(i)
+        empty = [not "".join(texts).strip() for texts in zip(sources, targets, strict=True)]
+        found = [PairScore(0.0, 0) if e else PairScore(math.nan, len(t)) for e, t in zip(empty, sides[1], strict=True)]
+        scored = [i for i, length in enumerate(lengths) if length <= self.longest and not empty[i]]
         model, most = self.model, batch_tokens or self.batch_tokens
         for batch in batches([lengths[i] for i in scored], most):
             rows = [scored[i] for i in batch]

@@ -118,9 +118,8 @@ def _is_untouched(token: Token) -> bool:
         return True
     if token.name in _VOID or "translate" not in token.attributes.lower():
         return False
-    found: dict[str, str] = {}
-    for name, value in _ATTRIBUTES.findall(token.attributes):
-        found.setdefault(name.lower(), value.strip("\"'"))
+    # The first of several attributes with one name counts.
+    found = {name.lower(): value.strip("\"'") for name, value in reversed(_ATTRIBUTES.findall(token.attributes))}
     return found.get("translate", "").lower() == "no" or "notranslate" in found.get("class", "").split()
 
 

@@ -9,7 +9,8 @@ balanced stay balanced.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from macaron.decode.pieces import Piece
@@ -48,8 +49,8 @@ class TextBlock:
         """Whether the translation of a piece, at a place of the block, needs an alignment."""
         return bool(piece.literals)
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
-        """The translated block, given the translations of its sentences."""
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
+        """The translated block, given the translations of its sentences, which are taken from the iterators."""
         sentences = (piece for piece in self.pieces if not piece.kept)
         return "".join(spaced_texts(self.pieces, map(restore, sentences, texts, alignments), lang))
 
@@ -68,8 +69,6 @@ class MarkedBlock(TextBlock):
         self.ends: list[int] = []
         self.tags: list[Tag] = []
         self.literals: list[Span] = []
-        self.partners: list[int | None] = []
-        self.places: list[int] = []
 
     # Building
 
@@ -94,23 +93,18 @@ class MarkedBlock(TextBlock):
 
     def add_literal(self, text: str, start: int, end: int) -> None:
         """Append text that stays as it is, in markup that stays, too."""
-        at = len(self.letters)
-        self.letters += text
-        self.starts += [start] + [end] * (len(text) - 1)
-        self.ends += [end] * len(text)
-        self.literals.append((at, len(self.letters)))
+        self.literals.append((len(self.letters), len(self.letters) + len(text)))
+        self.add(text, start, end)
 
     def split(self, lang: str) -> None:
         """Find the pieces, the pairs of tags, and what has to come through unchanged."""
         self.partners, self.places = _partners(self.tags), [tag.at for tag in self.tags]
-        at = first = 0
+        at = 0
         for piece in text_pieces("".join(self.letters), lang):
             end = at + len(piece.original)
-            while first < len(self.literals) and self.literals[first][1] <= at:
-                first += 1
-            after = bisect_left(self.literals, (end, 0), lo=first)
-            if first < after and not piece.kept:
-                spans = [(max(start - at, 0), min(stop, end) - at) for start, stop in self.literals[first:after]]
+            inside = slice(bisect_right(self.literals, at, key=itemgetter(1)), bisect_left(self.literals, (end, 0)))
+            spans = [(max(start - at, 0), min(stop, end) - at) for start, stop in self.literals[inside]]
+            if spans and not piece.kept:
                 spans += [(each.at, each.at + len(each.text.rstrip())) for each in piece.literals]
                 self.pieces += with_literals(piece.original, _merged(spans))
             else:
@@ -125,13 +119,12 @@ class MarkedBlock(TextBlock):
         first, last, _, _ = self._taken(at, at + len(piece.original))
         return first < last or bool(piece.literals)
 
-    def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
+    def join(self, texts: Iterator[str], alignments: Iterator[Alignment | None], lang: str) -> str:
         """The block, with the sentences replaced that are not what they were."""
         parts: list[str] = []
         cursor, at = self.start, 0
-        found = iter(alignments)
-        for piece, text in zip(self.pieces, spaced_texts(self.pieces, iter(texts), lang), strict=True):
-            alignment = None if piece.kept else next(found)
+        for piece, text in zip(self.pieces, spaced_texts(self.pieces, texts, lang), strict=True):
+            alignment = None if piece.kept else next(alignments)
             if text != piece.text:
                 first, last, start, end = self._taken(at, at + len(piece.original))
                 loose, elements = self._elements(at, piece, range(first, last))
@@ -151,16 +144,12 @@ class MarkedBlock(TextBlock):
         before, first = bisect_left(self.places, at), bisect_right(self.places, at)
         last, after = bisect_left(self.places, end), bisect_right(self.places, end)
         start, stop = self.starts[at], self.ends[end - 1]
-        for index in range(before, first):
-            partner = self.partners[index]
-            if partner is not None and partner > index and at < self.places[partner] < end + around:
-                first, start = index, self.tags[index].start
-                break
-        for index in reversed(range(last, after)):
-            partner = self.partners[index]
-            if partner is not None and first <= partner < index and self.places[partner] < end:
-                last, stop = index + 1, self.tags[index].end
-                break
+        opening = [i for i in range(before, first) if at < self.places[self.partners[i]] < end + around]
+        if opening:
+            first, start = opening[0], self.tags[opening[0]].start
+        closing = [i for i in range(last, after) if first <= self.partners[i] and self.places[self.partners[i]] < end]
+        if closing:
+            last, stop = closing[-1] + 1, self.tags[closing[-1]].end
         return first, last, start, stop
 
     def _elements(self, at: int, piece: Piece, tags: range) -> tuple[list[Tag], list[Element]]:
@@ -188,7 +177,7 @@ class MarkedBlock(TextBlock):
             markup = self.document[tag.start : tag.end]
             if not tag.name:
                 levels[-1].append(Element(tag.at + shift, tag.at + shift, markup))
-            elif partner is None or partner not in inside:
+            elif partner == index or partner not in inside:
                 loose.append(tag)
             elif tag.closing:
                 levels.pop()
@@ -202,9 +191,9 @@ class MarkedBlock(TextBlock):
         return loose, levels[0]
 
 
-def _partners(tags: Sequence[Tag]) -> list[int | None]:
-    """For each tag the index of the one that it makes a pair with."""
-    partners: list[int | None] = [None] * len(tags)
+def _partners(tags: Sequence[Tag]) -> list[int]:
+    """For each tag the index of the one that it makes a pair with, or its own."""
+    partners = list(range(len(tags)))
     opened: list[int] = []
     names: Counter[str] = Counter()
     for index, tag in enumerate(tags):

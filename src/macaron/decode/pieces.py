@@ -1,6 +1,7 @@
 """Pieces of a text, and the cutting of sentences that are too long for a model."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -95,14 +96,9 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
 
 def longest_start(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     """The longest beginning that fits, ending between words if possible, as the only part."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(text[:middle]) else (low, middle - 1)
-    if low == len(text):
-        return [Piece(text)]
-    words = text[:low] if text[low : low + 1].isspace() else text[:low].rpartition(" ")[0]
-    return [Piece(words.rstrip() or text[:low])]
+    end = bisect_left(range(1, len(text) + 1), True, key=lambda end: not fits(text[:end]))
+    words = text[:end] if end == len(text) or text[end].isspace() else text[:end].rpartition(" ")[0]
+    return [Piece(words.rstrip() or text[:end])]
 
 
 def _cut(text: str) -> int | None:

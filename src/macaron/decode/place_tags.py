@@ -6,9 +6,9 @@ stay balanced, whatever the alignment says.
 """
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 Span = tuple[int, int]
@@ -20,6 +20,8 @@ _NUMBER = re.compile(LONG_NUMBER)
 _SEPARATORS = re.compile(r"(?<=\d)[.,'’\s](?=\d{3})"), re.compile(r"(?<=\d)(?:[.,'’]|\s(?=\d{3}))(?=\d)")
 #: The order of marks at the same place.
 _CLOSE, _POINT, _OPEN, _LITERAL = range(4)
+#: Markup in a translation: its place, its order there, the end of the text that it replaces, and the markup.
+Mark = tuple[int, int, int, str]
 
 
 class Link(NamedTuple):
@@ -39,15 +41,6 @@ class Word(NamedTuple):
     start: int
     end: int
     origin: float
-
-
-class Mark(NamedTuple):
-    """Markup at a place of a translation, instead of the text up to an end."""
-
-    at: int
-    order: int
-    end: int
-    markup: str
 
 
 @dataclass
@@ -101,17 +94,14 @@ def place_tags(
         linked = [Word(*span, sum(span) / 2 * scale) for span in word_spans(text)]
         if len(pairs) == 1:
             linked = [word._replace(origin=pairs[0].start) for word in linked]
-    taken = sorted(words)
-    for word in linked:
-        before = bisect_left(taken, (word.end,)) - 1
-        if before < 0 or taken[before].end <= word.start:
-            words.append(word)
+    taken = {place for word in words for place in range(word.start, word.end)}
+    words += [word for word in linked if taken.isdisjoint(range(word.start, word.end))]
     _place(elements, sorted(words), len(text), text, marks)
     parts: list[str] = []
     cursor = 0
-    for mark in sorted(marks, key=lambda mark: mark[:2]):
-        parts += [escape(text[cursor : mark.at]), mark.markup]
-        cursor = mark.end
+    for at, _, end, markup in sorted(marks, key=itemgetter(0, 1)):
+        parts += [escape(text[cursor:at]), markup]
+        cursor = end
     return "".join([*parts, escape(text[cursor:])])
 
 
@@ -135,7 +125,7 @@ def _find_literals(
             ]
             found = next((match for match in matches if match.start() not in taken), None)
             if found is not None:
-                marks.append(Mark(found.start(), _LITERAL, found.end(), element.opening))
+                marks.append((found.start(), _LITERAL, found.end(), element.opening))
                 words.append(Word(*found.span(), (element.start + element.end) / 2))
                 continue
             element.end = element.end if aligned else element.start
@@ -157,11 +147,10 @@ def _has_digits(text: str, number: str) -> bool:
 def _place(elements: Sequence[Element], words: Sequence[Word], end: int, text: str, marks: list[Mark]) -> None:
     """Place elements among some words; ``end`` is where those go that find no place."""
     pairs = [element for element in elements if element.start < element.end]
-    starts = [pair.start for pair in pairs]
-    owners: list[int | None] = []
-    for word in words:
-        index = bisect_right(starts, word.origin) - 1
-        owners.append(index if index >= 0 and word.origin < pairs[index].end else None)
+    owners = [
+        next((index for index, pair in enumerate(pairs) if pair.start <= word.origin < pair.end), None)
+        for word in words
+    ]
     for index, pair in enumerate(pairs):
         free = [place for place, owner in enumerate(owners) if owner is None]
         if index not in owners and free and not pair.literal:  # nothing renders its words: the nearest has to do
@@ -173,18 +162,18 @@ def _place(elements: Sequence[Element], words: Sequence[Word], end: int, text: s
         if not inside:
             points.append(pair)
         elif pair.literal:
-            marks.append(Mark(inside[0].start, _LITERAL, inside[-1].end, pair.opening))
+            marks.append((inside[0].start, _LITERAL, inside[-1].end, pair.opening))
         else:
-            marks.append(Mark(inside[0].start, _OPEN, inside[0].start, pair.opening))
+            marks.append((inside[0].start, _OPEN, inside[0].start, pair.opening))
             _place(pair.children, inside, inside[-1].end, text, marks)
-            marks.append(Mark(inside[-1].end, _CLOSE, inside[-1].end, pair.closing))
+            marks.append((inside[-1].end, _CLOSE, inside[-1].end, pair.closing))
     for point in points:
         after = [word for word in words if word.origin >= point.start]
         at = min(after, key=lambda word: word.origin).start if after else end
         markup = point.markup()
         if point.literal:
             markup = f" {markup}" if text[:at] and not text[at - 1].isspace() else f"{markup} "
-        marks.append(Mark(at, _POINT, at, markup))
+        marks.append((at, _POINT, at, markup))
 
 
 def _best_run(owners: Sequence[int | None], own: int) -> Span:

@@ -46,7 +46,11 @@ class Chains(SearchState):
     def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         """Draw the next tokens by their log-probabilities (B, N, V); see `Beams.advance`."""
         scores = scores.expand(-1, self.settings.beam, -1)  # in the first step all chains are one
-        tokens = draw(self._allowed(scores, step), self.sampling, self.uniform[:, step])
+        allowed = scores.to(torch.float64, copy=True)
+        allowed[..., self.pad] = -torch.inf
+        if step < self.settings.min_length:
+            allowed[..., self.end] = -torch.inf
+        tokens = draw(allowed, self.sampling, self.uniform[:, step])
         if at_limit:
             tokens = torch.where((self.limits == step)[:, None], self.end, tokens)
         tokens = torch.where(self.ended, self.end, tokens)
@@ -61,13 +65,6 @@ class Chains(SearchState):
         """All samples."""
         scores = self.totals / (self.lengths + 1.0) ** self.settings.length_penalty
         return Finished(scores, self.totals, self.lengths, self.same)
-
-    def _allowed(self, scores: Tensor, step: int) -> Tensor:
-        allowed = scores.to(torch.float64, copy=True)
-        allowed[..., self.pad] = -torch.inf
-        if step < self.settings.min_length:
-            allowed[..., self.end] = -torch.inf
-        return allowed
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ says.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise, zip_longest
@@ -82,16 +83,13 @@ def _has_words(text: str) -> bool:
 
 def _around_literals(sentence: str) -> list[Piece]:
     """A sentence, without the emoji and names at its ends."""
-    found = list(_LITERAL.finditer(sentence))
+    found = deque(_LITERAL.finditer(sentence))
     start, end = 0, len(sentence)
-    first, last = 0, len(found)
-    while first < last and found[first]["sign"] and not _has_words(sentence[start : found[first].start()]):
-        start, first = found[first].end(), first + 1
-    while first < last and found[last - 1]["sign"] and not _has_words(sentence[found[last - 1].end() : end]):
-        end, last = found[last - 1].start(), last - 1
-    inner = with_literals(
-        sentence[start:end], [(each.start() - start, each.end() - start) for each in found[first:last]]
-    )
+    while found and found[0]["sign"] and not _has_words(sentence[start : found[0].start()]):
+        start = found.popleft().end()
+    while found and found[-1]["sign"] and not _has_words(sentence[found[-1].end() : end]):
+        end = found.pop().start()
+    inner = with_literals(sentence[start:end], [(each.start() - start, each.end() - start) for each in found])
     return [Piece(sentence[:start], kept=True), *inner, Piece(sentence[end:], kept=True)]
 
 
@@ -149,12 +147,9 @@ def _after_marks(cell: str, lang: str) -> str:
 
 def _spaces_after(text: str, sentences: Sequence[str]) -> list[str]:
     """The white space after each sentence of a text, whose sentences differ from it in white space only."""
-    if len(sentences) < 2:
-        return [text[len(text.rstrip()) :] for _ in sentences]
-    places = [index for index, letter in enumerate(text) if not letter.isspace()]
-    ends = list(accumulate(len(sentence) - sentence.count(" ") for sentence in sentences))
-    starts = [places[end] for end in ends[:-1]] + [len(text)]
-    return [text[places[end - 1] + 1 : start] for end, start in zip(ends, starts, strict=True)]
+    places = [index for index, letter in enumerate(text) if not letter.isspace()] + [len(text)]
+    ends = accumulate(len(sentence) - sentence.count(" ") for sentence in sentences)
+    return [text[places[end - 1] + 1 : places[end]] for end in ends]
 
 
 def fit_texts(

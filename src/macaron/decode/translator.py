@@ -14,7 +14,7 @@ from macaron.decode.forced import align, load_folder
 from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
 from macaron.decode.search import batches, translate_ids
-from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
+from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
@@ -119,7 +119,6 @@ class Translator:
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length: int | None = None,
-        stop: Stop = "early",
         sampling: Sampling | None = None,
         batch_tokens: int | None = None,
         long_lines: LongLines = "split",
@@ -160,13 +159,7 @@ class Translator:
             beam = nbest or beam or 1
         elif nbest is not None and beam is None:
             beam = max(self.settings.beam, nbest)
-        given = {
-            "beam": beam,
-            "length_penalty": length_penalty,
-            "max_length": max_length,
-            "stop": stop,
-            "sampling": sampling,
-        }
+        given = {"beam": beam, "length_penalty": length_penalty, "max_length": max_length, "sampling": sampling}
         changes: Any = {k: v for k, v in given.items() if v is not None and v != getattr(self.settings, k)}
         settings = replace(self.settings, **changes) if changes else self.settings
         nbest = settings.beam if nbest is None else nbest

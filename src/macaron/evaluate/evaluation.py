@@ -12,8 +12,7 @@ from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
-from macaron.evaluate.statistics import Score
+from macaron.evaluate.scores import Score, chrf, paper_bleu, sacre_bleu, tokenised_bleu
 from macaron.evaluate.stored import Evaluation
 from macaron.files import one_line, read_lines
 from macaron.models.translation import TranslationModel

@@ -58,11 +58,7 @@ def spearman(predicted: ArrayLike, expected: ArrayLike) -> float:
 
 
 _METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "matthews": matthews,
-    "pearson": pearson,
-    "spearman": spearman,
+    metric.__name__: metric for metric in (accuracy, f1, matthews, pearson, spearman)
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
-from macaron.evaluate.statistics import SentenceStatistics
+from macaron.evaluate.scores import SentenceStatistics
 
 RESAMPLES = 1000
 SEED = 12345
@@ -72,9 +72,8 @@ def paired_bootstrap(
     The p-value is the share of resamples whose difference deviates from the mean difference by at least the
     observed one.
     """
-    columns, rows = _paired(first, second)
-    sums = _resampled_sums(rows, resamples, seed)
-    differences = second.formula(sums[:, columns:]) - first.formula(sums[:, :columns])
+    ours, theirs = np.split(_resampled_sums(_paired(first, second), resamples, seed), 2, axis=1)
+    differences = second.formula(theirs) - first.formula(ours)
     interval = _interval(differences, level, resamples, seed)
     return _comparison("paired bootstrap", first, second, differences - differences.mean(), interval, seed)
 
@@ -86,11 +85,10 @@ def approximate_randomisation(
 
     The p-value is the share of exchanges with at least the observed difference.
     """
-    columns, rows = _paired(first, second)
-    ours, theirs = rows[:, :columns], rows[:, columns:]
+    ours, theirs = np.split(_paired(first, second), 2, axis=1)
     change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
     generator = _generator(trials, seed)
-    exchanged = (generator.integers(0, 2, len(rows), dtype=np.int8) for _ in range(trials))
+    exchanged = (generator.integers(0, 2, len(ours), dtype=np.int8) for _ in range(trials))
     moved = np.stack([drawn.astype(np.float64) @ change for drawn in exchanged])
     differences = second.formula(total_theirs - moved) - first.formula(total + moved)
     return _comparison("approximate randomisation", first, second, differences, None, seed)
@@ -106,13 +104,13 @@ def _canonical(rows: NDArray[np.int64]) -> NDArray[np.float64]:
     return rows[np.lexsort(rows.T)].astype(np.float64)
 
 
-def _paired(first: SentenceStatistics, second: SentenceStatistics) -> tuple[int, NDArray[np.float64]]:
+def _paired(first: SentenceStatistics, second: SentenceStatistics) -> NDArray[np.float64]:
     if first.rows.shape != second.rows.shape:
         raise MacaronError(
             f"the two systems have statistics of shapes {first.rows.shape} and {second.rows.shape}: "
             "compare the same metric on the same sentences"
         )
-    return first.rows.shape[1], _canonical(np.concatenate([first.rows, second.rows], axis=1))
+    return _canonical(np.concatenate([first.rows, second.rows], axis=1))
 
 
 def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
+from macaron.evaluate.scores import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.evaluate.significance import Interval, bootstrap_interval
-from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
 from macaron.models.load import run_of
@@ -156,28 +156,17 @@ class Measurement:
             content: dict[str, Any] = {name: found[name] for name in ("translations", "search", "scores")}
             if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
                 return None
-            scores = [
-                Score(
-                    metric=each["metric"],
-                    score=each["score"],
-                    definition=each["definition"],
-                    statistics=SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]]),
-                )
-                for each in found["scores"]
-            ]
+            scores = []
+            for each in found["scores"]:
+                counts = SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]])
+                scores.append(Score(each["metric"], each["score"], each["definition"], counts))
         except (OSError, MacaronError, ValueError, KeyError, OverflowError):
             return None
-        if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
+        translations = found["translations"]
+        if {len(translations), *(len(score.statistics.rows) for score in scores)} != {sentences}:
             return None
-        return Evaluation(
-            content["translations"],
-            content["search"],
-            tuple(scores),
-            self.definition,
-            self.text,
-            self.path,
-            reused=True,
-        )
+        made = Evaluation(translations, found["search"], tuple(scores), self.definition, self.text)
+        return replace(made, kept=self.path, reused=True)
 
     def store(self, scored: Evaluation, data: str) -> Evaluation:
         """Keep an evaluation; ``data`` says in words what was translated."""

@@ -37,10 +37,8 @@ _STOP = re.compile(
     rf"(?:(?<![{_STOPS}])[{_STOPS}]++[{re.escape(_CLOSERS)}]*+ |(?<![。！？])[。！？]++[」』）”’]* ?)(?=.)"
 )
 _WORD_AFTER = re.compile(r"\S+")
-#: A word of closing marks that are separated from the stop by a space.
-_LATE_CLOSERS = re.compile(rf"[)\]}}”»]+ |[{re.escape(_CLOSERS)}]+$")
-#: A straight quote as a word: it closes if one is open.
-_LATE_QUOTE = re.compile(r"(\"|'') ")
+#: A word of closing marks that are separated from the stop by a space. A straight quote closes if one is open.
+_LATE_CLOSERS = re.compile(rf"[)\]}}”»]+ |[{re.escape(_CLOSERS)}]+$|(\"|'') ")
 #: Characters in which an open quote is searched.
 _QUOTED = 2_000
 _ACRONYM = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]{1,2}", re.UNICODE)
@@ -100,14 +98,11 @@ def _split(paragraph: str, known: Abbreviations) -> list[str]:
 
 def _late_closers(paragraph: str, start: int, end: int) -> int:
     """The start of the next sentence: after closing quotes and brackets that have a space before them."""
-    while True:
-        late = _LATE_CLOSERS.match(paragraph, end)
-        if late is None:
-            quote = _LATE_QUOTE.match(paragraph, end)
-            late = quote if quote and paragraph.count(quote[1], max(start, end - _QUOTED), end) % 2 else None
-        if late is None:
-            return end
+    while (late := _LATE_CLOSERS.match(paragraph, end)) is not None:
+        if late[1] and paragraph.count(late[1], max(start, end - _QUOTED), end) % 2 == 0:
+            break
         end = late.end()
+    return end
 
 
 def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool, known: Abbreviations) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from macaron.evaluate import paired_bootstrap, sacre_bleu
-from macaron.evaluate.statistics import SentenceStatistics, bleu_statistics
+from macaron.evaluate.scores import SentenceStatistics, bleu_statistics
 from macaron.lab.compare.examples import MOST, choose, marked, sentence_scores
 from macaron.lab.compare.kind_statistics import (
     CLASSES,

@@ -162,22 +162,17 @@ class Int8Linear(PackedLinear):
         return y.view(*x.shape[:-1], -1)
 
 
-def packed_copy(module: nn.Module, linear: type[PackedLinear]) -> nn.Module:
-    """A module with its linear maps packed; its other parameters are shared with it."""
-    made = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
-    for name, part in list(made.named_modules()):
-        if isinstance(part, nn.Linear):
-            parent, _, own = name.rpartition(".")
-            setattr(made.get_submodule(parent), own, linear(part.weight, part.bias))
-    return made
-
-
 class RowOperator(Direct):
-    """An operator that has no form for rows: the plain one with packed matrices."""
+    """An operator that has no form for rows: the plain one with packed matrices, its other parameters shared."""
 
     def __init__(self, plain: nn.Module, linear: type[PackedLinear], coefficient: float) -> None:
         super().__init__()
-        self.plain, self.coefficient = packed_copy(plain, linear), coefficient
+        self.plain = copy.deepcopy(plain, {id(parameter): parameter for parameter in plain.parameters()})
+        self.coefficient = coefficient
+        for name, part in list(self.plain.named_modules()):
+            if isinstance(part, nn.Linear):
+                parent, _, own = name.rpartition(".")
+                setattr(self.plain.get_submodule(parent), own, linear(part.weight, part.bias))
 
     def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:
         """Move (B T, D); the result is added to ``onto`` if given."""

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.evaluate.statistics import chrf_statistics
+from macaron.evaluate.scores import chrf_statistics
 from macaron.lab.page import escape
 
 #: The number of sentences where one model is better, the size of the random sample, and its seed.
