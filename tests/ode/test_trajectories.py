@@ -78,5 +78,5 @@ def test_schemes_of_other_operators_cannot_be_compared():
     with pytest.raises(MacaronError, match="strang-gfhg splits G, F, H: to be compared on one system"):
         compare(["lie-fg", "strang-gfhg"])
     assert len(compare(["strang-gfhg", "strang3-gfhfg"], steps=(1,)).schemes) == 2
-    with pytest.raises(MacaronError, match="did you mean strang-gfg"):
+    with pytest.raises(MacaronError, match="did you mean 'strang-gfg'"):
         compare(["strang-gfq"])
