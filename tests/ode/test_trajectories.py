@@ -7,8 +7,7 @@ import pytest
 
 from macaron.errors import MacaronError
 from macaron.ode import scheme
-from macaron.ode.flows import exact_step, integrated_flow, split_step
-from macaron.ode.systems import particle_system
+from macaron.ode.flows import exact_step, integrated_flow, particle_system, split_step
 from macaron.ode.trajectories import DURATION, PARTICLES, SEED, compare
 
 

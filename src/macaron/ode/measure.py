@@ -13,9 +13,8 @@ import numpy as np
 from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import exact_step, integrated_flow, split_step
+from macaron.ode.flows import System, exact_step, integrated_flow, particle_system, split_step
 from macaron.ode.scheme import Scheme
-from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.word_series import Array
 
