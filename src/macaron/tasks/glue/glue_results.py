@@ -127,7 +127,7 @@ def table(summary: dict[str, Any], title: str) -> str:
     seeds = sorted({len(each["seeds"]) for each in summary.values()})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     rows = (f"median of {count} seed(s)", "standard deviation", "best run", "majority baseline")
-    columns = [(f"{title}, dev", "---", *rows)]
+    columns: list[tuple[str, ...]] = [(f"{title}, dev", "---", *rows)]
     for task in (TASKS[name] for name in names):
         parts = task.dev if len(task.dev) > 1 else (METRICS[metric] for metric in task.metrics)
         each = summary.get(task.name, {"best_run": {}})

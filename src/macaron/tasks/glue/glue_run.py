@@ -19,7 +19,7 @@ from macaron.data.glue_submission import (
 )
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
-from macaron.files import check_unused, remove, write_json, write_text
+from macaron.files import remove, write_json, write_text
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
@@ -44,18 +44,9 @@ class _Run(TypedDict):  # run.json, as far as it is read
 
 
 def run_glue(
-    model: Path,
-    data: Path,
-    out: Path,
-    plan: list[Job],
-    tuner: Record,
-    resume: bool,
-    device: str = "auto",
-    workers: int | None = None,
+    model: Path, data: Path, out: Path, plan: list[Job], tuner: Record, device: str, workers: int | None
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
-    if not resume:
-        check_unused(out)
     progress = Progress()
     folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
