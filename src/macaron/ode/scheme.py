@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import fsum, isclose
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from macaron.errors import MacaronError, shown
 from macaron.json_files import parse_json
 from macaron.limits import MOST_STEPS
-from macaron.ode.word_series import order_and_error, word_series
+from macaron.ode.word_series import Branches, order_and_error, word_series
 
 # Sums of coefficients may differ from 1 by rounding only.
 SUM_TOLERANCE = 1e-12
@@ -40,9 +40,6 @@ class Branch(NamedTuple):
     steps: tuple[Step, ...]
 
 
-BranchLike: TypeAlias = tuple[float, Iterable[tuple[str, float]]]
-
-
 @dataclass(frozen=True, init=False)
 class Scheme:
     """A splitting scheme: a weighted sum of sequences of sub-steps, usually one sequence of weight 1.
@@ -55,7 +52,7 @@ class Scheme:
     name: str
     branches: tuple[Branch, ...]
 
-    def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
+    def __init__(self, name: str, branches: Branches) -> None:
         if not isinstance(name, str) or not name.strip():
             raise SchemeError(f"a scheme needs a name, not {shown(name)}")
         object.__setattr__(self, "name", name)

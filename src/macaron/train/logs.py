@@ -95,7 +95,7 @@ class RunLog:
 
 def environment() -> dict[str, Any]:
     """The machine, the versions of the packages and the command, as JSON-able values."""
-    found = {each.name: each.version for each in distributions()}
+    found = {each.name: each.version for each in reversed([*distributions()])}  # of two, the first on the path
     packages = ("macaron-net", "torch", "transformers", "tokenizers", "safetensors", "numpy", "sacrebleu")
     return {
         "python": platform.python_version(),

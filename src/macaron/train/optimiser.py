@@ -103,6 +103,7 @@ class Optimiser:
 
     def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
         """Restore what ``tensors`` returned."""
+        step_on = None if self.adam.defaults["fused"] else "cpu"
         for name, parameter in self.named.items():
             moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
             for kind in (*moments, *(["mean"] if self.mean else [])):
@@ -117,9 +118,7 @@ class Optimiser:
                 if kind == "mean":
                     self.mean[name] = laid_out_like(parameter, found)
                 elif kind == "step":
-                    self.adam.state[parameter][kind] = found.to(
-                        parameter.device if self.adam.defaults["fused"] else "cpu"
-                    )
+                    self.adam.state[parameter][kind] = found.to(step_on or parameter.device)
                 else:
                     self.adam.state[parameter][kind] = laid_out_like(parameter, found)
 
