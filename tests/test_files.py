@@ -269,7 +269,7 @@ def test_a_linked_folder_stays_a_link(tmp_path: Path):
 
 def test_a_file_is_not_replaced_by_a_folder(tmp_path: Path):
     (tmp_path / "thesis").write_text("years of work")
-    with pytest.raises(MacaronError, match="thesis is a file, not a folder"):
+    with pytest.raises(MacaronError, match="thesis is a file: give a folder"):
         write_folder(tmp_path / "thesis", "text")
     assert content(tmp_path) == {"thesis": "years of work"}
 

@@ -95,11 +95,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
-    """The error for a name that is not among the known ones. It suggests the nearest names, or lists all."""
-    choices = list(known)
-    near = get_close_matches(name.lower(), choices, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(choices)}"
-    return MacaronError(f"unknown {kind} {name!r}: {hint}")
+    """The error for a name that is not among the known ones. It suggests the nearest name, or lists all."""
+    return MacaronError(f"unknown {kind} {name!r}{nearest(name, known)}")
 
 
 def not_finite(folder: Path | None) -> NotFinite:

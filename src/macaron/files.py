@@ -49,7 +49,11 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     try:
         with refusing(path):
             final.parent.mkdir(parents=True, exist_ok=True)
-            file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
+            try:
+                file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
+            except MacaronError:  # somebody writes it already: it is not ours to remove
+                special = True
+                raise
         with refusing(path, inside=partial), file:
             yield file
             file.flush()
@@ -98,8 +102,6 @@ def writing(folder: Path) -> Iterator[None]:
     A folder that is made here, and still empty at the end, is removed.
     """
     new = not folder.exists()
-    if not new and not folder.is_dir():
-        raise MacaronError(f"{folder} is a file: give a folder")
     try:
         with alone(folder, folder / LOCK):
             yield
@@ -116,8 +118,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     that it was replacing is put back first. Two processes that write the same folder at once are refused.
     """
     final = Path(os.path.realpath(path))
-    if final.exists() and not final.is_dir():
-        raise MacaronError(f"{path} is a file, not a folder. Choose another path.")
     old, partial, removed, lock = _beside(final)
     with alone(path, lock):
         try:
@@ -229,7 +229,9 @@ def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
 
 @contextmanager
 def alone(path: Path, lock: Path) -> Iterator[None]:
-    """A context in which only this process writes ``path``; the lock's folder is made."""
+    """A context in which only this process writes the folder ``path``; the lock's folder is made."""
+    if path.exists() and not path.is_dir():
+        raise MacaronError(f"{path} is a file: give a folder")
     with ExitStack() as stack:
         with refusing(path):
             with suppress(FileExistsError):  # a file: the lock itself is refused there

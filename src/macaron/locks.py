@@ -50,13 +50,9 @@ def locked(lock: Path, what: Path) -> Iterator[None]:
         if descriptor is not None:
             os.close(descriptor)
         by = f"process {process}" if process else "another process"
-        if host == here:
-            raise MacaronError(f"{what} is being written by {by}. Wait for it to end.")
-        where = f" on {host}" if host else ""
-        raise MacaronError(
-            f"{what} is being written by {by}{where}. Wait for it to end. If there is no such process any more, "
-            f"remove {lock}"
-        )
+        by += f" on {host}" if host not in (here, "") else ""
+        left = "" if host == here else f" If there is no such process any more, remove {lock}"
+        raise MacaronError(f"{what} is being written by {by}. Wait for it to end.{left}")
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {here}\n".encode(), 0)

@@ -126,7 +126,10 @@ def damaged(
     :param remember: note in the folder, if it can be written, what is unchanged, and rely on what is noted
     """
     wrong: dict[str, str] = {}
-    before = {} if again or not remember else _verified(folder)
+    before: Record = {}
+    if remember and not again:
+        with suppress(OSError, MacaronError):  # there is none, or it is damaged
+            before = read_json(folder / _VERIFIED, Record)
     now = dict(before)
     for name, entry in (recorded(folder) or {}).items():
         path = folder / name
@@ -232,13 +235,6 @@ def _is_settled(identity: tuple[int, ...]) -> bool:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _verified(folder: Path) -> Record:
-    try:
-        return dict(read_json(folder / _VERIFIED, Record))
-    except (OSError, MacaronError):
-        return {}
 
 
 def _remedy(folder: Path) -> str:

@@ -8,11 +8,10 @@ combine) and the translations of a baseline, which replaces each German word by 
 """
 
 import re
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError, UsageError, nearest
 from macaron.files import atomic_folder, write_text
 
 FOLDER = Path(__file__).with_name("recipes")
@@ -33,7 +32,7 @@ def shipped(name: str | Path) -> Path:
     """The file of a shipped recipe, by its name with or without its ending; an unknown one is refused."""
     stem = str(name).removesuffix(_ENDING)
     if stem not in names():
-        raise MacaronError(f"no recipe {str(name)!r} comes with Macaron{_hint(stem)}")
+        raise MacaronError(f"no recipe {str(name)!r} comes with Macaron{nearest(stem, names())}")
     return FOLDER / f"{stem}{_ENDING}"
 
 
@@ -49,9 +48,8 @@ def find(path: Path) -> Path:
     if stem in names():
         return shipped(stem)
     what = "is a folder, not a recipe" if path.is_dir() else "no such recipe"
-    raise MacaronError(
-        f"{path}: {what}. Give a TOML file, or the name of a recipe that comes with Macaron{_hint(stem)}"
-    )
+    hint = nearest(Path(stem).name, names())
+    raise MacaronError(f"{path}: {what}. Give a TOML file, or the name of a recipe that comes with Macaron{hint}")
 
 
 def title(name: str) -> str:
@@ -72,12 +70,6 @@ def copy(name: str, to: Path | None = None) -> Path:
         raise UsageError(f"{path} exists: give another path, or remove it first")
     write_text(path, source.read_text(encoding="utf-8"))
     return path
-
-
-def _hint(stem: str) -> str:
-    """Near names, or all of them."""
-    near = get_close_matches(Path(stem).name, names(), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else f": {', '.join(names())}"
 
 
 def write_demo_corpus(folder: Path) -> bool:

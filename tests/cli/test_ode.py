@@ -119,7 +119,7 @@ def test_trajectories_that_cannot_be(run, tmp_path):
 def test_mistakes_get_one_clear_line(run, tmp_path):
     code, out, err = run("show", "strang")
     assert (code, out) == (1, "")
-    assert err.startswith("macaron: unknown scheme 'strang': did you mean strang-gfg")
+    assert err.startswith("macaron: unknown scheme 'strang'; did you mean 'strang-gfg'")
     code, _, err = run("plot", "--out", str(tmp_path / "orders.pdf"))
     assert code == 2
     assert ".svg or .png" in err

@@ -52,7 +52,7 @@ def test_show_and_copy(macaron: Callable[..., Any], tmp_path: Path):
 def test_an_unknown_name(command: tuple[str], macaron: Callable[..., Any], tmp_path: Path):
     done = macaron("recipe", *command, "your-onw")
     assert done.returncode == 1
-    assert done.stderr == "macaron: no recipe 'your-onw' comes with Macaron; did you mean your-own?\n"
+    assert done.stderr == "macaron: no recipe 'your-onw' comes with Macaron; did you mean 'your-own'?\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -62,7 +62,7 @@ def test_a_recipe_is_found_by_its_name(tmp_path: Path):
     (tmp_path / "runs").mkdir()
     with pytest.raises(MacaronError, match=r"runs: is a folder, not a recipe.*: bert-base, deen-mix"):
         find(Path("runs"))
-    with pytest.raises(MacaronError, match=r"^recipes/multi30k\.toml: no such recipe.*did you mean multi30k-de-en\?"):
+    with pytest.raises(MacaronError, match=r"^recipes/multi30k\.toml: no such recipe.*did you mean 'multi30k-de-en'\?"):
         find(Path("recipes/multi30k.toml"))
 
 

@@ -71,7 +71,7 @@ def test_schemes_as_json_are_drawn_with_exact_flows():
 
 
 def test_wrong_requests(tmp_path):
-    with pytest.raises(MacaronError, match="did you mean euler"):
+    with pytest.raises(MacaronError, match="did you mean 'euler'"):
         parse_selection(["strang-gfg:euller"])
     with pytest.raises(UsageError, match=r"\.svg or \.png"):
         check_figure_path(tmp_path / "a.pdf")

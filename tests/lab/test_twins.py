@@ -249,7 +249,7 @@ def test_names():
         *("lie-fg", "strang-gfg", "sws", "control")
     ]
     assert resolve("macaron/strang3-gfhfg") == "strang-gfg/strang3-gfhfg"
-    with pytest.raises(MacaronError, match="did you mean strang-gfg"):
+    with pytest.raises(MacaronError, match="did you mean 'strang-gfg'"):
         resolve("strang-gfgg")
     with pytest.raises(UsageError, match=r"a decoder's scheme .* write ENCODER/strang-gfhg.* replacing F by F H"):
         resolve("strang-gfhg")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from macaron.ode.flows import Field, Flow, Time
-from macaron.ode.systems import _draw
+from macaron.ode.flows import Field, Flow, Time, _draw
 from macaron.ode.word_series import Array
 
 

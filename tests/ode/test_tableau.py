@@ -59,5 +59,5 @@ def test_wrong_tableaus_are_refused(parts, message):
 
 def test_an_unknown_integrator_is_answered_with_the_nearest():
     assert integrator_names() == ("euler", "midpoint", "heun", "rk3", "rk4")
-    with pytest.raises(MacaronError, match="did you mean heun"):
+    with pytest.raises(MacaronError, match="did you mean 'heun'"):
         integrator("huen")

@@ -7,8 +7,7 @@ import pytest
 
 from macaron.errors import MacaronError
 from macaron.ode import scheme
-from macaron.ode.flows import exact_step, integrated_flow, split_step
-from macaron.ode.systems import particle_system
+from macaron.ode.flows import exact_step, integrated_flow, particle_system, split_step
 from macaron.ode.trajectories import DURATION, PARTICLES, SEED, compare
 
 
@@ -78,5 +77,5 @@ def test_schemes_of_other_operators_cannot_be_compared():
     with pytest.raises(MacaronError, match="strang-gfhg splits G, F, H: to be compared on one system"):
         compare(["lie-fg", "strang-gfhg"])
     assert len(compare(["strang-gfhg", "strang3-gfhfg"], steps=(1,)).schemes) == 2
-    with pytest.raises(MacaronError, match="did you mean strang-gfg"):
+    with pytest.raises(MacaronError, match="did you mean 'strang-gfg'"):
         compare(["strang-gfq"])

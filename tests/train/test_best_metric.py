@@ -126,13 +126,11 @@ def test_which_value_is_better():
         for metric in ("loss", "bleu")
     }
     for metric, better in (("loss", 1.0), ("bleu", 3.0)):
-        assert validation[metric].is_better(2.0, None)
-        assert validation[metric].is_better(better, 2.0)
-        assert not validation[metric].is_better(2.0, 2.0)
-        assert not validation[metric].is_better(2.0, better)
+        assert validation[metric].rank(better) < validation[metric].rank(2.0) < validation[metric].rank(float("nan"))
+        assert validation[metric].rank(2.0) == validation[metric].rank(2.0)
     values = {"last": 2.0, "best": 3.0, "same": 3.0, "mean": float("nan"), "least": 1.0}
-    assert validation["bleu"].best(values) == "best"
-    assert validation["loss"].best(values) == "least"
+    assert min(values, key=lambda name: validation["bleu"].rank(values[name])) == "best"
+    assert min(values, key=lambda name: validation["loss"].rank(values[name])) == "least"
 
 
 def test_number_of_sentences():

@@ -86,7 +86,7 @@ def glue(
     plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
     tuner = {"max_length": max_length, "dropout": dropout, "precision": precision}
     with writing(out):
-        typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
+        typer.echo(run_glue(model, data, out, plan, tuner, device, workers))
 
 
 def _numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> tuple[Number, ...]:

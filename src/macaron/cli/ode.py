@@ -55,10 +55,16 @@ def orders(
     as_json: Json = False,
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
-    from macaron.ode import order_table, scheme
+    from rich.console import Console
+    from rich.progress import track
+
+    from macaron.ode import order_table, scheme, two_operator_names
     from macaron.ode.measure import METHODS
 
-    data = order_table([scheme(name) for name in names] if names else None, progress=_progress)
+    chosen = [scheme(name) for name in names or two_operator_names()]
+    # Progress is for a terminal only.
+    hidden = not sys.stderr.isatty()
+    data = order_table(track(chosen, "measuring", console=Console(stderr=True), transient=True, disable=hidden))
     if as_json:
         _print_json(data)
         return
@@ -110,15 +116,6 @@ def trajectories(
             raise UsageError(f"cannot write trajectories to {out}: its name must end in .svg, .png or .html")
         write_trajectory_figure(out, compare(names or SELECTION, seed), steps)
     typer.echo(f"wrote {out}", err=True)
-
-
-def _progress(schemes: Sequence[Any]) -> Iterable[Any]:
-    from rich.console import Console
-    from rich.progress import track
-
-    # Progress is for a terminal only.
-    hidden = not sys.stderr.isatty()
-    return track(schemes, "measuring", console=Console(stderr=True), transient=True, disable=hidden)
 
 
 def _print_json(data: Any) -> None:

@@ -19,6 +19,7 @@ from typing import Literal
 from macaron.processes import available_cores
 
 PACKAGE = "macaron-net"
+_REINSTALL = f"{Path(sys.executable).name} -m pip install --force-reinstall {PACKAGE}; if that does not help, report it"
 #: What a user sees of the requirements; the others are mentioned only if something is wrong with them.
 _SHOWN = {"torch": "PyTorch", "transformers": "transformers"}
 _SPACE = 2.0  # gigabytes: a small corpus and the checkpoints of a small model
@@ -138,14 +139,14 @@ def work() -> Iterator[Finding]:
             losses = [loss for _, loss in RunFolder(Path(name) / "run").values("loss")]
             text = f"{step}: {len(losses)} updates in {time.monotonic() - started:.1f} s, "
             text += f"loss {losses[0]:.2f} to {losses[-1]:.2f}"
-            yield Finding("ok", text) if losses[-1] < losses[0] else Finding("fail", text, _reinstall())
+            yield Finding("ok", text) if losses[-1] < losses[0] else Finding("fail", text, _REINSTALL)
             step = "Translation"
             translator, started = Translator(Path(name) / "run"), time.monotonic()
             translator.translate(["eins zwei drei"])
             yield Finding("ok", f"{step}: a short sentence in {1000 * (time.monotonic() - started):.0f} ms")
     except Exception as error:  # whatever it is: it is what the user wants to know
         reason = str(error).strip() or type(error).__name__
-        yield Finding("fail", f"{step}: {reason}", _reinstall())
+        yield Finding("fail", f"{step}: {reason}", _REINSTALL)
 
 
 def _write_corpus(folder: Path) -> None:
@@ -161,7 +162,3 @@ def _write_corpus(folder: Path) -> None:
 def _release(text: str) -> list[int]:
     """The numbers of a version: 2.13.0+cpu is [2, 13, 0]."""
     return [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", text)[0])]
-
-
-def _reinstall() -> str:
-    return f"{Path(sys.executable).name} -m pip install --force-reinstall {PACKAGE}; if that does not help, report it"

@@ -2,10 +2,9 @@
 
 from macaron.ode.build import compose, fractal, lift, strang, symmetric, triple_jump
 from macaron.ode.catalogue import ALIASES, names, scheme, two_operator_names
-from macaron.ode.flows import exact_step, integrated_flow, runge_kutta_step, split_step
+from macaron.ode.flows import System, exact_step, integrated_flow, particle_system, runge_kutta_step, split_step
 from macaron.ode.measure import OrderMeter, expected_local_order, order_table
 from macaron.ode.scheme import Branch, Scheme, SchemeError, Step
-from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.velocity import VELOCITIES, Velocity, velocity
 

@@ -5,17 +5,16 @@ One rule selects the steps for every scheme and integrator: a step counts if its
 displacements, so doubles round at about 1e-15 of the step.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from macaron.errors import MacaronError, unknown
+from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import exact_step, integrated_flow, layer_step
+from macaron.ode.flows import System, exact_step, integrated_flow, particle_system, split_step
 from macaron.ode.scheme import Scheme
-from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.word_series import Array
 
@@ -38,28 +37,23 @@ class OrderMeter:
         self._h = steps.reshape(-1, *(1,) * self.system.start.ndim)
         self._references: dict[frozenset[str], Array] = {}
 
-    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
-        """The error of one step for each step size and system, shape (steps, systems).
-
-        :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
-        """
+    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> Array:
+        """The error of one step for each step size and system, shape (steps, systems)."""
         if missing := set(scheme.operators) - set(self.system.fields):
             raise MacaronError(
                 f"{scheme.name}: the system has no field {', '.join(sorted(missing))}, "
                 f"only {', '.join(self.system.fields)}"
             )
         flow = integrated_flow(self.system.fields, method)
-        end = layer_step(scheme, flow, integrator(layer), self.system.time, self.system.start, self._h)
+        end = split_step(scheme, flow, self.system.time, self.system.start, self._h)
         errors: Array = np.sqrt(np.sum((end - self._reference(scheme)) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
-    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> float:
+    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> float:
         """The measured local order: one more than the order of the method."""
-        errors = self.errors(scheme, method, layer)
-        try:
+        errors = self.errors(scheme, method)
+        with naming(scheme.name):
             return slope(self.steps, errors)
-        except MacaronError as error:
-            raise MacaronError(f"{scheme.name}: {error}") from error
 
     def _reference(self, scheme: Scheme) -> Array:
         operators = frozenset(scheme.operators)
@@ -96,7 +90,7 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
 
 
 def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`).
+    """The order of a layer with Euler sub-steps whose move, as a field, is integrated as a whole (ODE Transformer).
 
     If every operator acts on the layer's input, the layer's move is a field, and the order is the integrator's.
     Otherwise the move of an operator contains that of an earlier one. The sum of the fields has no such term of second
@@ -119,13 +113,8 @@ def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
     return chosen
 
 
-def order_table(
-    schemes: Iterable[Scheme] | None = None,
-    meter: OrderMeter | None = None,
-    progress: Callable[[Sequence[Scheme]], Iterable[Scheme]] = iter,
-) -> dict[str, Any]:
+def order_table(schemes: Iterable[str | Scheme] | None = None, meter: OrderMeter | None = None) -> dict[str, Any]:
     """Every scheme with every integrator, as plain data: orders computed, local orders measured."""
-    chosen = [find_scheme(name) for name in two_operator_names()] if schemes is None else list(schemes)
     meter = meter or OrderMeter()
     rows = [
         {
@@ -136,6 +125,6 @@ def order_table(
             # Further digits are rounding and differ between machines.
             "local_order": {method: round(meter.local_order(scheme, method), 2) for method in METHODS},
         }
-        for scheme in progress(chosen)
+        for scheme in map(find_scheme, two_operator_names() if schemes is None else schemes)
     ]
     return {"schemes": rows}

@@ -6,13 +6,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import fsum
-from typing import Any, NamedTuple, TypeAlias
+from math import fsum, isclose
+from typing import Any, NamedTuple
 
 from macaron.errors import MacaronError, shown
 from macaron.json_files import parse_json
 from macaron.limits import MOST_STEPS
-from macaron.ode.word_series import order_and_error, word_series
+from macaron.ode.word_series import Branches, order_and_error, word_series
 
 # Sums of coefficients may differ from 1 by rounding only.
 SUM_TOLERANCE = 1e-12
@@ -40,9 +40,6 @@ class Branch(NamedTuple):
     steps: tuple[Step, ...]
 
 
-BranchLike: TypeAlias = tuple[float, Iterable[tuple[str, float]]]
-
-
 @dataclass(frozen=True, init=False)
 class Scheme:
     """A splitting scheme: a weighted sum of sequences of sub-steps, usually one sequence of weight 1.
@@ -55,7 +52,7 @@ class Scheme:
     name: str
     branches: tuple[Branch, ...]
 
-    def __init__(self, name: str, branches: Iterable[BranchLike]) -> None:
+    def __init__(self, name: str, branches: Branches) -> None:
         if not isinstance(name, str) or not name.strip():
             raise SchemeError(f"a scheme needs a name, not {shown(name)}")
         object.__setattr__(self, "name", name)
@@ -63,7 +60,18 @@ class Scheme:
         steps = sum(len(branch.steps) for branch in self.branches)
         if steps > MOST_STEPS:
             raise SchemeError(f"{shown(name)}: a scheme has at most {MOST_STEPS:,} sub-steps, not {steps:,}")
-        self._check_sums()
+        weights = fsum(branch.weight for branch in self.branches)
+        if abs(weights - 1) > SUM_TOLERANCE:
+            raise SchemeError(f"{self.name}: the weights of the branches sum to {weights!r}; they must sum to 1")
+        if not self.operators:
+            raise SchemeError(f"{self.name}: the scheme has no sub-step; give at least one (operator, coefficient)")
+        for operator in self.operators:
+            total = fsum(b.weight * s.coefficient for b in self.branches for s in b.steps if s.operator == operator)
+            if abs(total - 1) > SUM_TOLERANCE:
+                raise SchemeError(
+                    f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
+                    + (" over all branches, weighted" if not self.is_sequential else "")
+                )
 
     @classmethod
     def sequence(cls, name: str, *steps: tuple[str, float]) -> "Scheme":
@@ -87,13 +95,10 @@ class Scheme:
     @property
     def is_symmetric(self) -> bool:
         """Whether the scheme is its own adjoint: one branch that reads the same backwards."""
-        if not self.is_sequential:
-            return False
         steps = self.branches[0].steps
-        return all(
-            first.operator == last.operator
-            and abs(first.coefficient - last.coefficient) <= SYMMETRY_TOLERANCE * max(1, abs(first.coefficient))
-            for first, last in zip(steps, reversed(steps), strict=True)
+        return self.is_sequential and all(
+            first == last and isclose(c, d, rel_tol=SYMMETRY_TOLERANCE, abs_tol=SYMMETRY_TOLERANCE)
+            for (first, c), (last, d) in zip(steps, reversed(steps), strict=True)
         )
 
     @property
@@ -184,20 +189,6 @@ class Scheme:
             raise
         except (MacaronError, TypeError) as error:
             raise SchemeError(f"{error}: {shown(text)}") from error
-
-    def _check_sums(self) -> None:
-        weights = fsum(branch.weight for branch in self.branches)
-        if abs(weights - 1) > SUM_TOLERANCE:
-            raise SchemeError(f"{self.name}: the weights of the branches sum to {weights!r}; they must sum to 1")
-        if not self.operators:
-            raise SchemeError(f"{self.name}: the scheme has no sub-step; give at least one (operator, coefficient)")
-        for operator in self.operators:
-            total = fsum(b.weight * s.coefficient for b in self.branches for s in b.steps if s.operator == operator)
-            if abs(total - 1) > SUM_TOLERANCE:
-                raise SchemeError(
-                    f"{self.name}: the coefficients of {operator} sum to {total!r}; they must sum to 1"
-                    + (" over all branches, weighted" if not self.is_sequential else "")
-                )
 
 
 def _branches(scheme: str, branches: Any) -> Iterator[Branch]:

@@ -40,13 +40,10 @@ class ButcherTableau:
             )
         if not all(map(isfinite, (*self.c, *self.b, *(entry for row in self.a for entry in row)))):
             raise MacaronError(f"{self.name}: the tableau has an entry that is not a finite number")
-        for i, row in enumerate(self.a):
-            if abs(fsum(row) - self.c[i]) > SUM_TOLERANCE:
-                raise MacaronError(
-                    f"{self.name}: row {i} of a sums to {fsum(row)!r}, which is not its node {self.c[i]!r}"
-                )
-        if abs(fsum(self.b) - 1) > SUM_TOLERANCE:
-            raise MacaronError(f"{self.name}: the weights b sum to {fsum(self.b)!r}; they must sum to 1")
+        for i, (row, total) in enumerate(zip((*self.a, self.b), (*self.c, 1.0), strict=True)):
+            if abs(fsum(row) - total) > SUM_TOLERANCE:
+                what = f"row {i} of a sums" if i < stages else "the weights b sum"
+                raise MacaronError(f"{self.name}: {what} to {fsum(row)!r}, not to {total!r}")
 
     @property
     def stages(self) -> int:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from macaron.errors import MacaronError
-from macaron.ode.flows import Time, exact_step, integrated_flow, split_step
+from macaron.ode.flows import System, Time, exact_step, integrated_flow, particle_system, split_step
 from macaron.ode.measure import parse_selection
 from macaron.ode.scheme import Scheme
-from macaron.ode.systems import System, particle_system
 from macaron.ode.word_series import Array
 
 #: Transformer and Macaron, with the exact sub-flows of the theorem, and with the Euler steps of a network's layers.

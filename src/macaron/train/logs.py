@@ -6,7 +6,7 @@ import platform
 import sys
 import time
 from contextlib import ExitStack
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -95,18 +95,14 @@ class RunLog:
 
 def environment() -> dict[str, Any]:
     """The machine, the versions of the packages and the command, as JSON-able values."""
-    packages = {}
-    for name in ("macaron-net", "torch", "transformers", "tokenizers", "safetensors", "numpy", "sacrebleu"):
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = "not installed"
+    found = {each.name: each.version for each in reversed([*distributions()])}  # of two, the first on the path
+    packages = ("macaron-net", "torch", "transformers", "tokenizers", "safetensors", "numpy", "sacrebleu")
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "packages": packages,
+        "packages": {name: found.get(name, "not installed") for name in packages},
         "command": sys.argv[1:],
     }
 

@@ -201,7 +201,8 @@ class Trainer:
             raise self._not_finite("the validation loss", epoch)
         values |= self.validation.scores(state, counts)
         value = self.validation.value(values)
-        if scheduled and self.validation.is_better(value, state.best_value):
+        rank, best = self.validation.rank, state.best_value
+        if scheduled and (best is None or rank(value) < rank(best)):
             state.best_value, state.best_update = value, state.update
             state.validations_without_gain = 0
             self._write(checkpoint.best_path(self.folder, state.update), {}, scheduled=True)
@@ -255,13 +256,10 @@ class Trainer:
         self.processes.wait()  # for the last checkpoint, which all read
         mean = {name: whole(value) for name, value in self.optimiser.mean.items()}
         found = checkpoint.candidates(self.folder, self.state, self.weights(), mean, self.settings.average)
-
-        def use(name: str) -> None:
-            copy_weights(found[name], self.optimiser.named.items())
-
-        losses, scores = self.validation.compare(found, use, self.state)
-        chosen = self.validation.best(scores or losses)
-        use(chosen)
+        losses, scores = self.validation.compare(found, self.state)
+        values = scores or losses
+        chosen = min(values, key=lambda name: self.validation.rank(values[name]))  # the first of equals
+        copy_weights(found[chosen], self.optimiser.named.items())
         summary = {
             "update": self.state.update,
             "epoch": self.state.epoch,

@@ -103,10 +103,10 @@ class Optimiser:
 
     def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
         """Restore what ``tensors`` returned."""
+        step_on = None if self.adam.defaults["fused"] else "cpu"
         for name, parameter in self.named.items():
             moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
-            kinds = (*moments, *(("mean",) if self.mean else ()))
-            for kind in kinds:
+            for kind in (*moments, *(["mean"] if self.mean else [])):
                 found = tensors.get(f"{name}|{kind}")
                 if found is None:
                     raise MacaronError(f"{folder}: there is no {kind} of {name!r}: it belongs to another recipe")
@@ -115,14 +115,12 @@ class Optimiser:
                 same = (found.dtype, found.shape) == (expected.dtype, expected.shape)
                 if not same or not bool(found.isfinite().all()) or float(found.min()) < least:
                     raise MacaronError(f"{folder}: {kind} of {name!r} is damaged: another shape, or impossible values")
-            if self.mean:
-                self.mean[name] = laid_out_like(parameter, tensors[f"{name}|mean"])
-            if not moments:
-                continue
-            state = self.adam.state[parameter]
-            for moment in ("exp_avg", "exp_avg_sq"):
-                state[moment] = laid_out_like(parameter, tensors[f"{name}|{moment}"])
-            state["step"] = tensors[f"{name}|step"].to(parameter.device if self.adam.defaults["fused"] else "cpu")
+                if kind == "mean":
+                    self.mean[name] = laid_out_like(parameter, found)
+                elif kind == "step":
+                    self.adam.state[parameter][kind] = found.to(step_on or parameter.device)
+                else:
+                    self.adam.state[parameter][kind] = laid_out_like(parameter, found)
 
 
 #: Names of parts that are spread over a network, as patterns.

@@ -40,7 +40,6 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
     weights, accumulate = trainer.weights(), trainer.settings.accumulate
     plan, sections = trainer.task.plan(1), trainer.task.sections
     groups = [plan[i : i + accumulate] for i in range(0, len(plan), accumulate)]
-    trainer.pace_targets, targets, first = 0, 0, WARM_UP[trainer.device.type]
 
     def clock() -> float:
         """The first process's clock, after the work so far."""
@@ -51,17 +50,11 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
     trainer._consult()
     started = clock()
     with own_stream(trainer.device):
-        done = 0
         # The first half does not count: every new shape of batch is slow at first.
-        while done < first or trainer.seconds - started < seconds / 2:
-            trainer._update(groups[done % len(groups)])
-            done += 1
-        begun, counted = clock(), 0
-        while counted < 1 or trainer.seconds - started < seconds:
-            group = groups[(done + counted) % len(groups)]
-            trainer._update(group)
-            targets += sum(each.targets for each in group)
-            counted += 1
+        for least, until in ((WARM_UP[trainer.device.type], seconds / 2), (1, seconds)):
+            begun, first, trainer.pace_targets = clock(), trainer.state.update, 0
+            while trainer.state.update < first + least or trainer.seconds - started < until:
+                trainer._update(groups[trainer.state.update % len(groups)])
         trained = clock() - begun
         for _ in range(2 if trainer.device.type == "cuda" else 1):  # a GPU compiles in the first one
             begun = clock()
@@ -72,7 +65,7 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
     trainer.log_losses.zero_()
     trainer.state = RunState(parts=trainer.state.parts, validation_parts=trainer.state.validation_parts)
     mean = sum(each.targets for each in plan) / len(groups)
-    return Pace(trained * mean / max(targets, 1), validation, len(groups) * sections)
+    return Pace(trained * mean / max(trainer.pace_targets, 1), validation, len(groups) * sections)
 
 
 def trial_seconds(minutes: float) -> float:

@@ -5,7 +5,7 @@ Where memory is scarce, batches are computed in parts.
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar, cast
 
@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from macaron.errors import MacaronError
-from macaron.train.checkpoint import RunState
+from macaron.train.checkpoint import RunState, Weights
 from macaron.train.distributed import Processes, gathered
+from macaron.train.optimiser import copy_weights
 from macaron.train.settings import TrainSettings
 from macaron.train.step import TrainStep
 from macaron.train.task import MicroBatch, Task
@@ -155,27 +156,17 @@ class Validation:
         """The value of the metric that decides, the same in all processes."""
         return self.processes.most(next((values[name] for name in _VALUES[self.metric] if name in values), 0.0))
 
-    def is_better(self, value: float, than: float | None) -> bool:
-        """Whether a value of the metric is an improvement."""
-        return than is None or (value < than if self.metric == "loss" else value > than)
+    def rank(self, value: float) -> float:
+        """Where a value of the metric stands among others: the lower, the better; NaN is the worst."""
+        return math.inf if not math.isfinite(value) else value if self.metric == "loss" else -value
 
-    def compare(
-        self, names: Iterable[str], use: Callable[[str], None], state: RunState
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        """Losses of several weights, and their scores if scores decide.
-
-        :param use: fills the module with the weights of that name
-        """
+    def compare(self, found: dict[str, Weights], state: RunState) -> tuple[dict[str, float], dict[str, float]]:
+        """Losses of several weights by name, and their scores if scores decide; the module is filled with each."""
         losses, scores = {}, {}
-        for name in names:
-            use(name)
+        for name, weights in found.items():
+            copy_weights(weights, self.task.module.named_parameters())
             values, counts = self.losses(state)
             losses[name] = values["valid_loss"]
             if self.metric != "loss" and math.isfinite(losses[name]):
                 scores[name] = self.value(self.scores(state, counts))
         return losses, scores
-
-    def best(self, values: dict[str, float]) -> str:
-        """The name of the best of several values; the first of equals. NaN is the worst."""
-        sign = 1 if self.metric == "loss" else -1
-        return min(values, key=lambda name: sign * values[name] if math.isfinite(values[name]) else math.inf)

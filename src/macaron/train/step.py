@@ -24,12 +24,8 @@ class TrainStep:
     def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         self.module, self.autocast = module, autocast
 
-    def __call__(self, batch: Any, weight: float) -> Tensor:
+    def __call__(self, batch: Any, weight: float | Tensor) -> Tensor:
         """The sums of the losses; the first one's gradients are multiplied by ``weight``."""
-        return self.run(batch, weight)
-
-    def run(self, batch: Any, weight: float | Tensor) -> Tensor:
-        """Run eagerly."""
         with self.autocast():
             losses: Tensor = self.module(batch)
         torch.autograd.backward(losses[0] * weight)
@@ -56,19 +52,19 @@ class RecordedStep(TrainStep):
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
-    def __call__(self, batch: Any, weight: float) -> Tensor:
+    def __call__(self, batch: Any, weight: float | Tensor) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
-        given = tensors_of(batch)
+        given, run = tensors_of(batch), super().__call__
         shape = tuple(each.shape for each in given.values())
         self.calls[shape] = self.calls.get(shape, 0) + 1
         if self.calls[shape] <= WARM_UP:
-            return self.run(batch, weight)
+            return run(batch, weight)
         if shape not in self.recorded:
             # Replayed one after the other, all graphs can use the same memory.
             pool = next((recording.graph.pool() for recording, _, _ in self.recorded.values()), None)
             own = {name: each.clone() for name, each in given.items()}
             factor = torch.zeros((), device=next(iter(own.values())).device)
-            recording = Recording(lambda: self.run(replace(batch, **own), factor), pool, release_memory=True)
+            recording = Recording(lambda: run(replace(batch, **own), factor), pool, release_memory=True)
             self.recorded[shape] = recording, list(own.values()), factor
         recording, tensors, factor = self.recorded[shape]
         torch._foreach_copy_(tensors, list(given.values()))

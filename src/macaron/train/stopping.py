@@ -2,7 +2,7 @@
 
 import signal
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from macaron.errors import Interrupted
@@ -90,8 +90,6 @@ class StopSignals:
             self.received, self._first = True, now
             Interrupted.exit_code = 128 + number
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)

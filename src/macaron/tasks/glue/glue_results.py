@@ -123,27 +123,19 @@ def averages(summary: dict[str, Any]) -> dict[str, Average]:
 def table(summary: dict[str, Any], title: str) -> str:
     """The table of the paper, in Markdown, on the development sets."""
     names = [*USUAL, *(["wnli"] if "wnli" in summary else [])]
-    heads = []
-    for task in (TASKS[name] for name in names):
-        parts = task.dev if len(task.dev) > 1 else (METRICS[metric] for metric in task.metrics)
-        heads.append(f"{task.title}<br>{'/'.join(parts)}")
-    lines = [
-        f"| {title}, dev | {' | '.join(heads)} | GLUE |",
-        f"|---|{'---:|' * len(names)}---:|",
-    ]
     average = averages(summary)
     seeds = sorted({len(each["seeds"]) for each in summary.values()})
     count = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    rows: tuple[tuple[str, Callable[[Any], Any], Average | None], ...] = (
-        (f"median of {count} seed(s)", lambda each: each["median"], average["median"]),
-        ("standard deviation", lambda each: each["sd"], None),
-        ("best run", lambda each: each["best_run"]["scores"], average["best_run"]),
-        ("majority baseline", lambda each: each["constant"], None),
-    )
-    for label, scores_of, mean in rows:
-        cells = [cell(scores_of(summary[name])) if name in summary else "–" for name in names]
-        total = "" if mean is None else "–" if mean.glue is None else f"{mean.glue:.1f}"
-        lines.append(f"| {label} | {' | '.join(cells)} | {total} |")
+    rows = (f"median of {count} seed(s)", "standard deviation", "best run", "majority baseline")
+    columns: list[tuple[str, ...]] = [(f"{title}, dev", "---", *rows)]
+    for task in (TASKS[name] for name in names):
+        parts = task.dev if len(task.dev) > 1 else (METRICS[metric] for metric in task.metrics)
+        each = summary.get(task.name, {"best_run": {}})
+        found = (each.get("median"), each.get("sd"), each["best_run"].get("scores"), each.get("constant"))
+        columns.append((f"{task.title}<br>{'/'.join(parts)}", "---:", *map(cell, found)))
+    means = {what: "–" if mean.glue is None else f"{mean.glue:.1f}" for what, mean in average.items()}
+    columns.append(("GLUE", "---:", means["median"], "", means["best_run"], ""))
+    lines = [f"| {' | '.join(row)} |" for row in zip(*columns, strict=True)]
     lines += ["", f"Medians: {average['median']}."]
     lines += [f"Best runs: {average['best_run']}."] if average["best_run"].glue_without_wnli is not None else []
     lines += ["", "Settings with the best median on dev:", ""]
@@ -157,10 +149,10 @@ def table(summary: dict[str, Any], title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cell(scores: dict[str, dict[str, float | None]] | None, separator: str = "/") -> str:
+def cell(scores: dict[str, dict[str, float | None]] | None) -> str:
     """All scores of a task in one cell of a table; a dash where one is missing."""
     values = [value for metrics in (scores or {}).values() for value in metrics.values()]
-    return "–" if not values or None in values else separator.join(f"{value:.1f}" for value in values)
+    return "–" if not values or None in values else "/".join(f"{value:.1f}" for value in values)
 
 
 def score_line(scores: dict[str, dict[str, float]], positive: str | None = None) -> str:

@@ -19,7 +19,7 @@ from macaron.data.glue_submission import (
 )
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
-from macaron.files import check_unused, remove, write_json, write_text
+from macaron.files import remove, write_json, write_text
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
@@ -45,18 +45,9 @@ class _Run(TypedDict):  # run.json, as far as it is read
 
 
 def run_glue(
-    model: Path,
-    data: Path,
-    out: Path,
-    plan: list[Job],
-    tuner: Record,
-    resume: bool,
-    device: str = "auto",
-    workers: int | None = None,
+    model: Path, data: Path, out: Path, plan: list[Job], tuner: Record, device: str, workers: int | None
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
-    if not resume:
-        check_unused(out)
     progress = Progress()
     folder = find_folder(model, EncoderConfig.model_type)
     tasks = list(dict.fromkeys(job.task for job in plan))
@@ -70,44 +61,31 @@ def run_glue(
     left = [job for job in plan if job.name not in results.records]
     progress.say(f"{len(plan)} runs: {', '.join(tasks)}; {len(plan) - len(left)} finished, {len(left)} to do")
     for name, fact in facts.items():
-        if fact.skipped:
-            progress.say(f"{TASKS[name].title}: {fact.skipped} torn or unlabelled lines are skipped")
-        for missing in fact.missing:
-            progress.say(f"{TASKS[name].title}: no {missing}: its part of the submission is a placeholder")
+        for note in fact.notes:
+            progress.say(f"{TASKS[name].title}: {note}")
     if left:
-        _train(left, glue_workers, results, facts, progress, len(plan))
+        started, signals, done = time.monotonic(), StopSignals(), 0
+        updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
+        try:
+            with (
+                signals,
+                progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
+                closing(run_jobs(left, glue_workers, results.best, signals.check, advance)) as runs,
+            ):
+                for number, (job, record) in enumerate(runs, start=1 + len(plan) - len(left)):
+                    results.add({**record, **facts[job.task].known})
+                    done += updates[job.name]
+                    ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
+                    scores = score_line(record["scores"]) + (" (diverged)" if record["diverged"] else "")
+                    progress.say(
+                        f"[{number}/{len(plan)}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left"
+                    )
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"stopped; {len(results.records)} finished runs are kept in {results.path}, and only missing ones "
+                f"will be done. Continue with: {same_command('--resume')}"
+            ) from None
     return _finish(glue_workers[0], results, plan, progress, str(model))
-
-
-def _train(
-    left: list[Job],
-    workers: list[GlueWorker],
-    results: GlueResults,
-    facts: dict[str, TaskFacts],
-    progress: Progress,
-    total: int,
-) -> None:
-    started, signals = time.monotonic(), StopSignals()
-    updates = {job.name: job.settings.updates(facts[job.task].examples) for job in left}
-    done = 0
-    try:
-        with (
-            signals,
-            progress.step("fine-tuning", "updates", sum(updates.values())) as advance,
-            closing(run_jobs(left, workers, results.best, signals.check, advance)) as runs,
-        ):
-            for number, (job, record) in enumerate(runs, start=1 + total - len(left)):
-                known = {"data": facts[job.task].fingerprint, "constant": facts[job.task].constant}
-                results.add({**record, **known})
-                done += updates[job.name]
-                ahead = time_left(done / sum(updates.values()), time.monotonic() - started)
-                scores = score_line(record["scores"]) + (" (diverged)" if record["diverged"] else "")
-                progress.say(f"[{number}/{total}] {job.name}: {scores}; {record['seconds']:.0f} s, {ahead} left")
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"stopped; {len(results.records)} finished runs are kept in {results.path}, and only missing ones will be "
-            f"done. Continue with: {same_command('--resume')}"
-        ) from None
 
 
 def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
@@ -196,7 +174,7 @@ def _check_same(out: Path, results: GlueResults, identity: dict[str, Any], facts
         )
     for record in results.records.values():
         fact = facts.get(record["task"])
-        if fact is not None and record.get("data") != fact.fingerprint:
+        if fact is not None and record.get("data") != fact.known["data"]:
             raise MacaronError(
                 f"{out}: the run {record['run']} was trained or scored on other data than --data has now. Use the "
                 "old data, or give another --out."

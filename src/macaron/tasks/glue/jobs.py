@@ -86,17 +86,15 @@ def make_plan(
 class TaskFacts:
     """What is known of a task's files before anything is trained.
 
-    :param fingerprint: of the training and development sets
-    :param missing: test files that do not exist
-    :param constant: the scores of the training set's most frequent answer on dev: a model with no better scores has
+    :param known: part of every record: ``data``, the fingerprints of the training and development sets, and
+        ``constant``, the scores of the training set's most frequent answer on dev: a model with no better scores has
         learned nothing
+    :param notes: what the user should know
     """
 
     examples: int
-    fingerprint: dict[str, str]
-    skipped: int
-    missing: tuple[str, ...]
-    constant: dict[str, dict[str, float]]
+    known: Record
+    notes: list[str]
 
 
 def inspect(root: Path, task: GlueTask) -> TaskFacts:
@@ -105,13 +103,13 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
     tests = {wanted.test: read_test(root, task, wanted) for wanted in task.submission}
     sets = {"train": train, **dev}
     usual = fmean(train.values) if task.regression else mode(train.values)
-    return TaskFacts(
-        len(train),
-        {name: each.fingerprint() for name, each in sets.items()},
-        sum(each.skipped for each in sets.values()),
-        tuple(name.removeprefix("../") for name, found in tests.items() if found is None),
-        {name: score(task.metrics, [usual] * len(each), each.values) for name, each in dev.items()},
-    )
+    constant = {name: score(task.metrics, [usual] * len(each), each.values) for name, each in dev.items()}
+    skipped = sum(each.skipped for each in sets.values())
+    notes = [f"{skipped} torn or unlabelled lines are skipped"] if skipped else []
+    missing = (name.removeprefix("../") for name, found in tests.items() if found is None)
+    notes += [f"no {name}: its part of the submission is a placeholder" for name in missing]
+    fingerprints = {name: each.fingerprint() for name, each in sets.items()}
+    return TaskFacts(len(train), {"data": fingerprints, "constant": constant}, notes)
 
 
 @dataclass
