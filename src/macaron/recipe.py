@@ -14,9 +14,9 @@ from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig
+from macaron.models.presets import AnyConfig, preset_names
 from macaron.models.presets import preset as named_preset
-from macaron.models.presets import preset_names
 from macaron.origin import KeyPath, Origin, located
 from macaron.settings import build, check, convert, load_toml, mentions, to_data
 from macaron.shipped import find
@@ -218,7 +218,7 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     return data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"
 
 
-def _preset(name: Any, origin: Origin) -> TranslationConfig | EncoderConfig:
+def _preset(name: Any, origin: Origin) -> AnyConfig:
     if name not in preset_names():
         where = origin.prefix(("model", "preset"))
         raise MacaronError(f"{where}no preset {name!r} for model.preset{nearest(str(name), preset_names())}")
@@ -241,7 +241,7 @@ def manifest(recipe: Recipe) -> dict[str, Any]:
 
 
 @located
-def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | EncoderConfig:
+def configuration(recipe: Recipe, vocab_size: int) -> AnyConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
     changes = {"vocab_size": vocab_size, **recipe.model.changes}
     if recipe.model.source is not None:  # the vocabulary of its model, or of the data if that was extended

@@ -1,4 +1,4 @@
-"""Model folders, of translation models and encoders alike: found, checked, read and written.
+"""Model folders of all kinds of models: found, checked, read and written.
 
 A checkpoint of a training run has the files of a model folder, too, but its weights are in a file of another name.
 torch is imported where weights are read or written: a folder that is missing is reported without it.
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
-from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+from macaron.models.configuration import EncoderConfig, GenerationSettings, LanguageConfig, TranslationConfig
 from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _WRONG_TYPE = {
     TranslationConfig.model_type: "cannot translate",
     EncoderConfig.model_type: "is not a text encoder",
+    LanguageConfig.model_type: "is not a language model",
 }
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")

@@ -18,7 +18,7 @@ from macaron.limits import MODEL_SIZES, Between
 from macaron.ode import Scheme, integrator
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
-ACTIVATION_NAMES = ("relu", "gelu")
+ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "silu")
 _CHOICES = {"norm": ("pre", "post"), "tying": ("none", "layer", "depth"), "initializer": ("xavier", "kaiming")}
 
 
@@ -32,7 +32,7 @@ class LayerSettings:
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param activation: relu, gelu or a function, or a sequence with one for each feed-forward network of a layer
+    :param activation: relu, gelu, gelu_new, silu or a function, or one for each feed-forward network of a layer
     :param initializer: xavier or kaiming, both as in the authors' code
     """
 

@@ -5,13 +5,19 @@ Each leaf has its own initialisation: transformers initialises leaf by leaf, and
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
-ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}  # gelu: exact, by erf
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,  # exact, by erf
+    "gelu_new": partial(F.gelu, approximate="tanh"),  # GPT-2's
+    "silu": F.silu,
+}
 
 
 def xavier_bound(fan_in: int, fan_out: int) -> float:
@@ -77,7 +83,7 @@ class EmbeddingTable(nn.Embedding):
 class FeedForward(nn.Module):
     """G: convection, how each particle moves by itself, ``W2 drop(act(W1 x + b1)) + b2``.
 
-    :param activation: ``"relu"``, ``"gelu"`` or any function of a tensor
+    :param activation: a name of `ACTIVATIONS`, or any function of a tensor
     :param dropout: on the inner activations
     """
 

@@ -65,8 +65,8 @@ class PretrainingLoss(nn.Module):
 
     def losses(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """From states to the weighted sums."""
-        table = self.model.model.embedding.tokens.weight
-        mlm = self.criterion(self.model.head(words), table, batch.targets)[0] * batch.weights[0]
+        ready, table = self.model.model.embedding.output(self.model.head(words))
+        mlm = self.criterion(ready, table, batch.targets)[0] * batch.weights[0]
         logits = self.model.next_sentence(firsts).squeeze(-1)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         wrong = F.binary_cross_entropy_with_logits(logits, batch.follows.clamp(min=0).to(logits), reduction="none")
@@ -75,9 +75,8 @@ class PretrainingLoss(nn.Module):
 
     def right(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """The words and pairs predicted correctly, then all words and pairs: (2, 2)."""
-        table = self.model.model.embedding.tokens.weight
         hits = torch.zeros((), dtype=torch.long, device=words.device)
-        ready = self.model.head(words)
+        ready, table = self.model.model.embedding.output(self.model.head(words))
         for rows, targets in zip(*(torch.split(each, ACCURACY_ROWS) for each in (ready, batch.targets)), strict=True):
             best = F.linear(rows, table).argmax(-1)
             hits += ((best == targets) & (targets != PAD)).sum()

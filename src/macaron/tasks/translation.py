@@ -126,7 +126,7 @@ class TranslationLoss(nn.Module):
             mask, memory_mask = same_text(target, target) & triangle, same_text(target, source)
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             states = model.decoder(y, context)
-        return self.criterion(states, embedding.tokens.weight, batch.target)
+        return self.criterion(*embedding.output(states), batch.target)
 
 
 class TranslationTask(Task):

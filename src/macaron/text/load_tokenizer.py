@@ -12,7 +12,11 @@ from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
-_PURPOSE: dict[TokenizerKind, str] = {"translation": "translation", "encoder": "encoders"}
+_PURPOSE: dict[TokenizerKind, str] = {
+    "translation": "translation",
+    "encoder": "encoders",
+    "language": "language models",
+}
 
 
 def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:

@@ -43,15 +43,16 @@ _NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
 
 class MacaronTokenizer:
-    """Subword tokenizer with its text pipeline, for translation models and encoders.
+    """Subword tokenizer with its text pipeline, for all kinds of models.
 
-    Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
+    Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``. Language
+    model: ``</s> text``, which goes on; padding is on the left.
 
     Text is text: a literal ``</s>`` in the input is four characters, not a special token, unless special tokens are to
     be recognised. (A dictionary without BPE codes looks up every word unchanged, as fairseq does, special tokens too.)
 
     :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
-    :param kind: ``translation`` or ``encoder``
+    :param kind: ``translation``, ``encoder`` or ``language``
     :param pipeline: ``raw``, ``moses`` or ``spaces``, see `macaron.text.pipeline`
     :param source_lang: language code of the source side; ``moses`` needs it
     :param target_lang: language code of the target side; ``moses`` needs it
@@ -107,9 +108,10 @@ class MacaronTokenizer:
             names.append((specials(kind)[CLS], CLS))
             start = f"{specials(kind)[CLS]}:{first} "
         single = f"{start}$A:{first} {end}:{first}"
-        backend.post_processor = TemplateProcessing(
-            single=single, pair=f"{single} $B:{second} {end}:{second}", special_tokens=names
-        )
+        pair = f"{single} $B:{second} {end}:{second}"
+        if kind == "language":
+            single, pair = f"{end} $A", f"{end} $A {end} $B"
+        backend.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=names)
         return cls(backend, kind=kind, **settings)
 
     @classmethod
@@ -165,7 +167,7 @@ class MacaronTokenizer:
             "eos_token": names[EOS],
             "unk_token": names[UNK],
             "extra_special_tokens": [names[0], *self.tags],
-            "split_special_tokens": self.kind == "translation",
+            "split_special_tokens": self.kind != "encoder",
         }
         if self.pipeline == "moses":
             stored |= {"lower": self.lower, "normalize": self.normalize}
@@ -177,6 +179,8 @@ class MacaronTokenizer:
                 "mask_token": names[MASK],
                 "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             }
+        if self.kind == "language":
+            stored |= {"bos_token": names[EOS], "padding_side": "left"}
         if self.dictionary_size is not None:
             stored["dictionary_size"] = self.dictionary_size
         if self.show_unknown:
