@@ -78,7 +78,7 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> BatchEncoding[Any]:
         tokenised = kwargs.get("is_split_into_words") and self.pipeline == "moses"
         state: State = "moses" if tokenised else "raw"
-        if kwargs.get("return_offsets_mapping") and self.pipeline != "raw":
+        if kwargs.get("return_offsets_mapping") and self.pipeline not in ("raw", "plain"):
             raise MacaronError(f"the {self.pipeline} pipeline changes the text: there are no offsets into it")
         return super()._encode_plus(self._prepare_all(text, state), self._prepare_all(text_pair, state), **kwargs)
 
@@ -93,7 +93,7 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     def _convert_encoding(self, encoding: Encoding, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Encoding]]:
         output, encodings = super()._convert_encoding(encoding, *args, **kwargs)
         output["input_ids"] = [self.known(ids) for ids in output["input_ids"]]
-        if "offset_mapping" in output:
+        if "offset_mapping" in output and self.pipeline == "raw":
             # The raw pipeline has put one space in front of the text.
             output["offset_mapping"] = [
                 [(max(start - 1, 0), max(end - 1, 0)) for start, end in offsets] for offsets in output["offset_mapping"]

@@ -160,7 +160,7 @@ def _load_model(
         said = read_json(folder / _GENERATION, Record, _REMEDY)
         with naming(folder / _GENERATION):
             model.generation_config = GenerationSettings.from_dict(said)
-    stored = _read_weights(folder)
+    stored = read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
         stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
@@ -256,7 +256,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
 

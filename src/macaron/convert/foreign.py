@@ -1,0 +1,147 @@
+"""A model folder of transformers, as it is read for conversion: settings and weights, each used once and checked."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
+from macaron.errors import MacaronError
+from macaron.json_files import Record, read_json
+from macaron.models.load import MODEL_FILES, read_weights
+from macaron.models.network import Network
+from macaron.text.tokenizer import MacaronTokenizer
+
+#: What the rows of tokens that the foreign model lacks are given in the output: their probability is zero. (It is
+#: finite in half precision, too.)
+NEVER = -30_000.0
+#: Transformers' names of activations, and ours.
+ACTIVATIONS = {
+    **{"gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "gelu": "gelu"},
+    **{"relu": "relu", "swish": "silu", "silu": "silu"},
+}
+
+
+@dataclass
+class Converted:
+    """What a conversion makes: the model with its weights, its tokenizer, and what it is called."""
+
+    model: Network
+    tokenizer: MacaronTokenizer
+    title: str
+
+
+@dataclass
+class ForeignFolder:
+    """The settings and weights of a folder. Weights that are left at the end would be lost: they are refused."""
+
+    path: Path
+    config: Record
+    tensors: dict[str, Tensor]
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, path: Path) -> "ForeignFolder":
+        """Read config.json and the weights: safetensors, or PyTorch's own format, of which no code is run."""
+        if not (path / "config.json").is_file():
+            raise MacaronError(f"{path}: no config.json. Give a folder that save_pretrained of transformers wrote.")
+        config = read_json(path / "config.json", Record)
+        pickled = path / "pytorch_model.bin"
+        if any(path.glob(MODEL_FILES[2])):
+            return cls(path, config, read_weights(path))
+        if not pickled.is_file():
+            raise MacaronError(f"{path}: no weights (model.safetensors or pytorch_model.bin)")
+        return cls(path, config, plain_tensors(pickled, read_pickled(pickled)))
+
+    def error(self, what: str) -> MacaronError:
+        """An error about this folder; whoever converts it adds its name."""
+        return MacaronError(what)
+
+    def only(self, key: str, *supported: Any) -> Any:
+        """A setting, one of these values; by default the first."""
+        value = self.config.get(key, supported[0])
+        if value not in supported:
+            known = " or ".join(repr(each) for each in supported)
+            raise self.error(f"{key} = {value!r} in config.json is not supported; Macaron can convert {known}")
+        return value
+
+    def architecture(self, *supported: str) -> str | None:
+        """The class of the model, one of these; None where config.json names none."""
+        named = self.config.get("architectures") or [None]
+        return self.only("architectures", named if named[0] in (None, *supported) else list(supported))[0]
+
+    def number(self, key: str, default: float | None = None) -> Any:
+        """A setting that is a number."""
+        value = self.config.get(key)
+        value = default if value is None else value
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self.error(f"{key} in config.json should be a number, not {value!r}")
+        return value
+
+    def token(self, key: str, rows: int, default: int | None = None) -> int | None:
+        """The id of a special token."""
+        value = self.config.get(key, default)
+        if value is not None and (not isinstance(value, int) or not 0 <= value < rows):
+            raise self.error(f"{key} in config.json should be a token below {rows:,}, not {value!r}")
+        return value
+
+    def activation(self, key: str) -> str:
+        """Our name of an activation."""
+        return ACTIVATIONS[self.only(key, *ACTIVATIONS)]
+
+    def weight(self, *names: str) -> Tensor:
+        """Weights in float32, several one below the other."""
+        found = []
+        for name in names:
+            if name not in self.tensors:
+                raise self.error(f"the weights lack {name!r}, which config.json calls for")
+            self.taken.add(name)
+            found.append(self.tensors[name].to(torch.float32))
+            if not bool(torch.isfinite(found[-1]).all()):
+                raise self.error(f"the weights have values that are not finite in {name!r}")
+        try:
+            return torch.cat(found) if len(found) > 1 else found[0]
+        except RuntimeError:
+            raise self.error(f"the weights {', '.join(map(repr, names))} do not fit together") from None
+
+    def renamed(self, theirs: str, modules: Mapping[str, str | Sequence[str]], ours: str) -> dict[str, Tensor]:
+        """The weights and biases of modules: ``{our name: their name or names}``, below these prefixes."""
+        return {
+            f"{ours}{name}.{kind}": self.weight(*(f"{theirs}{each}.{kind}" for each in _listed(given)))
+            for name, given in modules.items()
+            for kind in ("weight", "bias")
+        }
+
+    def build(self, model_class: Any, config: Any, weights: dict[str, Tensor], ignored: str) -> Any:
+        """The model with these weights; all that config.json calls for are there, and all of the folder's are used.
+
+        :param ignored: a pattern of the names that are no weights, or copies
+        """
+        left = sorted(name for name in self.tensors.keys() - self.taken if not re.fullmatch(ignored, name))
+        if left:
+            raise self.error(f"the weights contain {left[0]!r} ({len(left)} such), which Macaron does not know")
+        with torch.device("meta"):
+            model = model_class(config)
+        for name, parameter in model.named_parameters():
+            if name in weights and weights[name].shape != parameter.shape:
+                shapes = f"{tuple(weights[name].shape)}, not {tuple(parameter.shape)}"
+                raise self.error(f"the weights of {name!r} have the shape {shapes}, as config.json says")
+        contiguous = {name: tensor.clone().contiguous() for name, tensor in weights.items()}
+        model.load_state_dict(contiguous, strict=True, assign=True)
+        return model.train(False)
+
+
+def _listed(given: str | Sequence[str]) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given
+
+
+def reordered(rows: Tensor, order: Sequence[int], missing: float = 0.0) -> Tensor:
+    """The rows of a table or a bias in another order; -1 stands for a row that is not there."""
+    index = torch.tensor(order)
+    new = rows[index.clamp(min=0)].clone()
+    new[index < 0] = missing
+    return new
