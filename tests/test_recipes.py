@@ -53,7 +53,7 @@ def test_shipped_recipes(path: Path):
 
 
 def preset_of(recipe: Recipe) -> str:
-    return DEFAULT_PRESETS[recipe.kind] if recipe.model.preset == AUTO else recipe.model.preset
+    return DEFAULT_PRESETS[recipe.task] if recipe.model.preset == AUTO else recipe.model.preset
 
 
 def test_the_papers_settings() -> None:

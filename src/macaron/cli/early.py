@@ -25,6 +25,8 @@ def check_early(
     *,
     translators: Sequence[Path | None] = (),
     encoders: Sequence[Path | None] = (),
+    language_models: Sequence[Path | None] = (),
+    classifiers: Sequence[Path | None] = (),
     models: Sequence[Path | None] = (),
     runs: Sequence[Path | None] = (),
     data: Path | None = None,
@@ -39,14 +41,15 @@ def check_early(
 ) -> None:
     """Check what a verb was given, each if it was.
 
-    :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
+    :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `classifiers` of
+        encoders or language models, which are or can be fine-tuned; `models` of any
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     """
     from macaron.decode.settings import SearchSettings
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
+    from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 
     if _DEVICE.fullmatch(device) is None:
         raise UsageError(f"no device {device!r}: choose auto, cpu, cuda or cuda:0, cuda:1, ...")
@@ -54,10 +57,17 @@ def check_early(
         raise UsageError(f"--learning-rate must be above 0, not {rate}")
     if length_penalty is not None:
         SearchSettings(length_penalty=length_penalty)
-    kinds = (translators, TranslationConfig.model_type), (encoders, EncoderConfig.model_type), (models, None)
-    for folders, kind in kinds:
+    encoder, language = EncoderConfig.model_type, LanguageConfig.model_type
+    kinds: tuple[tuple[Sequence[Path | None], list[str]], ...] = (
+        (translators, [TranslationConfig.model_type]),
+        (encoders, [encoder]),
+        (language_models, [language]),
+        (classifiers, [encoder, language]),
+        (models, []),
+    )
+    for folders, types in kinds:
         for folder in filter(None, folders):
-            _check_model(folder, kind)
+            _check_model(folder, *types)
     if runs:
         from macaron.lab.run_folder import RunFolder, check_same_task
 
@@ -88,8 +98,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
-    from macaron.recipe import manifest
+    from macaron.recipe import CONFIGURATIONS, manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
         if out.exists() and not out.is_dir():
@@ -100,9 +109,8 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             with writing(out):  # now is early enough to say that another process does
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
-            config = EncoderConfig if recipe.kind == "text" else TranslationConfig
             try:
-                _check_model(Path(recipe.model.source), config.model_type)
+                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].model_type)
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
@@ -120,9 +128,32 @@ def ready(*paths: Path) -> None:
             complete(path)
 
 
-def _check_model(folder: Path, kind: str | None) -> None:
+def _check_model(folder: Path, *types: str) -> None:
     """A stopped run has no model folder yet, but may have a checkpoint that will do."""
     from macaron.models.load import find_folder
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
-        find_folder(folder, kind)
+        find_folder(folder, *types)
+
+
+def writes_text(path: Path) -> bool:
+    """Whether a path is that of a language model, or of the run of one."""
+    from macaron.json_files import Record, read_json
+    from macaron.models.configuration import LanguageConfig
+    from macaron.models.load import run_model
+
+    folder = path if (path / "config.json").is_file() else run_model(path)
+    if folder is None or not (folder / "config.json").is_file():
+        return False
+    return bool(read_json(folder / "config.json", Record).get("model_type") == LanguageConfig.model_type)
+
+
+def own_data(model: Path) -> Path:
+    """The prepared folder that a run was trained on."""
+    from macaron.recipe import recipe_from
+    from macaron.settings import load_toml
+
+    stored = model / "recipe.toml"
+    if not stored.is_file():
+        raise UsageError("give --data DIR or --source FILE: a model folder does not say what it was trained on")
+    return recipe_from(*load_toml(stored)).data

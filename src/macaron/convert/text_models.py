@@ -1,6 +1,5 @@
 """GPT-2 and BERT of transformers, converted: a language model, an encoder, a classifier."""
 
-
 import torch
 
 from macaron.convert.foreign import NEVER, Converted, ForeignFolder, reordered

@@ -25,6 +25,8 @@ ArchiveFormat = Literal["lines", "sgm", "ted"]
 #: Pairs to validate on, about, where the recipe names none; but at most every `LEAST_EVERY`-th pair.
 HELD_OUT, LEAST_EVERY = 1_500, 20
 
+#: The first heading of an article of WikiText: `` = Title = ``.
+HEADING = re.compile(r"\s*= [^=].* =\s*")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -198,7 +200,10 @@ class PairsSettings(DataSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(DataSettings):
-    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``."""
+    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``.
+
+    :param documents: what begins one: a blank line before it, or WikiText's headings of articles
+    """
 
     kind: ClassVar[DataKind] = "text"
     vocabulary: ClassVar[TokenizerKind] = "encoder"
@@ -207,6 +212,7 @@ class TextSettings(DataSettings):
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
+    documents: Literal["blank-lines", "headings"] = "blank-lines"
     max_words: int = 500
     valid_every: int = 200
 

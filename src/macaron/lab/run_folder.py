@@ -18,7 +18,7 @@ from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
-RunKind = Literal["translation", "pre-training", "fine-tuning", "GLUE"]
+RunKind = Literal["translation", "pre-training", "language-model", "fine-tuning", "GLUE"]
 #: JSON files that a run writes about itself; any other with scores is an evaluation.
 _OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
 #: Bytes of the largest of them: translations with their counts.
@@ -255,6 +255,8 @@ def _kind(path: Path, settings: Record) -> RunKind:
     if (path / "settings.json").is_file():
         return "fine-tuning"
     if (path / "recipe.toml").is_file():
+        if settings.get("train", {}).get("task") == "language-model":
+            return "language-model"
         return "pre-training" if "pretrain" in settings else "translation"
     if (path / "metrics.jsonl").is_file():
         text = (path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")

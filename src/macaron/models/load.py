@@ -45,8 +45,10 @@ CHECKPOINT_WEIGHTS = "weights.safetensors"
 USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 
 
-def find_folder(path: str | Path, model_type: str | None = None) -> Path:
+def find_folder(path: str | Path, *model_types: str) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+
+    It is refused if its model has none of these types, where any are given.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
@@ -68,8 +70,9 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
         raise MacaronError(f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
     kind = stored_type(folder)
-    if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
-        wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
+    if kind not in (model_types or _WRONG_TYPE):
+        first = next(iter(model_types), None)
+        wrong = f"{_WRONG_TYPE[first]}; expected {first!r}" if first else "has no splitting scheme"
         raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
@@ -163,7 +166,7 @@ def _load_model(
     stored = read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
-        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
+        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
     other_shape = {name for name, tensor in stored.items() if name in shapes and tensor.shape != shapes[name]}
     lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
     missing = [name for name in lacking if not name.startswith(tuple(heads))]

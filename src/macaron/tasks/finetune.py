@@ -80,7 +80,7 @@ class FineTuner(EncoderOnDevice):
         self.compiled = settings.compiled
         if self.compiled:
             torch._dynamo.config.recompile_limit = _COMPILED_SHAPES
-            for layer in self.model.model.encoder.layers:
+            for layer in self.model.stack.layers:
                 layer.compile(dynamic=False if self.on_gpu else None)
         kept = ((n, p) for n, p in self.model.named_parameters() if not n.startswith("classifier."))
         self.pretrained = {name: parameter.detach().clone() for name, parameter in kept}

@@ -19,7 +19,9 @@ def fingerprint(tokenizer: Any) -> str:
     with the version of `tokenizers` and with the padding of the last call.
     """
     settings = {name: getattr(tokenizer, name) for name in ("kind", "pipeline", "dictionary_size")}
-    settings["segments"] = tokenizer.segments if tokenizer.kind == "encoder" else None
+    if tokenizer.kind == "language":  # the same words have the same ids for encoders: data serve both
+        settings["kind"] = "encoder"
+    settings["segments"] = tokenizer.segments if settings["kind"] == "encoder" else None
     if tokenizer.pipeline == "moses":
         settings |= {name: getattr(tokenizer, name) for name in MOSES_SETTINGS}
     if tokenizer.show_unknown:  # named only where it is set, so that older fingerprints stay valid

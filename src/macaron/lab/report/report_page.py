@@ -17,6 +17,8 @@ _LOSSES = {
     "valid_mlm": "validation, masked words",
     "valid_loss": "validation loss",
 }
+#: Kinds of runs of ``macaron train``.
+_TRAINED = ("translation", "pre-training", "language-model")
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
@@ -53,6 +55,7 @@ def _lead(run: RunFolder) -> str:
     what = {
         "translation": f"A translation model{f', {languages}' if languages else ''}",
         "pre-training": "An encoder in pre-training",
+        "language-model": "A language model",
         "fine-tuning": "An encoder fine-tuned on files of examples",
         "GLUE": "An encoder fine-tuned on GLUE",
     }[run.kind]
@@ -72,9 +75,9 @@ def _status(run: RunFolder) -> str:
         notes.append(f"Not finished: {len(run.results)} runs are done. Continue with --resume.")
     elif run.kind == "fine-tuning" and not run.summary:
         notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
-    elif run.kind in ("translation", "pre-training") and not run.update and not run.finished:
+    elif run.kind in _TRAINED and not run.update and not run.finished:
         notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif run.kind in ("translation", "pre-training") and not run.finished:
+    elif run.kind in _TRAINED and not run.finished:
         limit = run.settings.get("train", {}).get("max_updates")
         of = f" of {limit:,}" if isinstance(limit, int) else ""
         left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
