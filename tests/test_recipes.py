@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.recipe import (
     AUTO,
     DEFAULT_PRESETS,
     DecodeSettings,
     Recipe,
+    configuration,
     load_data_recipe,
     load_recipe,
     recipe_from,
@@ -43,7 +44,9 @@ def test_shipped_recipes(path: Path):
     assert str(recipe.data) in prepared
     size = data.vocab_size if data and data.vocab_size != "auto" else 32_000
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, preset=preset_of(recipe)))
-    if recipe.kind == "text":
+    if recipe.task == "language-model":
+        assert isinstance(configuration(recipe, size), LanguageConfig)
+    elif recipe.kind == "text":
         assert isinstance(encoder_config(recipe, size), EncoderConfig)
     else:
         assert isinstance(model_config(recipe, size), TranslationConfig)

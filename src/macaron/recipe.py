@@ -225,7 +225,7 @@ def _task(content: Mapping[str, Any], kind: DataKind, origin: Origin) -> TaskNam
     given, preset = content.get("train", {}).get("task"), content.get("model", {}).get("preset")
     made = None if preset in (None, AUTO) else type(_preset(preset, origin))
     of_preset = next((task for task, config in CONFIGURATIONS.items() if config is made), None)
-    task: TaskName = given or of_preset or PURPOSES[kind]
+    task: TaskName = (None if given == AUTO else given) or of_preset or PURPOSES[kind]
     if of_preset not in (None, task):
         where = origin.prefix(("train", "task"))
         raise MacaronError(
@@ -248,7 +248,7 @@ def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
     task = content.get("train", {}).get("task")
     for name, purpose in _OWN.items():
         task = purpose if name in content else task
-    if task is not None:
+    if task not in (None, AUTO):
         return "pairs" if task == "translation" else "text"
     only_out = set(data) == {"out"} and isinstance(data["out"], str)
     return data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"

@@ -67,7 +67,7 @@ def fairseq(
 @app.command()
 @guarded
 def huggingface(
-    folder: Annotated[Path, Argument(help="A folder of transformers: GPT-2.")],
+    folder: Annotated[Path, Argument(help="A folder of transformers: MarianMT (OPUS-MT), BERT, GPT-2.")],
     *,
     out: Annotated[Path, Option(help="The model folder to write.")],
     source_lang: Annotated[str | None, Option(help="Of a translation model; by default the one it names.")] = None,

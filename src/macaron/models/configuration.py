@@ -229,6 +229,7 @@ class EncoderConfig(TextConfig):
     :param type_vocab_size: number of segments
     :param first_segment: segment id of the first sentence (the authors' code: 1)
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
+    :param pooler: a classifier reads tanh(W x + b) of the first state, as BERT's, not the state itself
     """
 
     model_type: ClassVar[str] = "macaron-encoder"
@@ -236,6 +237,7 @@ class EncoderConfig(TextConfig):
     type_vocab_size: int = 2
     first_segment: int = 0
     freeze_first_segment: bool = False
+    pooler: bool = False
     max_position_embeddings: int = 512
 
     def __post_init__(self) -> None:

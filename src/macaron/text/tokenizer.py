@@ -37,7 +37,8 @@ from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Tokeniz
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+_TARGET = "target_tokenizer.json"  # only where the target side has a subword model of its own
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", _TARGET)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
@@ -52,6 +53,7 @@ class MacaronTokenizer:
     be recognised. (A dictionary without BPE codes looks up every word unchanged, as fairseq does, special tokens too.)
 
     :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
+    :param target_backend: the subword model of the target side, if it has one of its own, with the same vocabulary
     :param kind: ``translation``, ``encoder`` or ``language``
     :param pipeline: ``raw``, ``moses`` or ``spaces``, see `macaron.text.pipeline`
     :param source_lang: language code of the source side; ``moses`` needs it
@@ -69,6 +71,7 @@ class MacaronTokenizer:
         self,
         backend: Tokenizer,
         *,
+        target_backend: Tokenizer | None = None,
         kind: TokenizerKind = "translation",
         pipeline: PipelineName = "raw",
         source_lang: str | None = None,
@@ -81,7 +84,7 @@ class MacaronTokenizer:
         tags: Sequence[str] = (),
         model_max_length: int = _NO_LIMIT,
     ) -> None:
-        self._tokenizer = backend
+        self._tokenizer, self.target_backend = backend, target_backend
         self.special_names = specials(kind)
         self.kind, self.pipeline = kind, pipeline
         self.source_lang, self.target_lang = source_lang, target_lang
@@ -111,7 +114,9 @@ class MacaronTokenizer:
         pair = f"{single} $B:{second} {end}:{second}"
         if kind == "language":
             single, pair = f"{end} $A", f"{end} $A {end} $B"
-        backend.post_processor = TemplateProcessing(single=single, pair=pair, special_tokens=names)
+        template = TemplateProcessing(single=single, pair=pair, special_tokens=names)
+        for each in filter(None, (backend, settings.get("target_backend"))):
+            each.post_processor = template
         return cls(backend, kind=kind, **settings)
 
     @classmethod
@@ -135,6 +140,9 @@ class MacaronTokenizer:
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        target = Tokenizer.from_file(str(folder / _TARGET)) if (folder / _TARGET).is_file() else None
+        if target is not None and target.get_vocab() != backend.get_vocab():
+            raise MacaronError(f"{folder / _TARGET}: another vocabulary than that of tokenizer.json")
         ids = set(backend.get_vocab().values())
         largest = max(ids, default=-1)
         if largest >= LARGEST_VOCABULARY:  # tokenizers would write all ids below it
@@ -145,13 +153,16 @@ class MacaronTokenizer:
             raise MacaronError(
                 f"{folder / 'tokenizer.json'}: damaged, of {largest + 1:,} ids {len(ids):,} have a token"
             )
-        return cls(backend, **{name: stored[name] for name in SETTINGS if name in stored})
+        settings = {name: stored[name] for name in SETTINGS if name in stored}
+        return cls(backend, target_backend=target, **settings)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers reads, too."""
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         write_text(Path(folder) / "tokenizer.json", self._tokenizer.to_str(pretty=True))
+        if self.target_backend is not None:
+            write_text(Path(folder) / _TARGET, self.target_backend.to_str(pretty=True))
         stored = {**self.stored_settings(), "backend": "tokenizers", "tokenizer_class": CLASS_NAME}
         text = json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False)
         write_text(Path(folder) / "tokenizer_config.json", text + "\n")
@@ -207,6 +218,10 @@ class MacaronTokenizer:
         """The subword model."""
         return self._tokenizer
 
+    def backend_of(self, side: Side) -> Tokenizer:
+        """The subword model of a side."""
+        return self.target_backend if side == "target" and self.target_backend is not None else self._tokenizer
+
     def __len__(self) -> int:
         return self.dictionary_size or self._tokenizer.get_vocab_size(with_added_tokens=True)
 
@@ -238,7 +253,7 @@ class MacaronTokenizer:
         :param recognise_specials: take special tokens in the text, such as ``<mask>``, as such
         """
         prepared = [self.prepare(line, side, state, recognise_specials) for line in lines]
-        backend = self._tokenizer
+        backend = self.backend_of(side)
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = not recognise_specials
@@ -252,10 +267,11 @@ class MacaronTokenizer:
     def token_spans(self, lines: Sequence[str], side: Side = "source") -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The token ids of plain lines, with their end, and the characters of the line that the others stand for."""
         prepared = [self.prepare(line, side, "raw", False) for line in lines]
-        self._tokenizer.encode_special_tokens = True
+        backend = self.backend_of(side)
+        backend.encode_special_tokens = True
         return [
             (self.known(each.ids), spans_of_original(line, text, each.offsets[:-1], self.pipeline))
-            for line, text, each in zip(lines, prepared, self._tokenizer.encode_batch(prepared), strict=True)
+            for line, text, each in zip(lines, prepared, backend.encode_batch(prepared), strict=True)
         ]
 
     def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from macaron.errors import MacaronError, require
 from macaron.limits import LONGEST_TEXT, MOST_TOKENS, Between
 
-#: What is trained. Unless it is given, the model and the data decide.
+#: What is trained.
 TaskName = Literal["translation", "pre-training", "language-model"]
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
@@ -44,7 +44,7 @@ class TrainSettings:
     limits, but not another length of such a schedule.
     """
 
-    task: TaskName | None = None
+    task: TaskName | Literal["auto"] = "auto"
     batch_tokens: int = 4096
     accumulate: int = 1
     batching: Literal["auto", "bucket", "pack"] = "auto"

@@ -1,0 +1,125 @@
+"""MarianMT of transformers (OPUS-MT), converted: post-norm, sinusoids of its own, a bias in the output."""
+
+from typing import Any
+
+import torch
+
+from macaron.convert.foreign import NEVER, Converted, ForeignFolder, reordered
+from macaron.convert.renumbered import tokenizer_settings
+from macaron.convert.sentencepiece import read_sentencepiece, unigram
+from macaron.errors import MacaronError
+from macaron.json_files import Record, read_json
+from macaron.limits import LARGEST_VOCABULARY
+from macaron.models.configuration import GenerationSettings, TranslationConfig
+from macaron.models.translation import TranslationModel
+from macaron.text.special_tokens import tag_tokens
+from macaron.text.subword import added_specials
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import FILLER, PAD, specials
+
+#: All names of the one embedding table.
+_TABLES = (
+    *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
+    "lm_head.weight",
+)
+_IGNORED = r"model\.(encoder|decoder)\.embed_positions\.weight"
+
+
+def marian(source: ForeignFolder, **languages: str) -> Converted:
+    """MarianMTModel, with one vocabulary for both sides."""
+    source.architecture("MarianMTModel", "MarianModel")
+    for key, value in (
+        *(("share_encoder_decoder_embeddings", True), ("tie_word_embeddings", True), ("normalize_before", False)),
+        *(("normalize_embedding", False), ("add_final_layer_norm", False), ("static_position_embeddings", True)),
+    ):
+        source.only(key, value)
+    for key in ("attention_heads", "ffn_dim"):
+        source.only(f"decoder_{key}", source.number(f"encoder_{key}"))
+    source.only("decoder_vocab_size", source.number("vocab_size"), None)
+    table = source.weight(next((name for name in _TABLES if name in source.tensors), _TABLES[0]))
+    for name in _TABLES:
+        if name in source.tensors and not torch.equal(source.weight(name), table):
+            raise source.error(f"the weights of {name!r} are not shared: models with several tables are not supported")
+    tokenizer, order = _tokenizer(source, len(table), languages)
+    config = TranslationConfig(
+        vocab_size=len(order),
+        hidden_size=source.number("d_model"),
+        num_attention_heads=source.number("encoder_attention_heads"),
+        intermediate_size=source.number("encoder_ffn_dim"),
+        encoder_layers=source.number("encoder_layers"),
+        decoder_layers=source.number("decoder_layers"),
+        scheme="lie-fg",
+        norm="post",
+        activation=source.activation("activation_function"),
+        dropout=source.number("dropout", 0.1),
+        attention_dropout=source.number("attention_dropout", 0.0),
+        activation_dropout=source.number("activation_dropout", 0.0),
+        max_position_embeddings=source.number("max_position_embeddings", 512),
+        position_vectors="marian",
+        scale_embedding=source.only("scale_embedding", False, True),
+        output_bias=True,
+        decoder_start_token_id=PAD,
+        tokenizer_fingerprint=tokenizer.fingerprint(),
+    )
+    given = source.tensors.get("final_logits_bias")
+    bias = torch.zeros(len(table)) if given is None else source.weight("final_logits_bias").reshape(-1)
+    weights = {
+        "embedding.tokens.weight": reordered(table, order),
+        "embedding.output_bias": reordered(bias, order, NEVER),
+    }
+    both: dict[str, Any] = {
+        "F1.operator.qkv": [f"self_attn.{name}_proj" for name in "qkv"],
+        "F1.operator.out": "self_attn.out_proj",
+        "F1.norm": "self_attn_layer_norm",
+        **{"G1.operator.fc1": "fc1", "G1.operator.fc2": "fc2", "G1.norm": "final_layer_norm"},
+    }
+    cross = {
+        "H1.operator.q": "encoder_attn.q_proj",
+        "H1.operator.kv": ["encoder_attn.k_proj", "encoder_attn.v_proj"],
+        **{"H1.operator.out": "encoder_attn.out_proj", "H1.norm": "encoder_attn_layer_norm"},
+    }
+    for stack, modules in (("encoder", both), ("decoder", {**both, **cross})):
+        for layer in range(getattr(config, f"{stack}_layers")):
+            theirs, ours = f"model.{stack}.layers.{layer}.", f"{stack}.layers.{layer}.sublayers."
+            weights |= source.renamed(theirs, modules, ours)
+    model = source.build(TranslationModel, config, weights, _IGNORED)
+    model.generation_config = _search(source)
+    return Converted(model, tokenizer, "translation")
+
+
+def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> tuple[MacaronTokenizer, list[int]]:
+    """The tokenizer of both sides, and for every new id the old one."""
+    vocabulary: dict[str, int] = read_json(source.path / "vocab.json", dict[str, int], largest=64 << 20)
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))) or not len(vocabulary) <= rows <= LARGEST_VOCABULARY:
+        raise source.error(f"vocab.json: {len(vocabulary):,} tokens do not number the {rows:,} rows of the embedding")
+    eos, unk = source.token("eos_token_id", rows, 0), vocabulary.get("<unk>")
+    if unk is None:
+        raise source.error("vocab.json: no '<unk>'")
+    places = [None, source.token("pad_token_id", rows, rows - 1), eos, unk]
+    rest = [index for index in range(rows) if index not in places]
+    tokens = {index: token for token, index in vocabulary.items()}
+    names = [*specials("translation"), *(tokens.get(index, f"{FILLER}{index:04d}") for index in rest)]
+    if len(set(names)) < len(names):
+        raise source.error("vocab.json: a special token is there under another number than config.json says")
+    # Models of several target languages want >>fra<< in front of a source: a tag.
+    tags = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    backends = []
+    for side in ("source", "target"):
+        backends.append(unigram(read_sentencepiece(source.path / f"{side}.spm"), names))
+        backends[-1].add_special_tokens([*added_specials("translation"), *tag_tokens(tags)])
+    stored = tokenizer_settings(source)
+    given = {name: languages.get(name) or stored.get(name) for name in ("source_lang", "target_lang")}
+    if not all(isinstance(value, str | None) for value in given.values()):
+        raise MacaronError("tokenizer_config.json: source_lang and target_lang should be codes of languages")
+    made = MacaronTokenizer.from_backend(
+        backends[0], target_backend=backends[1], kind="translation", pipeline="plain", tags=tags, **given
+    )
+    return made, [-1 if place is None else place for place in places] + rest
+
+
+def _search(source: ForeignFolder) -> GenerationSettings:
+    """How the model is searched by default; older folders say it in config.json."""
+    path = source.path / "generation_config.json"
+    said: Record = {**source.config, **(read_json(path, Record) if path.is_file() else {})}
+    names = ("num_beams", "length_penalty", "max_length")
+    return GenerationSettings(**{name: said.get(name) for name in names}, suppress_tokens=[PAD])
