@@ -22,7 +22,25 @@ from macaron.errors import MacaronError
 from macaron.models import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
 from macaron.tasks.classifier import Predictor
 
-WORDS = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] the cat dog see ##s sat , . caf ##e a".split()
+WORDS = [
+    "[PAD]",
+    "[unused0]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "cat",
+    "dog",
+    "see",
+    "##s",
+    "sat",
+    ",",
+    ".",
+    "caf",
+    "##e",
+    "a",
+]
 TEXTS = ["The cat sees the dog.", "café", "a zebra, the [MASK] sat"]
 ROWS = len(WORDS) + 3  # the embedding is longer than the vocabulary
 #: Ours of theirs: <s> <pad> </s> <unk> <mask> <cls>, then all others in their order.
@@ -113,7 +131,7 @@ def test_a_classifier(tmp_path: Path, labels: int):
     found = auto(NEW[ids], attention_mask=real.long(), token_type_ids=segments).logits
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     predicted = Predictor(tmp_path / "ours", "cpu").predict([["The cat sees the dog."]])[0]
-    tokens = torch.tensor([[3, *map(WORDS.index, "the cat see ##s the dog .".split()), 4]])
+    tokens = torch.tensor([[3, *map(WORDS.index, ["the", "cat", "see", "##s", "the", "dog", "."]), 4]])
     logits = theirs(tokens).logits[0].detach()
     if labels == 1:
         assert predicted["score"] == pytest.approx(float(logits[0]), abs=1e-5)
@@ -138,7 +156,9 @@ def test_a_converted_model_is_fine_tuned(tmp_path: Path, macaron):
     lines = [f"the {animal} sat,{animal}" for animal in ("cat", "dog")] * 20
     (tmp_path / "examples.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     files = ("--train", tmp_path / "examples.csv", "--dev", tmp_path / "examples.csv")
-    done = macaron("finetune", tmp_path / "ours", *files, "--epochs", 6, "--learning-rate", 0.01, "--out", tmp_path / "t")
+    done = macaron(
+        "finetune", tmp_path / "ours", *files, "--epochs", 6, "--learning-rate", 0.01, "--out", tmp_path / "t"
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "t" / "results.json").read_text())["scores"]["dev"]["accuracy"] == 100
 

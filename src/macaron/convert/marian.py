@@ -12,6 +12,7 @@ from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.translation import TranslationModel
+from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.text.special_tokens import tag_tokens
 from macaron.text.subword import added_specials
 from macaron.text.tokenizer import MacaronTokenizer
@@ -22,7 +23,6 @@ _TABLES = (
     *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
     "lm_head.weight",
 )
-_IGNORED = r"model\.(encoder|decoder)\.embed_positions\.weight"
 
 
 def marian(source: ForeignFolder, **languages: str) -> Converted:
@@ -40,6 +40,12 @@ def marian(source: ForeignFolder, **languages: str) -> Converted:
     for name in _TABLES:
         if name in source.tensors and not torch.equal(source.weight(name), table):
             raise source.error(f"the weights of {name!r} are not shared: models with several tables are not supported")
+    for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"):
+        if name in source.tensors:  # they are computed, and stored for nothing
+            stored = source.weight(name)
+            known = sinusoids(torch.arange(len(stored)) + FIRST_POSITION, stored.shape[-1], kind="marian")
+            if stored.shape != known.shape or not torch.allclose(stored, known, atol=1e-3):
+                raise source.error(f"the weights of {name!r} are not sinusoids: trained positions are not supported")
     tokenizer, order = _tokenizer(source, len(table), languages)
     config = TranslationConfig(
         vocab_size=len(order),
@@ -82,7 +88,7 @@ def marian(source: ForeignFolder, **languages: str) -> Converted:
         for layer in range(getattr(config, f"{stack}_layers")):
             theirs, ours = f"model.{stack}.layers.{layer}.", f"{stack}.layers.{layer}.sublayers."
             weights |= source.renamed(theirs, modules, ours)
-    model = source.build(TranslationModel, config, weights, _IGNORED)
+    model = source.build(TranslationModel, config, weights, "")
     model.generation_config = _search(source)
     return Converted(model, tokenizer, "translation")
 

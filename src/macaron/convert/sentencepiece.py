@@ -102,7 +102,9 @@ def _bytes(value: int | bytes) -> bytes:
 def unigram(model: SentencePieces, names: Sequence[str]) -> Tokenizer:
     """The tokenizer of a model whose pieces have other numbers: those of ``names``, special tokens first.
 
-    Names that are no pieces of the model are never used, as long as there is another way to write a text.
+    Names that are no pieces of the model are never used, as long as there is another way to write a text. (Letters
+    that the model lacks keep the entry that the other side has for them, as with transformers; only there, several such
+    letters in a row are one unknown token.)
     """
     entries = [
         (name, model.scores.get(name, UNUSED * len(name)) if index > UNK else UNUSED * len(name))

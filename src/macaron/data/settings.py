@@ -112,9 +112,14 @@ class DataSettings:
             Between(1, most).check(f"data.{key}", getattr(self, key))
         Between(0, LARGEST_VOCABULARY).check("data.extend_vocab", self.extend_vocab or 0)
         Between(0, 2**53).check("data.valid_every", self.valid_every or 0)
-        known = self.pipeline not in ("spaces", "plain") or self.tokenizer is not None
-        named = f"data.pipeline = {self.pipeline!r}"
-        require(known, f"{named} is for the tokenizers of converted models: give data.tokenizer")
+        known = self.pipeline != "spaces" or self.tokenizer is not None
+        require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
+        foreign = (
+            f"{self.tokenizer or 'data.pipeline'}: data cannot be prepared with the tokenizer of a folder that was "
+        )
+        require(
+            self.pipeline != "plain", f"{foreign}converted from transformers; learn one, or take one of Macaron's own"
+        )
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         if self.vocab_size != "auto":
