@@ -118,7 +118,7 @@ def changed(folder: Path, **changes) -> None:
         ({"add_cross_attention": True}, "add_cross_attention = True"),
         ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
         ({"architectures": ["GPT2ForSequenceClassification"]}, "architectures = "),
-        ({"n_embd": 64}, "have the shape"),
+        ({"n_embd": 64}, "size mismatch for"),
         ({"n_layer": 4}, "lack 'transformer.h.3"),
         ({"n_layer": 2}, "contain 'transformer.h.2"),
         ({"n_head": "4"}, "n_head in config.json should be a number"),

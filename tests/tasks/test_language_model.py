@@ -270,8 +270,8 @@ def test_blocks_with_context_see_more(run: Path, tmp_path: Path):
     cut.load_state_dict(weights)
     save_model(tmp_path / "short", cut, None, load_tokenizer(run / "model", "language"))
     blocks, overlapping = (evaluate_language_model(tmp_path / "short", None, "valid", text, context=n) for n in (0, 12))
-    assert blocks.tokens == overlapping.tokens == whole.tokens
-    assert overlapping.nll < blocks.nll
+    assert blocks["tokens"] == overlapping["tokens"] == whole["tokens"]
+    assert overlapping["nll"] < blocks["nll"]
 
 
 def test_fine_tuning_reads_the_last_token(run: Path, tmp_path: Path, macaron):

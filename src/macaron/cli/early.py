@@ -136,24 +136,10 @@ def _check_model(folder: Path, *types: str) -> None:
         find_folder(folder, *types)
 
 
-def writes_text(path: Path) -> bool:
-    """Whether a path is that of a language model, or of the run of one."""
-    from macaron.json_files import Record, read_json
+def is_language_model(path: Path) -> bool:
+    """Whether a path is that of a language model, or of a run with one."""
     from macaron.models.configuration import LanguageConfig
-    from macaron.models.load import run_model
+    from macaron.models.load import run_model, stored_type
 
-    folder = path if (path / "config.json").is_file() else run_model(path)
-    if folder is None or not (folder / "config.json").is_file():
-        return False
-    return bool(read_json(folder / "config.json", Record).get("model_type") == LanguageConfig.model_type)
-
-
-def own_data(model: Path) -> Path:
-    """The prepared folder that a run was trained on."""
-    from macaron.recipe import recipe_from
-    from macaron.settings import load_toml
-
-    stored = model / "recipe.toml"
-    if not stored.is_file():
-        raise UsageError("give --data DIR or --source FILE: a model folder does not say what it was trained on")
-    return recipe_from(*load_toml(stored)).data
+    folder = run_model(path) or path
+    return (folder / "config.json").is_file() and stored_type(folder) == LanguageConfig.model_type

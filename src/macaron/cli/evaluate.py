@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early, own_data, ready, writes_text
+from macaron.cli.early import Dtype, check_early, is_language_model, ready
 from macaron.errors import UsageError
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_TOKENS
 
@@ -48,7 +48,7 @@ def evaluate(
     Scores and translations of a run are kept in its folder, for macaron report and macaron compare. Of a language model
     it prints the perplexity on --data (by default its own held-out documents), or on the plain text of --source.
     """
-    if writes_text(model):
+    if is_language_model(model):
         chosen = {"context": context or 0, "headings": headings, "device": device, "dtype": dtype}
         others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
         if any(each is not None for each in others) or (data is not None and source is not None):
@@ -111,18 +111,22 @@ def _print_perplexity(
     model: Path, data: Path | None, split: str | None, source: Path | None, options: dict[str, Any], as_json: bool
 ) -> None:
     if data is None and source is None:
-        data = own_data(model)
+        from macaron.recipe import load_recipe
+
+        if not (model / "recipe.toml").is_file():
+            raise UsageError("give --data DIR or --source FILE: a model folder does not name its data")
+        data = load_recipe(model / "recipe.toml").data
     check_early(language_models=[model], data=data, split=split or "valid", reads=[source], device=options["device"])
     from macaron.evaluate.perplexity import DEFINITION, evaluate_language_model
 
     ready(model)
     found = evaluate_language_model(model, data, split or "valid", source, **options)  # type: ignore[arg-type]
     what = f"{source}" if source is not None else f"{data} ({split or 'valid'})"
-    values = {"perplexity_per_token": found.per_token, "perplexity_per_word": found.per_word, **vars(found)}
     if as_json:
-        typer.echo(json.dumps({"model": str(model), "data": what, **values, "definition": DEFINITION}, indent=1))
+        typer.echo(json.dumps({"model": str(model), "data": what, **found, "definition": DEFINITION}, indent=1))
         return
-    typer.echo(f"{model} on {what}: {found.documents:,} documents, {found.words:,} words, {found.tokens:,} tokens")
-    typer.echo(f"perplexity per token  {found.per_token:.3f}")
-    typer.echo(f"perplexity per word   {found.per_word:.3f}")
+    counts = ", ".join(f"{found[name]:,} {name}" for name in ("documents", "words", "tokens"))
+    typer.echo(f"{model} on {what}: {counts}")
+    typer.echo(f"perplexity per token  {found['perplexity_per_token']:.3f}")
+    typer.echo(f"perplexity per word   {found['perplexity_per_word']:.3f}")
     typer.echo(f"({DEFINITION})")

@@ -5,6 +5,7 @@ from typing import Any
 
 from macaron.convert.foreign import NEVER, Converted, ForeignFolder, reordered
 from macaron.convert.renumbered import entries, renumbered, stored_tokenizer, tokenizer_settings
+from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
 from macaron.text.tokenizer import MacaronTokenizer
@@ -38,7 +39,7 @@ def bert(source: ForeignFolder) -> Converted:
         given = named.get(f"{name}_token") or usual
         token = given.get("content") if isinstance(given, dict) else given
         if token not in ids:
-            raise source.error(f"the vocabulary lacks {token!r}, the {name} token of tokenizer_config.json")
+            raise MacaronError(f"the vocabulary lacks {token!r}, the {name} token of tokenizer_config.json")
         places.append(ids[token])
     backend, order = renumbered(source, content, places, "encoder", len(table))
     tokenizer = MacaronTokenizer.from_backend(backend, kind="encoder", pipeline="plain")
@@ -71,7 +72,7 @@ def bert(source: ForeignFolder) -> Converted:
         **source.renamed(f"{start}embeddings.", {"norm": "LayerNorm"}, f"{inner}embedding."),
     }
     modules = {
-        "F1.operator.qkv": [f"attention.self.{name}" for name in ("query", "key", "value")],
+        "F1.operator.qkv": "attention.self.query attention.self.key attention.self.value",
         "F1.operator.out": "attention.output.dense",
         "F1.norm": "attention.output.LayerNorm",
         "G1.operator.fc1": "intermediate.dense",
@@ -102,6 +103,6 @@ def _labels(source: ForeignFolder) -> dict[str, Any]:
     count = len(source.tensors["classifier.weight"])
     names = source.config.get("id2label") or {index: f"LABEL_{index}" for index in range(count)}
     if not isinstance(names, dict) or len(names) != count:
-        raise source.error(f"id2label in config.json must have {count} names, as many as the classifier has outputs")
+        raise MacaronError(f"id2label in config.json must have {count} names, as many as the classifier has outputs")
     usual = "single_label_classification" if count > 1 else "regression"
     return {"id2label": names, "problem_type": problem or usual}

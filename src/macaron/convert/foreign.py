@@ -37,7 +37,10 @@ class Converted:
 
 @dataclass
 class ForeignFolder:
-    """The settings and weights of a folder. Weights that are left at the end would be lost: they are refused."""
+    """The settings and weights of a folder. Weights that are left at the end would be lost: they are refused.
+
+    Messages do not name the folder: whoever converts it does.
+    """
 
     path: Path
     config: Record
@@ -57,36 +60,31 @@ class ForeignFolder:
             raise MacaronError(f"{path}: no weights (model.safetensors or pytorch_model.bin)")
         return cls(path, config, plain_tensors(pickled, read_pickled(pickled)))
 
-    def error(self, what: str) -> MacaronError:
-        """An error about this folder; whoever converts it adds its name."""
-        return MacaronError(what)
-
     def only(self, key: str, *supported: Any) -> Any:
         """A setting, one of these values; by default the first."""
         value = self.config.get(key, supported[0])
         if value not in supported:
             known = " or ".join(repr(each) for each in supported)
-            raise self.error(f"{key} = {value!r} in config.json is not supported; Macaron can convert {known}")
+            raise MacaronError(f"{key} = {value!r} in config.json is not supported; Macaron can convert {known}")
         return value
 
-    def architecture(self, *supported: str) -> str | None:
-        """The class of the model, one of these; None where config.json names none."""
-        named = self.config.get("architectures") or [None]
-        return self.only("architectures", named if named[0] in (None, *supported) else list(supported))[0]
+    def architecture(self, *supported: str) -> None:
+        """Refuse other classes of models; config.json need not name any."""
+        self.only("architectures", None, *([name] for name in supported))
 
     def number(self, key: str, default: float | None = None) -> Any:
         """A setting that is a number."""
         value = self.config.get(key)
         value = default if value is None else value
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.error(f"{key} in config.json should be a number, not {value!r}")
+            raise MacaronError(f"{key} in config.json should be a number, not {value!r}")
         return value
 
     def token(self, key: str, rows: int, default: int | None = None) -> int | None:
         """The id of a special token."""
         value = self.config.get(key, default)
         if value is not None and (not isinstance(value, int) or not 0 <= value < rows):
-            raise self.error(f"{key} in config.json should be a token below {rows:,}, not {value!r}")
+            raise MacaronError(f"{key} in config.json should be a token below {rows:,}, not {value!r}")
         return value
 
     def activation(self, key: str) -> str:
@@ -98,20 +96,20 @@ class ForeignFolder:
         found = []
         for name in names:
             if name not in self.tensors:
-                raise self.error(f"the weights lack {name!r}, which config.json calls for")
+                raise MacaronError(f"the weights lack {name!r}, which config.json calls for")
             self.taken.add(name)
             found.append(self.tensors[name].to(torch.float32))
             if not bool(torch.isfinite(found[-1]).all()):
-                raise self.error(f"the weights have values that are not finite in {name!r}")
+                raise MacaronError(f"the weights have values that are not finite in {name!r}")
         try:
             return torch.cat(found) if len(found) > 1 else found[0]
         except RuntimeError:
-            raise self.error(f"the weights {', '.join(map(repr, names))} do not fit together") from None
+            raise MacaronError(f"the weights {', '.join(map(repr, names))} do not fit together") from None
 
-    def renamed(self, theirs: str, modules: Mapping[str, str | Sequence[str]], ours: str) -> dict[str, Tensor]:
-        """The weights and biases of modules: ``{our name: their name or names}``, below these prefixes."""
+    def renamed(self, theirs: str, modules: Mapping[str, str], ours: str) -> dict[str, Tensor]:
+        """The weights and biases of modules, ``{our name: their names, separated by spaces}``, below these prefixes."""
         return {
-            f"{ours}{name}.{kind}": self.weight(*(f"{theirs}{each}.{kind}" for each in _listed(given)))
+            f"{ours}{name}.{kind}": self.weight(*(f"{theirs}{each}.{kind}" for each in given.split()))
             for name, given in modules.items()
             for kind in ("weight", "bias")
         }
@@ -123,20 +121,15 @@ class ForeignFolder:
         """
         left = sorted(name for name in self.tensors.keys() - self.taken if not re.fullmatch(ignored, name))
         if left:
-            raise self.error(f"the weights contain {left[0]!r} ({len(left)} such), which Macaron does not know")
+            raise MacaronError(f"the weights contain {left[0]!r} ({len(left)} such), which Macaron does not know")
         with torch.device("meta"):
             model = model_class(config)
-        for name, parameter in model.named_parameters():
-            if name in weights and weights[name].shape != parameter.shape:
-                shapes = f"{tuple(weights[name].shape)}, not {tuple(parameter.shape)}"
-                raise self.error(f"the weights of {name!r} have the shape {shapes}, as config.json says")
         contiguous = {name: tensor.clone().contiguous() for name, tensor in weights.items()}
-        model.load_state_dict(contiguous, strict=True, assign=True)
+        try:
+            model.load_state_dict(contiguous, strict=True, assign=True)
+        except RuntimeError as error:  # it has a line for every weight of another shape
+            raise MacaronError(f"the weights do not fit config.json: {str(error).splitlines()[1].strip()}") from None
         return model.train(False)
-
-
-def _listed(given: str | Sequence[str]) -> Sequence[str]:
-    return [given] if isinstance(given, str) else given
 
 
 def reordered(rows: Tensor, order: Sequence[int], missing: float = 0.0) -> Tensor:

@@ -1,7 +1,5 @@
 """MarianMT of transformers (OPUS-MT), converted: post-norm, sinusoids of its own, a bias in the output."""
 
-from typing import Any
-
 import torch
 
 from macaron.convert.foreign import NEVER, Converted, ForeignFolder, reordered
@@ -39,13 +37,13 @@ def marian(source: ForeignFolder, **languages: str) -> Converted:
     table = source.weight(next((name for name in _TABLES if name in source.tensors), _TABLES[0]))
     for name in _TABLES:
         if name in source.tensors and not torch.equal(source.weight(name), table):
-            raise source.error(f"the weights of {name!r} are not shared: models with several tables are not supported")
+            raise MacaronError(f"the weights of {name!r} are not shared: models with several tables are not supported")
     for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"):
         if name in source.tensors:  # they are computed, and stored for nothing
             stored = source.weight(name)
             known = sinusoids(torch.arange(len(stored)) + FIRST_POSITION, stored.shape[-1], kind="marian")
             if stored.shape != known.shape or not torch.allclose(stored, known, atol=1e-3):
-                raise source.error(f"the weights of {name!r} are not sinusoids: trained positions are not supported")
+                raise MacaronError(f"the weights of {name!r} are not sinusoids: trained positions are not supported")
     tokenizer, order = _tokenizer(source, len(table), languages)
     config = TranslationConfig(
         vocab_size=len(order),
@@ -73,15 +71,15 @@ def marian(source: ForeignFolder, **languages: str) -> Converted:
         "embedding.tokens.weight": reordered(table, order),
         "embedding.output_bias": reordered(bias, order, NEVER),
     }
-    both: dict[str, Any] = {
-        "F1.operator.qkv": [f"self_attn.{name}_proj" for name in "qkv"],
+    both = {
+        "F1.operator.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
         "F1.operator.out": "self_attn.out_proj",
         "F1.norm": "self_attn_layer_norm",
         **{"G1.operator.fc1": "fc1", "G1.operator.fc2": "fc2", "G1.norm": "final_layer_norm"},
     }
     cross = {
         "H1.operator.q": "encoder_attn.q_proj",
-        "H1.operator.kv": ["encoder_attn.k_proj", "encoder_attn.v_proj"],
+        "H1.operator.kv": "encoder_attn.k_proj encoder_attn.v_proj",
         **{"H1.operator.out": "encoder_attn.out_proj", "H1.norm": "encoder_attn_layer_norm"},
     }
     for stack, modules in (("encoder", both), ("decoder", {**both, **cross})):
@@ -97,16 +95,16 @@ def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> t
     """The tokenizer of both sides, and for every new id the old one."""
     vocabulary: dict[str, int] = read_json(source.path / "vocab.json", dict[str, int], largest=64 << 20)
     if sorted(vocabulary.values()) != list(range(len(vocabulary))) or not len(vocabulary) <= rows <= LARGEST_VOCABULARY:
-        raise source.error(f"vocab.json: {len(vocabulary):,} tokens do not number the {rows:,} rows of the embedding")
+        raise MacaronError(f"vocab.json: {len(vocabulary):,} tokens do not number the {rows:,} rows of the embedding")
     eos, unk = source.token("eos_token_id", rows, 0), vocabulary.get("<unk>")
     if unk is None:
-        raise source.error("vocab.json: no '<unk>'")
+        raise MacaronError("vocab.json: no '<unk>'")
     places = [None, source.token("pad_token_id", rows, rows - 1), eos, unk]
     rest = [index for index in range(rows) if index not in places]
     tokens = {index: token for token, index in vocabulary.items()}
     names = [*specials("translation"), *(tokens.get(index, f"{FILLER}{index:04d}") for index in rest)]
     if len(set(names)) < len(names):
-        raise source.error("vocab.json: a special token is there under another number than config.json says")
+        raise MacaronError("vocab.json: a special token is there under another number than config.json says")
     # Models of several target languages want >>fra<< in front of a source: a tag.
     tags = [name for name in names if name.startswith(">>") and name.endswith("<<")]
     backends = []

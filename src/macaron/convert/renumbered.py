@@ -11,6 +11,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from macaron.convert.foreign import ForeignFolder
+from macaron.errors import MacaronError
 from macaron.files import read_lines
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
@@ -28,7 +29,7 @@ def stored_tokenizer(source: ForeignFolder) -> Record:
     if path.is_file():
         return read_json(path, Record, largest=LARGEST_TOKENIZER)
     if source.config.get("model_type") != "bert" or not words.is_file():
-        raise source.error(
+        raise MacaronError(
             "no tokenizer.json. Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
         )
     vocabulary = {token: index for index, token in enumerate(read_lines(words))}
@@ -50,11 +51,11 @@ def entries(source: ForeignFolder, content: Record) -> dict[int, str]:
     """The tokens of a tokenizer by id, added ones included."""
     vocabulary = content.get("model", {}).get("vocab")
     if not isinstance(vocabulary, dict):
-        raise source.error("tokenizer.json: a vocabulary by token was expected (BPE or WordPiece)")
+        raise MacaronError("tokenizer.json: a vocabulary by token was expected (BPE or WordPiece)")
     added = {each["content"]: each["id"] for each in content.get("added_tokens") or []}
     found = {index: token for token, index in {**vocabulary, **added}.items()}
     if not all(isinstance(index, int) and 0 <= index < LARGEST_VOCABULARY for index in found):
-        raise source.error("tokenizer.json: an id is not one of a vocabulary")
+        raise MacaronError("tokenizer.json: an id is not one of a vocabulary")
     return found
 
 
@@ -68,13 +69,13 @@ def renumbered(
     """
     tokens = entries(source, content)
     if max(tokens, default=0) >= rows:
-        raise source.error(f"tokenizer.json has the id {max(tokens)}, but the embedding has {rows} rows")
+        raise MacaronError(f"tokenizer.json has the id {max(tokens)}, but the embedding has {rows} rows")
     rest = [index for index in range(rows) if index not in places]
     order = [-1 if place is None else place for place in places] + rest
     names = [*specials(kind), *(tokens.get(index, f"{FILLER}{index:04d}") for index in rest)]
     if len(set(names)) < len(names):
         twice = next(name for name in specials(kind) if names.count(name) > 1)
-        raise source.error(f"tokenizer.json: {twice!r} is an ordinary token, while Macaron has it as a special one")
+        raise MacaronError(f"tokenizer.json: {twice!r} is an ordinary token, while Macaron has it as a special one")
     new = {name: index for index, name in enumerate(names)}
     model: dict[str, Any] = {**content["model"], "vocab": new}
     if model.get("unk_token") is not None:
@@ -89,6 +90,6 @@ def renumbered(
     try:
         backend = Tokenizer.from_str(json.dumps(changed))
     except Exception as error:  # tokenizers raises nearly anything
-        raise source.error(f"tokenizer.json cannot be read ({first_line(error)})") from error
+        raise MacaronError(f"tokenizer.json cannot be read ({first_line(error)})") from error
     backend.add_special_tokens(added_specials(kind))
     return backend, order

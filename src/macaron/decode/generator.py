@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from macaron.decode.sampling import Chains
-from macaron.decode.search import batches
+from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
@@ -106,7 +106,7 @@ def _draw(
     starts = torch.tensor([width - len(each) for each in prompts], device=device)
     real = torch.arange(width, device=device) >= starts[:, None]
     ends = torch.tensor(limits, device=device)
-    state = Chains(settings, ends, model.pad, _end(model), settings.sampling, keys)
+    state = Chains(settings, ends, model.pad, end_token(model), settings.sampling, keys)
     cache = KeyValueCache()
     states = model.decode(rows, cache=cache, target_real=real)[:, -1:]
     cache.select(torch.arange(len(rows), device=device).repeat_interleave(chains))
@@ -120,11 +120,6 @@ def _draw(
         real = torch.cat([real, torch.ones_like(real[:, :1])], 1)
         states = model.decode(tokens.reshape(-1, 1), cache=cache, target_real=real)
     return state.results(torch.arange(len(rows), device=device), chains)
-
-
-def _end(model: LanguageModel) -> int:
-    end = model.config.eos_token_id
-    return end if isinstance(end, int) else EOS
 
 
 def load_language_model(path: str | Path, device: str, dtype: str | None) -> tuple[LanguageModel, MacaronTokenizer]:

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,32 +29,8 @@ DEFINITION = (
 )
 
 
-@dataclass(frozen=True)
-class Document:
-    """The tokens of a document, without special ones, and the number of its words."""
-
-    tokens: list[int]
-    words: int
-
-
-@dataclass(frozen=True)
-class Perplexity:
-    """What was measured: the sum of the negative log-likelihood, and what it is divided by."""
-
-    nll: float
-    tokens: int
-    words: int
-    documents: int
-
-    @property
-    def per_token(self) -> float:
-        """The perplexity per token, document ends included."""
-        return math.exp(min(self.nll / (self.tokens + self.documents), 700))
-
-    @property
-    def per_word(self) -> float:
-        """The perplexity per word, document ends included."""
-        return math.exp(min(self.nll / (self.words + self.documents), 700))
+#: The tokens of a document, without special ones, and the number of its words.
+Document = tuple[list[int], int]
 
 
 def evaluate_language_model(
@@ -69,8 +44,8 @@ def evaluate_language_model(
     device: str = "auto",
     dtype: str | None = None,
     batch_tokens: int | None = None,
-) -> Perplexity:
-    """Measure a model on prepared documents, or on a file of plain text.
+) -> dict[str, float]:
+    """The perplexities of a model on prepared documents, or on a file of plain text, and what they are made of.
 
     Long documents are cut into blocks that the model can take, each beginning with the token before it.
 
@@ -90,7 +65,7 @@ def evaluate_language_model(
         raise MacaronError(f"{source or data}: no text to evaluate on")
     texts, targets = [], []
     for document in documents:
-        whole = [EOS, *document.tokens, EOS]
+        whole = [EOS, *document[0], EOS]
         for start in range(0, len(whole) - 1, longest - context):
             first, stop = max(0, start - context), min(start + longest - context, len(whole) - 1)
             texts.append(whole[first:stop])
@@ -104,8 +79,12 @@ def evaluate_language_model(
             )
             ids, goals = ids.to(model.device), goals.to(model.device)
             total += float(loss(*model.embedding.output(model.decode(ids)), goals)[1])
-    counts = sum(len(each.tokens) for each in documents), sum(each.words for each in documents)
-    return Perplexity(total, *counts, len(documents))
+    ends, tokens, words = len(documents), sum(len(each[0]) for each in documents), sum(each[1] for each in documents)
+    found = {
+        "perplexity_per_token": math.exp(min(total / (tokens + ends), 700)),
+        "perplexity_per_word": math.exp(min(total / (words + ends), 700)),
+    }
+    return {**found, "nll": total, "documents": ends, "words": words, "tokens": tokens}
 
 
 def prepared_documents(data: PreparedText, split: Split, tokenizer: MacaronTokenizer) -> Iterator[Document]:
@@ -117,7 +96,7 @@ def prepared_documents(data: PreparedText, split: Split, tokenizer: MacaronToken
     for begin, end in itertools.pairwise(edges):
         parts = [sentences[index].tolist() for index in range(begin, end)]
         words = sum(len(text.split()) for text in tokenizer.decode_lines(parts, state=state))
-        yield Document([token for part in parts for token in part], words)
+        yield [token for part in parts for token in part], words
 
 
 def text_documents(path: Path, tokenizer: MacaronTokenizer, headings: bool) -> Iterator[Document]:
@@ -129,7 +108,7 @@ def text_documents(path: Path, tokenizer: MacaronTokenizer, headings: bool) -> I
         parts = [part for line in lines for part in split(" ".join(line.split()))]
         whole = ["\n".join(lines)] if tokenizer.pipeline == "plain" else parts
         ids = tokenizer.encode_lines(whole, add_special_tokens=False)
-        return Document([token for each in ids for token in each], sum(len(line.split()) for line in lines))
+        return [token for each in ids for token in each], sum(len(line.split()) for line in lines)
 
     lines: list[str] = []
     for line in read_lines(path):
