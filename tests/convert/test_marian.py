@@ -187,6 +187,7 @@ def test_text_with_sentencepiece_itself(tmp_path: Path):
         assert ours.decode_lines([wanted]) == [text]
     tagged = marian(">>deu<< the cat")["input_ids"]
     assert new[tagged[0]] == ours.backend_tokenizer.token_to_id(">>deu<<")
+    assert TranslationModel.from_pretrained(tmp_path / "ours").config.tokenizer_fingerprint == ours.fingerprint()
     auto.save_pretrained(tmp_path / "again")
     assert MacaronTokenizer.from_pretrained(tmp_path / "again").fingerprint() == ours.fingerprint()
 

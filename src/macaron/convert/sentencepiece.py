@@ -49,7 +49,9 @@ def read_sentencepiece(path: Path) -> SentencePieces:
                 piece = dict(_fields(_bytes(value)))
                 if piece.get(3) == _BYTE:
                     raise MacaronError(f"{path}: byte_fallback is not supported")
-                scores[_bytes(piece[1]).decode()] = struct.unpack("<f", _bytes(piece.get(2, bytes(4))))[0]
+                score = struct.unpack("<f", _bytes(piece.get(2, bytes(4))))[0]
+                # All that 32 bits hold; `tokenizers` reads numbers of more digits back inexactly.
+                scores[_bytes(piece[1]).decode()] = round(score, 6)
             elif field == 2:
                 kind = dict(_fields(_bytes(value))).get(3, _UNIGRAM)  # type: ignore[assignment]
             elif field == 3:
