@@ -48,6 +48,8 @@ def evaluate(
     Scores and translations of a run are kept in its folder, for macaron report and macaron compare. Of a language model
     it prints the perplexity on --data (by default its own held-out documents), or on the plain text of --source.
     """
+    if data is None and source is None:
+        check_early(models=[model])
     if is_language_model(model):
         chosen = {"context": context or 0, "headings": headings, "device": device, "dtype": dtype}
         others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
