@@ -192,7 +192,7 @@ def test_the_command_continues_prompts(run: Path, tmp_path: Path, macaron):
     # A line alone has the same continuation, in any batch.
     prompts.write_text("n10 n11 n0 n1\n")
     assert macaron("generate", run, "--input", prompts, "--max-length", 12).stdout == lines[1] + "\n"
-    options = ("--input", prompts, "--sample", "--nbest", 3, "--top-p", 0.9, "--scores", "--max-length", 20)
+    options = ("--input", prompts, "--sample", "--nbest", 3, "--top-p", 0.9, "--max-length", 20)
     drawn = [macaron("generate", run, *options, "--seed", seed).stdout for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert [line.split("\t")[0] for line in drawn[0].splitlines()] == ["1"] * 3
@@ -299,3 +299,16 @@ def test_the_classifier_sees_texts_and_their_ends(run: Path):
     features = tuner.model.features(batch.tokens, batch.real)
     alone = tuner.model.model.decode(batch.tokens[:1, : int(batch.real[0].sum())])[0, -1]
     torch.testing.assert_close(features[0], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_other_commands_take_a_language_model(run: Path, data: Path, tmp_path: Path, macaron):
+    drawn = macaron("particles", run, "n1 n2 n3", "--out", tmp_path / "particles.json")
+    assert drawn.returncode == 0, drawn.stderr
+    parts = json.loads((tmp_path / "particles.json").read_text())
+    assert '"decoder"' in json.dumps(parts)
+    assert macaron("particles", run, "n1", "--part", "encoder", "--out", tmp_path / "x.json").returncode == 2
+    assert train_run(macaron, data, tmp_path / "twin", "--set", "model.scheme=lie-fg", "--set", "train.max_updates=160")
+    compared = macaron("compare", run, tmp_path / "twin", "--data", data, "--out", tmp_path / "page.html")
+    assert compared.returncode == 0, compared.stderr
+    assert "cannot be served" in macaron("serve", run).stderr
+    assert "cannot translate" in macaron("translate", run).stderr

@@ -51,11 +51,10 @@ def evaluate(
     if data is None and source is None:
         check_early(models=[model])
     if is_language_model(model):
-        chosen = {"context": context or 0, "headings": headings, "device": device, "dtype": dtype}
+        blocks = {"context": context or 0, "headings": headings, "batch_tokens": batch_tokens}
         others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
-        if any(each is not None for each in others) or (data is not None and source is not None):
-            raise UsageError("a language model takes --data or --source, --context, --headings and the device alone")
-        _print_perplexity(model, data, split, source, {**chosen, "batch_tokens": batch_tokens}, as_json)
+        measured = {**blocks, "device": device, "dtype": dtype}
+        _print_perplexity(model, data, split, source, measured, as_json, any(each is not None for each in others))
         return
     if context is not None or headings:
         raise UsageError("--context and --headings are for language models")
@@ -110,8 +109,16 @@ def evaluate(
 
 
 def _print_perplexity(
-    model: Path, data: Path | None, split: str | None, source: Path | None, options: dict[str, Any], as_json: bool
+    model: Path,
+    data: Path | None,
+    split: str | None,
+    source: Path | None,
+    options: dict[str, Any],
+    as_json: bool,
+    others: bool,
 ) -> None:
+    if others or (data is not None and source is not None):
+        raise UsageError("a language model takes --data or --source, --context, --headings and the device alone")
     if data is None and source is None:
         from macaron.recipe import load_recipe
 

@@ -1,7 +1,5 @@
 """``macaron generate``: prompts in, continuations out."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +8,7 @@ from typer import Argument, Option
 from macaron.cli.early import Dtype, Output, check_early, ready
 from macaron.cli.translate import hypothesis_lines, sampling_of
 from macaron.errors import UsageError
-from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS
 
 _CHARACTERS = 20_000  # of input that are continued at a time, to begin with
 
@@ -27,8 +25,6 @@ def generate(
     nbest: Annotated[
         int, Option(min=1, max=MOST_BEAMS, help="Samples of a prompt, after its number and a tab; with --sample.")
     ] = 1,
-    scores: Annotated[bool, Option("--scores", help="Write the log-probability and a tab before it.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of taking the best at each step.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
@@ -36,10 +32,8 @@ def generate(
         float | None, Option(help="For --sample: among the best that together have probability p.")
     ] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
-    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Prompt tokens in a batch.")] = None,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
-    threads: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
 ) -> None:
     """Continue lines of text with a language model. Each line gives one line: what follows it.
 
@@ -49,28 +43,16 @@ def generate(
     if nbest > 1 and not sample:
         raise UsageError("--nbest is for --sample: without it a prompt has one continuation")
     check_early(language_models=[model], reads=[input_file], writes=[output_file], device=device)
-    import torch
-
     from macaron.decode.generator import Generator
     from macaron.decode.stream import output, windows
 
-    if threads is not None:
-        torch.set_num_threads(threads)
     ready(model)
     generator, number = Generator(model, device=device, dtype=dtype), 1
     with output(output_file) as file:
         for prompts in windows(input_file, _CHARACTERS):
-            found = generator.generate_nbest(
-                prompts,
-                nbest=nbest,
-                max_length=max_length,
-                sampling=sampling,
-                batch_tokens=batch_tokens,
-                first_line=number,
-            )
-            for prompt, best in zip(prompts, found, strict=True):
-                record = {"line": number, "prompt": prompt, "continuations": [asdict(each) for each in best]}
-                line = json.dumps(record, ensure_ascii=False) + "\n"
-                file.write((line if as_json else hypothesis_lines(number, best, nbest, scores)).encode("utf-8"))
+            for best in generator.generate_nbest(
+                prompts, nbest=nbest, max_length=max_length, sampling=sampling, first_line=number
+            ):
+                file.write(hypothesis_lines(number, best, nbest, scores=False).encode("utf-8"))
                 number += 1
             file.flush()

@@ -51,7 +51,6 @@ class Generator:
         nbest: int = 1,
         max_length: int | None = None,
         sampling: Sampling | None = None,
-        batch_tokens: int | None = None,
         first_line: int = 1,
     ) -> list[list[Hypothesis]]:
         """Several continuations of each prompt, with the sums of their tokens' log-probabilities.
@@ -60,7 +59,6 @@ class Generator:
         :param max_length: tokens of a continuation; by default 100, or what the model has room for
         :param sampling: draw tokens; by default each is the best one. The samples of a line depend on the seed and
             its number alone
-        :param batch_tokens: prompt tokens in a batch, padding included
         :param first_line: number of the first prompt
         """
         if nbest > 1 and sampling is None:
@@ -74,7 +72,7 @@ class Generator:
                     "that the model can take: shorten the prompt, or lower the longest continuation (--max-length)"
                 )
         found: list[list[Hypothesis]] = [[] for _ in ids]
-        for rows in batches([len(each) for each in ids], batch_tokens or BATCH_TOKENS, nbest):
+        for rows in batches([len(each) for each in ids], BATCH_TOKENS, nbest):
             chosen = [ids[row] for row in rows]
             limits = [max_length or min(MAX_LENGTH, longest - len(each)) for each in chosen]
             keys = [(first_line + row,) for row in rows]

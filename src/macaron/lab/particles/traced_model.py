@@ -14,8 +14,9 @@ from macaron.errors import MacaronError
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.language import LanguageModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
@@ -80,11 +81,14 @@ class TracedModel:
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
-        translates = stored_type(folder) == TranslationConfig.model_type
-        self.kind: TokenizerKind = "translation" if translates else "encoder"
-        model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
+        kinds: dict[str, tuple[TokenizerKind, Any, Sequence[str]]] = {
+            TranslationConfig.model_type: ("translation", TranslationModel, ()),
+            EncoderConfig.model_type: ("encoder", EncoderForMaskedLM, ENCODER_HEADS),
+            LanguageConfig.model_type: ("language", LanguageModel, ()),
+        }
+        self.kind, model_class, heads = kinds[stored_type(folder)]
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        lens = (self.model.logits, _SHARED) if translates else (self.model.mlm_logits, _MASKED)
+        lens = (self.model.mlm_logits, _MASKED) if self.kind == "encoder" else (self.model.logits, _SHARED)
         # A classifier has no head for masked words.
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
@@ -94,10 +98,14 @@ class TracedModel:
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
         """Trace a sentence through the model."""
         model, translates = self.model, self.kind == "translation"
-        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
-        self._check(ids, 1 if translates else 2, "the sentence")
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=self.kind == "encoder")
+        self._check(ids, 2 if self.kind == "encoder" else 1, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
+        if self.kind == "language":
+            traced = trace(model.decoder, lambda: model.decode(sources))
+            part = TracedPart("decoder", model.config.encoder_scheme_value(), source, traced, model.logits, _NEXT)
+            return TracedSentence(self, source, [part])
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
             traced = trace(stack, lambda: encode(sources))
