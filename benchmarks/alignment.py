@@ -73,7 +73,7 @@ def main() -> None:
         spans, others = word_spans(source), word_spans(target)
         for a, b in partners.links(words(source), words(target)):
             total += 1
-            right["attention"] += alignment is not None and alignment.links[b].source == spans[a]
+            right["attention"] += alignment is not None and alignment[b].source == spans[a]
             right["diagonal"] += round(b * len(spans) / len(others)) == a
     print(f"{total:,} links of {len(test):,} sentences")
     print_table(["linked by", "right"], [[name, f"{count / total:.1%}"] for name, count in right.items()])

@@ -208,7 +208,7 @@ def peer_batches(
     pairs, settings = data.pairs("train"), recipe.train
     packs = settings.packs(device.type == "cuda")
     kept = short_pairs(pairs, min(settings.row_tokens, settings.max_length) if packs else settings.max_length)
-    source, target = pairs.source.lengths, pairs.target.lengths
+    source, target = pairs.source.lengths(), pairs.target.lengths()
     found = bucket(source[kept], target[kept], size, settings.seed)
     chosen = [kept[found[i]] for i in epoch_order(len(found), settings.seed, 1)[:LAID_OUT]]
     return [(padded_batch(pairs, indices, device), int(target[indices].sum())) for indices in chosen]

@@ -17,7 +17,8 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,12 @@ class WatchedTask(TranslationTask):
         self.profiler = profile(activities=activities)
         self.since = self.step_seconds = self.profiled_seconds = 0.0
 
-    def batch(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
+    def plan_section(self, number: int) -> list[MicroBatch]:
+        """The micro-batches; making one of them counts."""
+        found = super().plan_section(number)
+        return [replace(planned, collate=partial(self.collate, planned)) for planned in found]
+
+    def collate(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
         if self.count in (0, self.window, 2 * self.window):
             common.wait(device)
             now = time.monotonic()
@@ -85,7 +91,7 @@ class WatchedTask(TranslationTask):
             self.since = time.monotonic()
         self.targets += planned.targets if 0 <= self.count < self.window else 0
         self.count += 1
-        return super().batch(planned, device)
+        return planned.collate(device)
 
 
 @dataclass(frozen=True)

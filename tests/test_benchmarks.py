@@ -272,3 +272,15 @@ def test_serve(place: Path):
         assert result["faults"][name]["usual_requests"] > 0
         assert result["faults"][name]["lost"] == 0
     assert "| Translator, batches" in said
+
+
+@pytest.mark.slow
+def test_plan_memory(place: Path):
+    sizes = ("--pairs", 3000, 6000, "--out", "memory.json")
+    said = run(REPOSITORY / "benchmarks" / "plan_memory.py", *sizes, where=place)
+    result = json.loads((place / "memory.json").read_text())
+    assert [row["pairs"] for row in result["rows"]] == [3000, 6000]
+    small, large = result["rows"]
+    assert large["target_tokens"] > 1.9 * small["target_tokens"] > 1.9 * 3000 * 4
+    assert large["peak_resident_mib"] > 100
+    assert "anonymous_mib" in said

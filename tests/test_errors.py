@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.errors import command_line, resume_command, same_command
+from macaron.errors import CannotWrite, MacaronError, command_line, resume_command, same_command, system_message
 
 
 def test_a_command_is_quoted_and_called_as_this_one_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -29,6 +29,17 @@ def test_a_command_is_quoted_and_called_as_this_one_was(monkeypatch: pytest.Monk
     assert command_line("train") == "torchrun --standalone --nproc-per-node 4 -m macaron train"
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     assert command_line("train") == "torchrun ... -m macaron train"
+
+
+def test_a_value_of_any_length_leaves_the_rest_of_a_message_readable():
+    message = f"x.toml, line 3: data.lang must be a code, not {'long ' * 10_000}. Write 'de'."
+    wrong = OSError(36, "File name too long", "a/" * 30_000)
+    for said in (str(MacaronError(message)), str(CannotWrite(Path("a/" * 30_000), wrong)), system_message(wrong)):
+        assert 1_000 < len(said) < 2_100
+        assert " [...] " in said
+    assert str(MacaronError(message)).startswith("x.toml, line 3: data.lang must be a code, not long ")
+    assert str(MacaronError(message)).endswith("long . Write 'de'.")
+    assert str(MacaronError("x" * 2_000)) == "x" * 2_000
 
 
 def test_where_another_program_trains(monkeypatch: pytest.MonkeyPatch):

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from faults import mutations
 from faults.campaign import plan
 from faults.readers import READERS
-from macaron.data.glue import read_file
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS, read_file
 from macaron.data.prepare.archive import extract
 from macaron.data.settings import CorpusSettings
 from macaron.data.tabular import read_table
@@ -34,7 +33,8 @@ from macaron.text.vocabulary import read_codes, read_dictionary
 REPOSITORY = Path(__file__).resolve().parent.parent
 #: Readers of what two quick commands write.
 SAMPLE = (
-    "recipe, prepare;--set;corpus;lines.zip;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;scheme"
+    "recipe, prepare;--set;corpus;lines.;prepared.json, evaluate;config.json;tokenizer.json;model.safetensors;scheme;"
+    "document .;POST /translate,;API keys;digests.json, verify"
 )
 
 
@@ -48,7 +48,7 @@ def campaign(*arguments: object) -> str:
 
 def test_a_sample_of_damaged_files(tmp_path: Path):
     out = tmp_path / "faults.json"
-    campaign("--cases", 60, "--seed", 1, "--readers", SAMPLE, "--out", out)
+    campaign("--cases", 80, "--seed", 1, "--readers", SAMPLE, "--out", out)
     found = json.loads(out.read_text())
     assert len(found["table"]) >= 10
     assert found["total"]["clean error"] > 20
@@ -69,7 +69,7 @@ def test_commands_that_are_killed():
 def test_half_of_the_cases_reach_the_readers_and_all_readers_are_tried():
     readers = list(READERS.values())
     cases = plan(readers, 1000)
-    assert len(readers) > 60
+    assert len(readers) > 80
     assert {reader.name for reader, _ in cases} == set(READERS)
     # Of the files under digests, three in ten are left as they are.
     assert sum(reader.sealed is not None for reader, _ in cases) * 0.3 < 0.5 * len(cases)
@@ -111,7 +111,7 @@ def test_any_bytes_as_a_table(content: bytes):
 @given(BYTES)
 def test_any_bytes_as_a_file_of_glue(content: bytes):
     task = TASKS["cola"]
-    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task.train, task))
+    refuses_or_reads("train.tsv", content, lambda path: read_file(path, task, labelled=True))
 
 
 @given(BYTES)

@@ -7,15 +7,14 @@ compares the archive in the repository with what this script makes.
 """
 
 import io
-import json
 import sys
 import tarfile
 from pathlib import Path
 from typing import BinaryIO
 
-from demo_grammar import DemoCorpus, demo_corpus, learn_dictionary
-from macaron.data.demo_corpus import ARCHIVE, DICTIONARY
+from demo_grammar import DemoCorpus, WordByWord, demo_corpus, learn_dictionary
 from macaron.files import atomic_file
+from macaron.shipped import ARCHIVE, BASELINE
 
 
 def split_files(corpus: DemoCorpus) -> dict[str, bytes]:
@@ -28,9 +27,13 @@ def split_files(corpus: DemoCorpus) -> dict[str, bytes]:
 
 
 def contents(corpus: DemoCorpus) -> dict[str, bytes]:
-    """The files of the archive by name, the dictionary first: it can be read without decompressing the rest."""
-    dictionary = json.dumps(learn_dictionary(corpus.train), ensure_ascii=False, indent=0, sort_keys=True)
-    return {DICTIONARY: dictionary.encode() + b"\n", **split_files(corpus)}
+    """The files of the archive by name, the translations of the baseline first."""
+    baseline = WordByWord(learn_dictionary(corpus.train))
+    translated = {
+        split + BASELINE: "".join(baseline.translate(source) + "\n" for source, _ in pairs).encode()
+        for split, pairs in (("test", corpus.test), ("novel", corpus.novel))
+    }
+    return {**translated, **split_files(corpus)}
 
 
 def write_archive(files: dict[str, bytes], out: BinaryIO) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from reprlib import repr as shortened
 
 #: Errors of the system that mean: no room for the output.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -18,6 +19,9 @@ class MacaronError(Exception):
     """Something in the input is wrong. The message names it and the remedy; the command prints it and exits."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return cut(super().__str__())
 
 
 class UsageError(MacaronError):
@@ -44,11 +48,28 @@ class CannotWrite(MacaronError):
 
     def __str__(self) -> str:
         remedy = "Free some space." if self.error.errno in FULL else "Choose another path."
-        return f"{self.path} cannot be written: {self.error.strerror or self.error}. {remedy}"
+        return cut(f"{self.path} cannot be written: {self.error.strerror or self.error}. {remedy}")
+
+
+class NotFinite(MacaronError):
+    """The numbers of a model overflow."""
 
 
 class ProcessLost(MacaronError):
     """Another process of the same run has ended. Only that process knows the reason."""
+
+
+def cut(text: str, most: int = 2000) -> str:
+    """A text for a message. Of a long one the middle is left out: a damaged file has values of any length."""
+    return text if len(text) <= most else f"{text[: most // 2]} [...] {text[-most // 2 :]}"
+
+
+def shown(value: object) -> str:
+    """A value for a message, in short. It never fails: an integer of 5000 digits has no repr."""
+    try:
+        return shortened(value)
+    except (ValueError, RecursionError):
+        return f"{type(value).__name__} too large to show"
 
 
 @contextmanager
@@ -81,11 +102,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> MacaronError:
     return MacaronError(f"unknown {kind} {name!r}: {hint}")
 
 
-def not_finite() -> MacaronError:
-    """The error for a model whose numbers overflow."""
-    return MacaronError(
-        "the model gives scores that are not finite: its weights are damaged, or too large for this precision. Check "
-        "its folder with macaron verify, or take another --dtype."
+def not_finite(folder: Path | None) -> NotFinite:
+    """The error for a model, of a folder or in memory, whose numbers overflow."""
+    name = "" if folder is None else f"{folder}: "
+    return NotFinite(
+        f"{name}the model gives scores that are not finite: its weights are damaged, or too large for this precision. "
+        "Check its folder with macaron verify, or take another --dtype."
     )
 
 
@@ -96,7 +118,7 @@ def system_message(error: OSError) -> str:
     """
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
-    return f"{name}{error.strerror or error}"
+    return cut(f"{name}{error.strerror or error}")
 
 
 def command_line(*arguments: str) -> str:

@@ -25,8 +25,10 @@ from macaron.locks import LOCK, locked, new_file
 
 #: The endings of a text file, plain or compressed.
 ENDINGS = ("", ".gz", ".xz")
-#: Errors of Python for damaged archives, but for those of their own modules. RuntimeError: encrypted, unknown method.
-DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, lzma.LZMAError)
+# RuntimeError: encrypted, unknown method.
+_GENERAL = (OSError, EOFError, ValueError, LookupError, RuntimeError, MemoryError)
+#: Errors of Python for damaged archives, but for those of their own modules.
+DAMAGED = (*_GENERAL, struct.error, zlib.error, lzma.LZMAError)
 #: Bytes of a line of text.
 LONGEST_LINE = 1 << 26
 #: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
@@ -44,10 +46,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     final = Path(os.path.realpath(path))  # through a link, not over it
     special = final.exists() and not final.is_file()
     partial = final if special else final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
-    with refusing(path):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
     try:
+        with refusing(path):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            file = final.open("wb") if special else new_file(partial, f".{escape(final.name)}.*{_PARTIAL}")
         with refusing(path, inside=partial), file:
             yield file
             file.flush()
@@ -208,13 +210,13 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """
     with open_binary(Path(path)) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
-            if len(raw) > LONGEST_LINE:
-                raise MacaronError(f"{path}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
             yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 
 def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
     """A line of UTF-8 as text, without a byte order mark or a carriage return; the name is for the error."""
+    if len(raw) > LONGEST_LINE:
+        raise MacaronError(f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -60,9 +60,12 @@ class Between:
     least: float
     most: float
 
+    def __contains__(self, value: float) -> bool:
+        return self.least <= value <= self.most
+
     def check(self, name: str, value: float) -> None:
         """Refuse a number outside, by this name."""
-        if not self.least <= value <= self.most:
+        if value not in self:
             limit = f"at most {self.most:,}" if value > self.most else f"at least {self.least:,}"
             raise MacaronError(f"{name} must be {limit}, not {value}")
 

@@ -10,12 +10,11 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, cut
 
-T = TypeVar("T")
-P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 #: The path of a value: names of sections and keys, and indices of lists.
 KeyPath = tuple[str | int, ...]
 #: Lines times characters of a text in which the line of a key is looked for (a second or two).
@@ -48,7 +47,7 @@ class Origin:
             key = tuple(text.partition("=")[0].strip().split("."))
             alone = line is None and key[: len(path)] == path  # the section was created by this assignment
             if alone or path[: len(key)] == key:
-                return f"--set {text}"
+                return f"--set {cut(text, 500)}"
         option = self.options.get(dotted(path))
         return option or ("" if line is None else f"{self.name}, line {line}")
 
@@ -95,26 +94,15 @@ class Origin:
         return None
 
 
-class HasOrigin(Protocol):
-    """Settings that remember where they came from."""
-
-    @property
-    def origin(self) -> Origin:
-        """Their source."""
-
-
-R = TypeVar("R", bound=HasOrigin)
-
-
-def located(function: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+def located(function: F) -> F:
     """Wrap a function of a recipe: its messages about a setting begin with where the setting was given."""
 
     @wraps(function)
-    def call(recipe: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(recipe: Any, *args: Any, **kwargs: Any) -> Any:
         with recipe.origin.located():
             return function(recipe, *args, **kwargs)
 
-    return call
+    return cast(F, call)
 
 
 def dotted(path: KeyPath) -> str:

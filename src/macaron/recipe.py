@@ -8,10 +8,10 @@ imports torch or transformers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
-from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
 from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, Between
 from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
@@ -63,16 +63,11 @@ class DecodeSettings:
     lower define its tokenised BLEU, in validations and for macaron evaluate.
     """
 
-    beam: int = 5
-    length_penalty: float = 1.0
-    max_length: int = 200
+    beam: Annotated[int, Between(1, MOST_BEAMS)] = 5
+    length_penalty: Annotated[float, Between(-1000, 1000)] = 1.0
+    max_length: Annotated[int, Between(1, LONGEST_TEXT - 2)] = 200  # its start and end are stored, too
     compound_split: bool = False
     lower: bool = False
-
-    def __post_init__(self) -> None:
-        Between(1, MOST_BEAMS).check("decode.beam", self.beam)
-        Between(1, LONGEST_TEXT - 2).check("decode.max_length", self.max_length)  # its start and end are stored, too
-        Between(-1000, 1000).check("decode.length_penalty", self.length_penalty)
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,8 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
     if task == "language-model":  # noted, since no section of its own tells it
         sections["train"] = replace(sections["train"], task=task)
     corpora = data.get("train", ()) if kind == "pairs" else ()
-    weights = {each["path"]: float(each.get("weight", 1)) for each in corpora if "path" in each}
+    built = convert(tuple[CorpusSettings, ...], corpora, origin, ("data", "train"))
+    weights = {corpus.path: corpus.weight for corpus in built}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
     recipe = Recipe(
         Path(data["out"]), model, **sections, kind=kind, task=task, weights=weights, given=given, origin=origin

@@ -35,6 +35,8 @@ _MARKS = {DIGESTS, "prepared.json", "tokenizer.json", "model.safetensors", "weig
 _VERIFIED = ".verified.json"
 #: Bytes that are read at a time: with few, a thread would wait for Python's lock as often.
 _BLOCK = 1 << 22
+#: Bytes of digests.json: some 20,000 files.
+_LARGEST = 1 << 22
 #: Nanoseconds after which a change of a file is certain to change its time, too.
 _SETTLED = 1_000_000_000
 #: By path, size, times and inode.
@@ -101,7 +103,7 @@ def recorded(folder: Path) -> dict[str, _Entry] | None:
     """What a folder's digests.json records, by file; None if there is none."""
     path = folder / DIGESTS
     try:
-        content: _Digests = read_json(path, _Digests)
+        content: _Digests = read_json(path, _Digests, largest=_LARGEST)
         if content["format"] == FORMAT and not any(
             {"/", ".."} & {*PurePosixPath(name).parts} for name in content["files"]
         ):

@@ -9,10 +9,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from reprlib import repr as shortened
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
-from macaron.errors import MacaronError, nearest
+from macaron.errors import MacaronError, nearest, shown
 from macaron.limits import DEEPEST, LARGEST_TOML, LONGEST_NAME, Between, check_limits, read_limited, why
 from macaron.origin import KeyPath, Origin, dotted
 
@@ -40,13 +39,18 @@ def load_toml(path: Path, assignments: Sequence[str] = ()) -> tuple[dict[str, An
     """The contents of a TOML file with ``key.key=value`` assignments applied, and their origin."""
     try:
         text = read_limited(path, LARGEST_TOML)
-        if _LONG_KEY.search(text):
-            raise RecursionError
-        content = tomllib.loads(text)
-        check_limits(content)
+        content = _parsed(text)
     except (ValueError, RecursionError) as error:
         raise MacaronError(f"{path}: not valid TOML: {why(error)}") from error
     return override(content, assignments), Origin(str(path), text, tuple(assignments))
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    if _LONG_KEY.search(text):
+        raise RecursionError
+    content = tomllib.loads(text)
+    check_limits(content)
+    return content
 
 
 def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
@@ -66,8 +70,7 @@ def override(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, A
             section[last] = None  # as if it were not there, but its spelling is checked
             continue
         try:
-            section[last] = tomllib.loads(f"value = {text.strip()}")["value"]
-            check_limits(section[last])
+            section[last] = _parsed(f"value = {text.strip()}")["value"]
         except (tomllib.TOMLDecodeError, RecursionError):
             section[last] = text.strip()
         except ValueError as error:
@@ -85,12 +88,12 @@ def check(cls: type[Any], data: Any, origin: Origin, path: KeyPath = ()) -> None
     _read(cls, data, origin, path, False)
 
 
-def check_fields(value: Any) -> None:
+def check_fields(value: Any, *section: str) -> None:
     """Check the types of all fields of a frozen dataclass, and bring them into these types (a list into a tuple)."""
     hints = typing.get_type_hints(type(value), include_extras=True)
     for field in dataclasses.fields(value):
         given = getattr(value, field.name)
-        object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (field.name,)))
+        object.__setattr__(value, field.name, convert(hints[field.name], given, Origin(), (*section, field.name)))
 
 
 def to_data(value: Any) -> Any:
@@ -113,7 +116,7 @@ def mentions(error: MacaronError, name: str) -> bool:
 def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bool) -> Any:
     """The dataclass or TypedDict of some data; None, after the same checks, if it need not be complete."""
     if not isinstance(data, Mapping):
-        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {shortened(data)}")
+        raise MacaronError(f"{origin.prefix(path)}[{dotted(path)}] must be a section, not {shown(data)}")
     hints = typing.get_type_hints(cls, include_extras=True)
     known = _keys(cls)
     values: dict[str, Any] = {}
@@ -159,7 +162,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return {**value, **convert(arguments[0], named, origin, path)}
     if options is Annotated:
         found = convert(arguments[0], value, origin, path, complete)
-        if found is not None and arguments[1] != OTHERS:
+        if found is not None and arguments[1] != OTHERS and found not in arguments[1]:  # the origin takes time
             arguments[1].check(f"{origin.prefix(path)}{dotted(path)}", found)
         return found
     if options in (Union, types.UnionType):
@@ -172,6 +175,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
             except MacaronError:
                 continue
         return convert(last, value, origin, path, complete)
+    if dataclasses.is_dataclass(kind) and isinstance(value, cast(type, kind)):  # built already
+        return value
     if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
         return _read(cast(type, kind), value, origin, path, complete)
     if options in (tuple, list) and isinstance(value, list | tuple):
@@ -184,7 +189,8 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return float(value) if kind is float else value
     if kind is Path and isinstance(value, str):
         longest = max(len(name.encode(errors="replace")) for name in value.split("/"))
-        Between(0, LONGEST_NAME).check(f"{origin.prefix(path)}the bytes of a name in {dotted(path)}", longest)
+        if longest > LONGEST_NAME:
+            Between(0, LONGEST_NAME).check(f"{origin.prefix(path)}the bytes of a name in {dotted(path)}", longest)
         return Path(value)
     if kind is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise MacaronError(f"{origin.prefix(path)}{dotted(path)} must be at most {2**63 - 1:,}, not {value}")
@@ -192,7 +198,7 @@ def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool
         return value
     expected = f"one of {', '.join(map(repr, arguments))}" if options is typing.Literal else str(kind)
     name = _NAMES.get(options or kind, expected)
-    raise MacaronError(f"{origin.prefix(path)}{dotted(path) or 'the content'} must be {name}, not {shortened(value)}")
+    raise MacaronError(f"{origin.prefix(path)}{dotted(path) or 'the content'} must be {name}, not {shown(value)}")
 
 
 def write_toml(sections: dict[str, dict[str, Any]]) -> str:

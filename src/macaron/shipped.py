@@ -1,17 +1,27 @@
-"""The recipes that come with Macaron, in ``macaron/recipes``: found by name, listed, copied.
+"""What comes with Macaron: the recipes, found by name, listed, copied; and the demo's corpus.
 
 In the repository ``src/macaron/recipes`` is a link to ``recipes``, so there is one copy of each.
+
+The corpus is 100,000 German-English pairs from a grammar. ``tools/make_demo_corpus.py`` writes its archive, which holds
+train, valid, test and novel (.de and .en; novel sentences combine words and constructions that the other splits never
+combine) and the translations of a baseline, which replaces each German word by its usual English words.
 """
 
 import re
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 from macaron.errors import MacaronError, UsageError
-from macaron.files import write_text
+from macaron.files import atomic_folder, write_text
 
 FOLDER = Path(__file__).with_name("recipes")
 _ENDING = ".toml"
+ARCHIVE = Path(__file__).parent / "data" / "demo_corpus.tar.bz2"
+_SPLITS = ("train", "valid", "test", "novel")
+FILES = tuple(f"{split}.{language}" for split in _SPLITS for language in ("de", "en"))
+#: The ending of a file of the baseline.
+BASELINE = ".word-by-word"
 
 
 def names() -> list[str]:
@@ -68,3 +78,41 @@ def _hint(stem: str) -> str:
     """Near names, or all of them."""
     near = get_close_matches(Path(stem).name, names(), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(near)}?" if near else f": {', '.join(names())}"
+
+
+def write_demo_corpus(folder: Path) -> bool:
+    """Write the corpus as train.de, train.en, valid.de ... into a folder of its own, one sentence per line.
+
+    :return: False if the corpus, or a shortened one (the first lines of every file), was there already
+    """
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if foreign := sorted(found - set(FILES)):
+        raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
+    corpus = {name: _contents()[name] for name in FILES}
+    if found == set(FILES):
+        texts = {name: (folder / name).read_bytes() for name in FILES}
+        aligned = all(texts[f"{split}.de"].count(b"\n") == texts[f"{split}.en"].count(b"\n") for split in _SPLITS)
+        if not aligned or not all(corpus[name].startswith(texts[name]) for name in FILES):
+            raise MacaronError(
+                f"{folder} is not the demo corpus of this version: "
+                "remove it and what was made from it, or choose another folder"
+            )
+        return False
+    with atomic_folder(folder) as partial:
+        for name, content in corpus.items():
+            (partial / name).write_bytes(content)
+    return True
+
+
+def word_by_word(split: str) -> list[str]:
+    """The baseline's translations of ``test`` or ``novel``, made by ``tools/demo_grammar/baseline.py``."""
+    return _contents()[split + BASELINE].decode().splitlines()
+
+
+@cache
+def _contents() -> dict[str, bytes]:
+    """The files of the archive by name, kept in memory (10 MB): decompressing them takes a second."""
+    import tarfile  # late: recipes do without it
+
+    with tarfile.open(ARCHIVE) as archive:
+        return {member.name: file.read() for member in archive if (file := archive.extractfile(member))}

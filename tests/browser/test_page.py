@@ -160,7 +160,7 @@ def test_the_theme_button(open_page, page_file):
     assert [*seen, button.inner_text()] == ["Theme: auto", "Theme: light", "Theme: dark", "Theme: auto"]
 
 
-def test_wide_tables_scroll_by_themselves_and_by_keyboard(open_page, page_file):
+def test_wide_tables_scroll_by_themselves_and_by_keyboard(open_page, page_file, until):
     page = open_page(page_file, width=390, height=844)
     first, second = (page.locator("#numbers .scroll").nth(i) for i in range(2))
     assert first.get_attribute("role") == "region"
@@ -168,7 +168,7 @@ def test_wide_tables_scroll_by_themselves_and_by_keyboard(open_page, page_file):
     assert second.get_attribute("tabindex") is None
     first.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('#numbers .scroll').scrollLeft > 0")
+    until(page, "document.querySelector('#numbers .scroll').scrollLeft > 0")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     # The names of the rows and the caption with its hint stay where they are.
     page.keyboard.press("End")

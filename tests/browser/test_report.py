@@ -11,6 +11,7 @@ from macaron.data.prepare import prepare
 from macaron.lab.report.report_page import write_report
 from macaron.lab.scales import number
 from macaron.recipe import data_recipe, recipe_from
+from macaron.seal import fingerprint
 from macaron.tasks.run import run
 
 pytestmark = pytest.mark.browser
@@ -35,8 +36,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(recipe_from(settings, "test"), folder / "run", resume=False)
     interval = {"low": 30.1, "high": 32.9}
     score = {"metric": "sacreBLEU", "score": 31.5, "definition": "nrefs:1|case:mixed|tok:13a", "interval": interval}
-    found = {"data": "data (test)", "sentences": 1234, "scores": [score]}
-    (folder / "run" / "test.json").write_text(json.dumps(found))
+    found = {"format": 1, "data": "data (test)", "key": {"model": fingerprint(folder / "run" / "model")}, "digest": ""}
+    found |= {"translations": ["a"], "search": {}, "scores": [{**score, "rows": []}]}
+    (folder / "run" / "translations").mkdir()
+    (folder / "run" / "translations" / "test.json").write_text(json.dumps(found))
     return write_report(folder / "run")
 
 
@@ -99,4 +102,4 @@ def test_sections_and_samples(open_page, report):
     shown = page.locator("dd[lang=src]").all_inner_texts()
     assert len(shown) == 6
     assert set(shown) <= set(sources)
-    assert page.locator("#scores caption").first.inner_text() == "data (test), 1,234 sentences (test.json)"
+    assert page.locator("#scores caption").first.inner_text() == "data (test), 1 sentences (translations/test.json)"

@@ -189,6 +189,7 @@ def test_a_budget_for_a_recipe_without_a_limit(recipe: Path, tmp_path: Path):
         (["compare", "{lie}", "--out", "{new}/page.html"], 2, "give at least two runs"),
         (["compare", "{lie}", "{strang}", "--out", "{new}/page.txt"], 2, "a page is FILE.html"),
         (["compare", "{lie}", "{strang}", "--out", "{new}/p.html", "--split", "train"], 2, "--split is valid or test"),
+        (["compare", "{lie}", "{strang}", "--out", "{new}/p.html", "--json", "{lie}"], 2, "is a folder"),
         (["compare", "{lie}", "{new}/nothing", "--out", "{new}/page.html"], 1, "no such folder"),
         (["compare", "{lie}", "{strang}", "--out", "{new}/p.html", "--vary", "train.rate"], 2, "no such setting"),
         (["twins", "{recipe}", "--schemes", "lie-fg,strangg", "--out", "{new}"], 1, "unknown scheme 'strangg'"),

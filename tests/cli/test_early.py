@@ -18,7 +18,7 @@ FIXTURES = REPOSITORY / "tests" / "compatibility" / "fixtures"
 #: One process that has imported the command, and forks each call from it.
 PROGRAM = """
 import contextlib, io, json, os, sys, tempfile
-import macaron.data.glue_tasks, macaron.data.prepare, macaron.lab.page, macaron.models.load, macaron.recipe
+import macaron.data.glue, macaron.data.prepare, macaron.lab.page, macaron.models.load, macaron.recipe
 import typer.rich_utils
 from macaron import cli
 sys.argv = ["macaron", "recipe", "show", "GONE"]  # typer imports the rest when it is first called
@@ -52,7 +52,7 @@ MISTAKES = {
         ("--source-lang de --target-lang en --train GONE --out NEW", "these files are missing"),
         ("pairs.toml --out FULL", "was not written by 'macaron prepare'"),
         ("--text GONE --out NEW", "missing"),
-        ("pairs.toml --set data.vocab_size=1000000000", "data.vocab_size: the vocabulary must be at most 1,000,000"),
+        ("pairs.toml --set data.vocab_size=1000000000", "data.vocab_size must be at most 1,000,000"),
         ("pairs.toml --set data.vocab_multiple=1000000000", "data.vocab_multiple must be at most 65,536"),
     ],
     "train": [
@@ -143,7 +143,7 @@ MISTAKES = {
         ("GONE", "GONE: no such folder"),
         ("translation --api-keys GONE", "GONE: No such file"),
         ("translation --device tpu", "no device 'tpu'"),
-        ("translation --deadline 0", "--deadline must be above 0"),
+        ("translation --deadline 0", "greater than or equal to 0.1"),
         ("translation --cors example.org", "--cors takes an origin"),
     ],
     "score": [

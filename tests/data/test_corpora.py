@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from macaron.data.corpora import CorpusPart, Mixture, reweighted
+from macaron.data.batching import CorpusPart, Mixture, reweighted
 from macaron.errors import MacaronError
 
 KEPT = np.array([0, 1, 3, 4, 7, 8, 9, 11, 12])  # of 13 pairs; the first corpus has 5 of them, the second 8

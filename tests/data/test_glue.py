@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue import read_dev, read_test, read_train, task_folder
-from macaron.data.glue_tasks import TASKS, USUAL, task_named
+from macaron.data.glue import TASKS, USUAL, read_dev, read_test, read_train, task_folder, task_named
 from macaron.errors import MacaronError
 
 STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
@@ -27,14 +26,14 @@ def test_cola_has_no_header_but_its_test_file_has(tmp_path: Path):
     write(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tThe book was "read.\ngj04\t0\t*\tBook the read was.\n')
     write(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tIt rained.\n")
     train = read_train(tmp_path, TASKS["cola"])
-    assert (train.texts, train.labels, train.lines) == (
+    assert (train.texts, train.values, train.lines) == (
         (['The book was "read.', "Book the read was."],),
         [1.0, 0.0],
         [1, 2],
     )
     test = read_test(tmp_path, TASKS["cola"], TASKS["cola"].submission[0])
     assert test is not None
-    assert (test.texts, test.labels) == ((["It rained."],), [])
+    assert (test.texts, test.values) == ((["It rained."],), [])
 
 
 def test_a_byte_order_mark_windows_line_ends_and_quotes(tmp_path: Path):
@@ -67,7 +66,7 @@ def test_mnli_has_two_development_sets_three_files_to_submit_and_its_own_label_o
         rows = [row.format(i, label) for i, label in enumerate(labels)]
         write(tmp_path, f"MNLI/{name}.tsv", MNLI + "".join(rows))
     train, dev = read_train(tmp_path, TASKS["mnli"]), read_dev(tmp_path, TASKS["mnli"])
-    assert (train.labels, train.skipped) == ([0.0, 1.0, 2.0], 1)
+    assert (train.values, train.skipped) == ([0.0, 1.0, 2.0], 1)
     assert train.texts[1] == ["hypothesis 0", "hypothesis 1", "hypothesis 2"]
     assert list(dev) == ["m", "mm"]
     write(tmp_path, "diagnostic/diagnostic.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n")
@@ -81,9 +80,9 @@ def test_compressed_files_and_other_names_of_folders(tmp_path: Path):
     (tmp_path / "sts-b").mkdir()
     with lzma.open(tmp_path / "sts-b" / "train.tsv.xz", "wt") as file:
         file.write(STSB + "0\tg\tf\ty\t0\tn\tn\ta\tb\t3.800\n")
-    assert read_train(tmp_path, TASKS["stsb"]).labels == [3.8]
+    assert read_train(tmp_path, TASKS["stsb"]).values == [3.8]
     (tmp_path / "SST2").mkdir()
-    assert task_folder(tmp_path, TASKS["sst2"]).name == "SST2"
+    assert task_folder(tmp_path, TASKS["sst2"]) == tmp_path / "SST2"
     assert task_named(" STS-B ") is task_named("sts_b") is TASKS["stsb"]
 
 
@@ -180,10 +179,6 @@ def test_the_table_of_tasks():
         "stsb": ("pearson", "spearman"),
         "qqp": ("f1", "accuracy"),
     }
-    assert TASKS["qnli"].train.columns == ("question", "sentence", "label")
-    assert TASKS["qqp"].train.columns == ("question1", "question2", "is_duplicate")
-    for task in TASKS.values():
-        files = [(file, task.train.columns) for file in task.dev.values()]
-        if task.name != "cola":  # its test file has a header, the others of it have none
-            files += [(each.test, task.train.columns[:-1]) for each in task.submission]
-        assert all(file.columns == columns for file, columns in files)
+    assert TASKS["qnli"].columns == ("question", "sentence", "label")
+    assert TASKS["qqp"].columns == ("question1", "question2", "is_duplicate")
+    assert all(task_named(task.title) is task for task in TASKS.values())

@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue_submission import LARGEST, as_predictions, check_submission, expected_files, write_submission
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
+from macaron.data.glue_submission import (
+    LARGEST,
+    as_predictions,
+    check_submission,
+    expected_files,
+    prediction_file,
+    write_submission,
+)
 from macaron.errors import MacaronError
 
 
@@ -28,7 +35,7 @@ def submission(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("zip") / "submission.zip"
     predictions = {"RTE.tsv": as_predictions(TASKS["rte"], [i % 2 for i in range(3000)])}
     predictions["STS-B.tsv"] = as_predictions(TASKS["stsb"], [i / 200 for i in range(1379)])
-    filled = write_submission(path, predictions)
+    filled = write_submission(path, {name: prediction_file(rows) for name, rows in predictions.items()})
     assert sorted(filled) == sorted(set(expected_files()) - set(predictions))
     return path
 

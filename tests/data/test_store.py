@@ -36,7 +36,7 @@ def test_round_trip(sequences: list[list[int]], vocab_size: int, step: int) -> N
         assert len(store) == len(sequences)
         assert store.tokens == sum(map(len, sequences))
         assert [store[i].tolist() for i in range(len(store))] == sequences
-        assert store.lengths.tolist() == [len(sequence) for sequence in sequences]
+        assert store.lengths().tolist() == [len(sequence) for sequence in sequences]
         assert store.dtype == np.dtype("<u2" if vocab_size == 300 else "<i4")
         if sequences:
             assert store[-1].tolist() == sequences[-1]

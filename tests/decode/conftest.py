@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from macaron.convert import convert_fairseq
-from macaron.decode.translator import load_folder
+from macaron.decode.forced import load_folder
 from macaron.models.presets import preset
 from macaron.models.translation import TranslationModel
 from macaron.text import MacaronTokenizer

@@ -3,7 +3,11 @@
 import gzip
 import json
 import lzma
+import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +210,69 @@ def test_tags(folder: Path, translator: Translator):
         Translator(folder, tag="<sport>")
     done = macaron_text("translate", folder, "--one-per-line", "--tag", "<news>", text="\n".join(lines))
     assert done.stdout.split("\n")[:-1] == [one_line(best.text) for best in plain[2]]
+
+
+def test_processes_share_a_corpus(folder: Path, translator: Translator, text: Path, tmp_path: Path):
+    """Two and three processes write the bytes of one; the first one speaks."""
+    translate_corpus(translator, text, tmp_path / "alone", OPTIONS, Progress(quiet=True))
+    for world in (2, 3):
+        out = tmp_path / f"by-{world}"
+        said = server().run_group(world, "translate", folder, "--corpus", text, "--out", out, *ARGUMENTS)
+        assert made(out) == made(tmp_path / "alone")
+        assert said.count("pairs in ") == 1
+        notes = [json.loads(Path(f"{each}.json").read_text()) for each in (out, tmp_path / "alone")]
+        assert notes[0] == notes[1]
+        again = server().run_group(world, "translate", folder, "--corpus", text, "--out", out, *ARGUMENTS)
+        assert again.count("is complete: nothing to do") == 1
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_killed_process_loses_nothing_that_was_done(
+    folder: Path, translator: Translator, text: Path, tmp_path: Path, killed: int
+):
+    """The others end with a message; the command given again, by any number of processes, goes on."""
+    translate_corpus(translator, text, tmp_path / "alone", OPTIONS, Progress(quiet=True))
+    out = tmp_path / "shared"
+    arguments = ("translate", folder, "--corpus", text, "--out", out, *ARGUMENTS)
+    commands = server().group(2, *arguments)
+    commands[0].until(Path(f"{out}.json"), 1)
+    commands[killed].send(signal.SIGKILL)
+    assert commands[killed].wait() == -signal.SIGKILL
+    other = commands[1 - killed]
+    if not killed:
+        other.send(signal.SIGTERM)  # as torchrun does; alone it would wait ten seconds before it says what happened
+    code = other.wait()
+    done = json.loads(Path(f"{out}.json").read_text())["read"]
+    assert done > 0
+    if killed:
+        assert code == 1
+        assert "another process of this run has ended. See its message, and give the same command again" in other.text
+    assert "Traceback" not in other.text
+    server().run(*arguments) if killed else server().run_group(2, *arguments)
+    assert made(out) == made(tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_killed_process(folder: Path, translator: Translator, text: Path, tmp_path: Path):
+    """The real thing: one of two processes is killed, torchrun starts both again, and they go on."""
+    translate_corpus(translator, text, tmp_path / "alone", OPTIONS, Progress(quiet=True))
+    out = tmp_path / "shared"
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["--max-restarts", "1", "-m", "macaron", "translate", folder, "--corpus", text, "--out", out, *ARGUMENTS]
+    process = subprocess.Popen(
+        list(map(str, command)), env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True
+    )
+    note = Path(f"{out}.json")
+    while not note.exists():
+        assert process.poll() is None
+        time.sleep(0.001)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(children[-1]), signal.SIGKILL)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert made(out) == made(tmp_path / "alone")
+
+
+def test_several_processes_share_nothing_else(folder: Path):
+    done = server().run_group(2, "translate", folder, code=2)
+    assert "several processes (torchrun) can share the work of --corpus only" in done

@@ -24,7 +24,7 @@ def joined(document: Document, translate: Callable[[str], str], lang: str = "en"
     """The document translated word by word, so that words are aligned by their order; marked sentences only."""
     texts = [translate(sentence) for sentence in document.sentences]
     alignments = [
-        Alignment(tuple(map(Link, word_spans(sentence), word_spans(text)))) if marked else None
+        tuple(map(Link, word_spans(sentence), word_spans(text))) if marked else None
         for sentence, text, marked in zip(document.sentences, texts, document.marked, strict=True)
     ]
     return document.join(texts, alignments, lang)
@@ -38,7 +38,7 @@ def swapped(sentence: str) -> tuple[str, Alignment]:
     """A sentence with its words in reverse order, and their alignment."""
     spans = word_spans(sentence)
     text = " ".join(sentence[start:end] for start, end in reversed(spans))
-    return text, Alignment(tuple(map(Link, reversed(spans), word_spans(text))))
+    return text, tuple(map(Link, reversed(spans), word_spans(text)))
 
 
 # HTML
@@ -108,10 +108,10 @@ def test_inline_tags_follow_their_words():
     order = [0, 4, 1, 2]
     words = ["one", "five", "two", "three"]
     text = " ".join(words)
-    links = Alignment(tuple(Link(spans[k], span) for k, span in zip(order, word_spans(text), strict=True)))
+    links = tuple(Link(spans[k], span) for k, span in zip(order, word_spans(text), strict=True))
     assert document.join([text], [links]) == "one <i>five</i> <b>two three</b>"
     # An element that no word renders takes the nearest word; a word between two of an element belongs to it.
-    links = Alignment(tuple(Link(spans[k], span) for k, span in zip([0, 3, 1, 2], word_spans(text), strict=True)))
+    links = tuple(Link(spans[k], span) for k, span in zip([0, 3, 1, 2], word_spans(text), strict=True))
     assert document.join([text], [links]) == "one <i>five</i> <b>two three</b>"
     document = split_document("<b>eins zwei drei</b> vier fünf", "html", "de")
     assert document.join([text], [links]) == "<b>one five two three</b>"
@@ -212,7 +212,7 @@ def test_tags_stay_balanced(text: str, seed: int):
         " ".join(draw.choices(["a", "<b>", "X", "it's,"], k=draw.randint(1, 6))) for _ in document.sentences
     ]
     alignments = [
-        Alignment(tuple(Link(draw.choice(word_spans(source)), span) for span in word_spans(text)))
+        tuple(Link(draw.choice(word_spans(source)), span) for span in word_spans(text))
         for source, text in zip(document.sentences, translations, strict=True)
     ]
     made = document.join(translations, alignments)

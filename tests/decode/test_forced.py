@@ -21,8 +21,8 @@ def test_all_words_of_a_translation_are_linked(folder: Path):
     found = translator.align(LINES, OTHERS)
     for source, text, alignment in zip(LINES, OTHERS, found, strict=True):
         assert alignment is not None
-        assert [link.target for link in alignment.links] == word_spans(text)
-        assert {link.source for link in alignment.links} <= set(word_spans(source))
+        assert [link.target for link in alignment] == word_spans(text)
+        assert {link.source for link in alignment} <= set(word_spans(source))
     assert [translator.align([a], [b])[0] for a, b in zip(LINES, OTHERS, strict=True)] == found
     assert Translator(folder, device="cpu", dtype="float64").align(LINES, OTHERS) == found
 
@@ -40,7 +40,7 @@ def test_every_scheme_has_alignments(changes: dict, make_model: Callable[..., Tr
     tokenizer = MacaronTokenizer.train([*LINES, *OTHERS], 300)
     translator = Translator(make_model(vocab_size=len(tokenizer), **changes), tokenizer)
     found = translator.align(LINES, OTHERS)
-    assert [len(each.links) for each in found if each] == [len(word_spans(text)) for text in OTHERS]
+    assert [len(each) for each in found if each] == [len(word_spans(text)) for text in OTHERS]
 
 
 def test_what_cannot_be_aligned(folder: Path):

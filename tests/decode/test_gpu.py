@@ -1,6 +1,7 @@
 """The search with fixed shapes, as it is recorded on a GPU. Here a recording calls the function again."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch, half: torch.dtype | None = None) -> l
 
     monkeypatch.setattr(search, "Scorer", lambda model, sources, beam, *_: scorer(model, sources, beam, True, half))
     monkeypatch.setattr(search, "RecordedSteps", Repeated)
-    monkeypatch.setattr(gpu, "record_graph", lambda function: function)
+    monkeypatch.setattr(gpu, "Recording", lambda function: SimpleNamespace(replay=function))
     return recorded
 
 
@@ -51,7 +52,7 @@ def fixed(monkeypatch: pytest.MonkeyPatch, half: torch.dtype | None = None) -> l
         SearchSettings(beam=5, max_length=75),  # the cache grows twice
         SearchSettings(beam=1, max_length=40),
         SearchSettings(beam=4, length_penalty=0.6, max_length=8, max_ratio=1.5, stop="late"),
-        SearchSettings(beam=3, length_penalty=0.0, max_length=20, min_length=6, unk_penalty=1.0),
+        SearchSettings(beam=3, length_penalty=0.0, max_length=20, min_length=6),
         SearchSettings(beam=2, max_length=30, stop="late-reference"),
     ],
 )

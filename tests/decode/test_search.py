@@ -164,17 +164,6 @@ def test_limits_and_the_shortest_length(make_model: Callable[..., TranslationMod
     assert [[len(each.tokens) for each in found] for found in best] == [[5, 5], [8, 8]]
 
 
-def test_the_unknown_token_can_be_made_unlikely(make_model: Callable[..., TranslationModel]):
-    model = make_model()
-    with torch.no_grad():
-        model.decoder.norm.bias.copy_(model.embedding.tokens.weight[UNK] * 20)
-    settings: dict[str, Any] = {"beam": 2, "max_length": 5}
-    with_it = translate_ids(model, [[4, EOS]], SearchSettings(**settings))[0][0]
-    without = translate_ids(model, [[4, EOS]], SearchSettings(unk_penalty=1000.0, **settings))[0][0]
-    assert UNK in with_it.tokens
-    assert UNK not in without.tokens
-
-
 def test_half_precision_scores_are_in_float32(make_model: Callable[..., TranslationModel]):
     model = make_model()
     exact = translate_ids(model, [[4, 5, EOS]], SearchSettings(max_length=5))[0]

@@ -71,6 +71,14 @@ def test_bad_bytes_are_named_after_what_came_before(pipe: int, tmp_path: Path):
             next(windows)
 
 
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """A device gives zeros for ever."""
+    for module in ("macaron.files", "macaron.decode.stream"):
+        monkeypatch.setattr(f"{module}.LONGEST_LINE", 1 << 20)
+    with pytest.raises(MacaronError, match="/dev/zero, line 1: longer than 1,048,576 bytes"):
+        list(stream.windows(Path("/dev/zero"), 1000))
+
+
 def test_no_input(pipe: int):
     os.close(pipe)
     assert list(stream.windows(None, 1000)) == []

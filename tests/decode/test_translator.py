@@ -1,6 +1,7 @@
 """The Translator: folders, lines, batches."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from macaron.decode import Sampling, Translator
+from macaron.decode import PairScorer, Sampling, SearchSettings, Translator
 from macaron.decode.pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
@@ -118,12 +119,26 @@ def test_settings_of_the_folder(copy: Path):
     (copy / "generation_config.json").write_text(json.dumps(generation))
     seal(copy)
     translator = Translator(copy)
-    assert translator.defaults == {"beam": 4, "length_penalty": 0.6, "max_length": 7}
+    assert translator.settings == SearchSettings(beam=4, length_penalty=0.6, max_length=7)
     best = translator.translate_nbest(LINES[:1])[0]
     assert len(best) == 4
     assert best[0].score == pytest.approx(sum(best[0].token_scores) / len(best[0].tokens) ** 0.6, abs=1e-5)
     assert max(len(each.tokens) for each in best) <= 8
     assert len(translator.translate_nbest(LINES[:1], beam=2, length_penalty=1.0)[0]) == 2
+
+
+def test_a_model_whose_scores_are_not_finite_is_named(copy: Path):
+    """Finite weights, whose products are not: the digests hold."""
+    weights = load_file(copy / "model.safetensors")
+    weights["decoder.norm.weight"][0] = weights["embedding.tokens.weight"][:, 0] = 1e30
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    seal(copy)
+    said = re.escape(f"{copy}: the model gives scores that are not finite: its weights are damaged, or too large")
+    for int8 in (False, True):
+        with pytest.raises(MacaronError, match=said):
+            Translator(copy, int8=int8).translate(LINES)
+    with pytest.raises(MacaronError, match=rf"{said}.*Check its folder with macaron verify"):
+        PairScorer(copy).score(LINES[:1], LINES[:1])
 
 
 def test_long_lines(translator: Translator):

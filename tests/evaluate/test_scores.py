@@ -7,9 +7,8 @@ import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.decode.settings import SearchSettings
-from macaron.evaluate import bootstrap_interval, chrf, moses_tokens, paper_bleu, sacre_bleu
-from macaron.evaluate.evaluation import Evaluation
+from macaron.evaluate.scores import chrf, moses_tokens, paper_bleu, sacre_bleu
+from macaron.evaluate.stored import Evaluation
 
 texts = st.lists(st.sampled_from(["Das", "ist", "Test,", "nicht", "wahr?", "1,000.5", "und-so"]), max_size=10).map(
     " ".join
@@ -59,15 +58,14 @@ def test_paper_bleu_ignores_spacing_and_on_request_case() -> None:
 def test_compound_split_counts_the_parts() -> None:
     whole = paper_bleu(HYPOTHESES, REFERENCES, "en", lower=True, compound_split=False)
     parts = paper_bleu(HYPOTHESES, REFERENCES, "en", lower=True, compound_split=True)
-    assert parts.reference_length == whole.reference_length + 6
+    assert parts.parts["reference_length"] == whole.parts["reference_length"] + 6
     assert "compound-split yes" in parts.definition
 
 
 def test_an_evaluation_is_json_with_definitions_and_intervals() -> None:
     paper = paper_bleu(HYPOTHESES, REFERENCES, "en", lower=True, compound_split=False)
     scores = (sacre_bleu(HYPOTHESES, REFERENCES), chrf(HYPOTHESES, REFERENCES), paper)
-    intervals = tuple(bootstrap_interval(score.statistics, resamples=50) for score in scores)
-    result = Evaluation(HYPOTHESES, SearchSettings(), scores, intervals)
+    result = Evaluation(HYPOTHESES, {"beam": 4}, scores)
     data = json.loads(json.dumps(result.to_dict()))
     assert data["sentences"] == 3
     assert [entry["metric"] for entry in data["scores"]] == ["sacreBLEU", "chrF2", "tokenised BLEU"]

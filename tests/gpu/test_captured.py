@@ -2,6 +2,7 @@
 
 import copy
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -103,7 +104,7 @@ def test_a_recorded_search_finds_what_the_plain_one_finds(settings, monkeypatch)
     draw = random.Random(3)
     sources = [[draw.randrange(4, VOCABULARY) for _ in range(draw.randrange(1, 20))] + [2] for _ in range(40)]
     recorded = translate_ids(translator, sources, settings)
-    monkeypatch.setattr(gpu, "record_graph", lambda function: function)
+    monkeypatch.setattr(gpu, "Recording", lambda function: SimpleNamespace(replay=function))
     plain = translate_ids(translator, sources, settings)
     on_cpu = translate_ids(translator.cpu(), sources, settings)
     for ours, same, reference in zip(recorded, plain, on_cpu, strict=True):

@@ -9,7 +9,7 @@ import torch
 
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, preset
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, FineTuning, Objective
-from macaron.tasks.finetune import FineTuner, TunerSettings
+from macaron.tasks.finetune import FineTuner
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.step import WARM_UP, RecordedStep, TrainStep
 
@@ -72,13 +72,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_runs_in_one_process_learn_and_repeat(compiled: bool, folder: Path):
+def test_runs_in_one_process_learn_and_repeat(folder: Path):
     draw = np.random.default_rng(3)
     words = ["the", "cat", "sat", "on", "mat", "it", "was"]
     labels = [float(each) for each in draw.integers(2, size=500)]
     texts = [" ".join([*draw.choice(words, int(draw.integers(2, 30))), ("bad", "good")[int(y)]]) for y in labels]
-    tuner = FineTuner(folder, "cuda", TunerSettings(compiled=compiled))
+    tuner = FineTuner(folder, "cuda")
     found = {}
     for kind in ("classes", "one-logit", "classes"):
         objective = Objective(kind, ("bad", "good"))

@@ -20,6 +20,7 @@ from macaron.lab.report.samples import Guess, _pieces, filled_masks, translation
 from macaron.lab.run_folder import RunFolder
 from macaron.models import EncoderForPreTraining
 from macaron.recipe import data_recipe, recipe_from
+from macaron.seal import fingerprint
 from macaron.tasks.run import run as train
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import CLS, EOS, MASK
@@ -231,12 +232,10 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
         file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n')
     (run / "summary.json").write_text('{"update": "soon", "candidates": {"last": "low"}}')
     (run / "environment.json").write_text('{"packages": [1], "machine": {"a": 1}}')
-    (run / "scores.json").write_text('{"scores": [{"metric": "BLEU", "score": "high"}]}')
     text = write_report(run, samples=False).read_text()
     assert "metrics.jsonl: 5 damaged line(s) are left out." in text
     assert "summary.json: candidates.last must be a number" in text
     assert "environment.json: " in text
-    assert "scores.json" not in text
 
 
 def test_data_that_are_elsewhere(translation: Path, copy):
@@ -253,22 +252,42 @@ def test_evaluations_in_the_folder_are_shown(translation: Path, copy):
     run = copy(translation)
     hint = f"macaron evaluate {run} --data DIR"
     assert hint in write_report(run, samples=False).read_text()  # a validation loss is no score of translations
+    found = stored(run, {"low": 30.1, "high": 32.9})
+    text = write_report(run, samples=False).read_text()
+    assert f"prepared (test), 2 sentences (translations/{found.name})" in text
+    assert '<td class="number">31.46</td><td class="number">30.10 to 32.90</td>' in text
+    assert "nrefs:1|case:mixed" in text
+    assert '<span class="label">sacreBLEU</span><span class="value">31.46</span>' in text
+    assert hint not in text
+    # Of another kind: it is named, and the rest is shown.
+    stored(run, {"low": "30", "high": 32.9})
+    text = write_report(run, samples=False).read_text()
+    assert "test-0.json could not be read" in text
+    assert hint in text
+
+
+def stored(run: Path, interval: dict[str, Any]) -> Path:
+    """An evaluation as `macaron evaluate` keeps it."""
     score = {
         "metric": "sacreBLEU",
         "score": 31.456,
         "definition": "nrefs:1|case:mixed",
-        "interval": {"low": 30.1, "high": 32.9},
+        "interval": interval,
+        "rows": [],
     }
-    found = {"data": "prepared (test)", "sentences": 1234, "scores": [score, {"metric": "chrF2", "score": 55.0}]}
-    (run / "test.json").write_text(json.dumps(found))
-    (run / "other.json").write_text('{"scores": {"a": 1}}')
-    text = write_report(run, samples=False).read_text()
-    assert "prepared (test), 1,234 sentences (test.json)" in text
-    assert '<td class="number">31.46</td><td class="number">30.10 to 32.90</td>' in text
-    assert "nrefs:1|case:mixed" in text
-    assert '<span class="label">sacreBLEU</span><span class="value">31.46</span>' in text
-    assert "other.json" not in text
-    assert hint not in text
+    key = {"model": fingerprint(run / "model")}
+    content = {
+        "format": 1,
+        "data": "prepared (test)",
+        "key": key,
+        "digest": "",
+        "translations": ["a", "b"],
+        "search": {},
+    }
+    path = run / "translations" / "test-0.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({**content, "scores": [score]}))
+    return path
 
 
 def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
@@ -280,48 +299,13 @@ def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
     assert "validation <b>0.6</b>" in text
 
 
-def test_a_fine_tuning_run(tmp_path: Path):
-    scores = [{"dev": {"accuracy": 60.0 + 10 * e, "f1": 50.0}} for e in (1, 2)]
-    lines = [{"epoch": e, "loss": 1 / e, "scores": scores[e - 1], "time": 0.0} for e in (1, 2)]
-    (tmp_path / "settings.json").write_text('{"train": "a.tsv", "dev": "b.tsv", "epochs": 2, "learning_rate": 5e-05}')
-    (tmp_path / "metrics.jsonl").write_text(json.dumps(lines[0]) + "\n")
-    text = write_report(tmp_path).read_text()
-    assert "Not finished: 1 of 2 epochs are done." in text
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / "results.json").write_text(json.dumps({"scores": scores[1], "updates": 8, "seconds": 61.4}))
-    text = write_report(tmp_path).read_text()
-    assert charts(text) == ["Training loss", "Scores"]
-    assert '<span class="label">accuracy</span><span class="value">80.0 %</span>' in text
-    assert "1 min 01 s" in text
-    assert "learning_rate = 5e-05" in text
-
-
-def test_a_glue_folder(tmp_path: Path):
-    (tmp_path / "run.json").write_text(
-        '{"identity": {"model": "digest", "max_length": 256}, "model": "m", "data": "g", "torch": "2"}'
-    )
-    records = [
-        {"run": f"rte-{s}-s{seed}", "task": "rte", "setting": s, "seed": seed, "score": score, "diverged": False}
-        | {"scores": {"dev": {"accuracy": score}}, "constant": {"dev": {"accuracy": 52.7}}}
-        | {"epoch_log": [{"epoch": 1, "loss": 0.5, "scores": {"dev": {"accuracy": score}}}]}
-        for s, seed, score in (("b16", 1, 60.0), ("b16", 2, 64.0), ("b32", 1, 70.0), ("b32", 2, 58.0))
-    ]
-    text = write_report(tmp_path).read_text()
-    assert "No run is finished yet." in text
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    text = write_report(tmp_path).read_text()
-    assert "Not finished: 4 runs are done." in text
-    assert "64.0 (58.0 to 70.0)" in text  # the median of the better setting, and its seeds
-    assert "52.7" in text
-    assert "RTE accuracy <b>70</b>" in text
-    assert "model = &quot;m&quot;" in text
-
-
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         ((), "is not the folder of a run"),
         (("config.json",), "is a model folder: give the folder of its run"),
+        (("run.json",), "is a folder of macaron glue or finetune: its scores are in results.json"),
+        (("settings.json", "metrics.jsonl"), "is a folder of macaron glue or finetune: its scores are in results.json"),
     ],
 )
 def test_other_folders_are_refused(tmp_path: Path, files: tuple[str, ...], words: str):

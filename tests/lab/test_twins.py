@@ -89,7 +89,7 @@ def test_a_set_is_trained_compared_and_kept(recipe: Path, tmp_path: Path):
     found = result.to_dict()
     assert [kind["label"] for kind in found["kinds"]] == ["lie-fg", "strang-gfg", "control"]
     assert all(each["fairness"]["fair"] for each in found["comparisons"])
-    assert json.loads((tmp_path / "set" / NUMBERS).read_text()) == found
+    assert json.loads((tmp_path / "set" / NUMBERS).read_text()) == json.loads(json.dumps(found))
     assert "control" in (tmp_path / "set" / PAGE).read_text()
     assert [line for line in said if line.startswith("run ")] == [
         f"run {i} of 3: {name}, seed 1 ({tmp_path / 'set' / f'{name}-seed1'})"
@@ -264,21 +264,18 @@ def test_refusals(recipe: Path, tmp_path: Path):
                 load_recipe(recipe, list(settings)),
                 schemes.split(","),
                 1,
-                options.pop("out", tmp_path / "set"),
+                tmp_path / "set",
                 say=lambda _: None,
                 **options,
             )
         assert not (tmp_path / "set").exists()
 
-    refused("at least two", "lie-fg")
     refused("names 'lie-fg' twice", "lie-fg,transformer")
     refused("the recipe sets model.decoder_scheme", "lie-fg,sws", "model.decoder_scheme=strang-gfhg")
     refused(
         "control needs at least 2 layers, and model.encoder_layers is 1", "lie-fg,control", "model.encoder_layers=1"
     )
     refused("no such file. Is .* a folder that 'macaron prepare' wrote", "lie-fg,sws", f"data.out={tmp_path}")
-    (tmp_path / "file").write_text("")
-    refused("is a file: give a folder", "lie-fg,sws", out=tmp_path / "file")
 
 
 def test_the_budget_is_updates(recipe: Path, tmp_path: Path):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from macaron.decode.translator import load_folder
+from macaron.decode.forced import load_folder
 from macaron.errors import MacaronError
 from macaron.models import EncoderForPreTraining, EncoderForSequenceClassification, TranslationModel, preset
 from macaron.models.load import save_model

@@ -59,6 +59,17 @@ def test_presets_as_the_paper_has_them():
     assert (bert.num_hidden_layers, bert.hidden_size, bert.num_attention_heads) == (12, 768, 12)
 
 
+def test_the_other_systems_of_the_papers_tables():
+    sizes = {summary.name: summary for summary in all_presets()}
+    for name in ("weighted-transformer", "relative"):
+        assert sizes[name].parameters == pytest.approx(sizes["transformer-big"].parameters, rel=0.005)
+    assert sizes["weighted-transformer"].inner_widths == (4096 // 16,)
+    assert sizes["universal"].parameters < 0.25 * sizes["transformer-big"].parameters
+    convolutions = preset("dynamic-conv")
+    assert (sizes["dynamic-conv"].layers, sizes["dynamic-conv"].inner_widths) == ("7+6", (4096,))
+    assert [convolutions.interaction("F").kernel(layer) for layer in range(6)] == [3, 7, 15, 31, 31, 31]
+
+
 def test_a_preset_refuses_what_it_does_not_know():
     with pytest.raises(MacaronError, match="nearest: macaron-small"):
         preset("macaron-smal")

@@ -1,5 +1,7 @@
 """Stacks: the cache, the ends, tying across depth, compilation."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -19,6 +21,23 @@ SCHEMES = [
     "strang-fgf",
     "best22-fgfg",
     "strang3-gfhfg",
+]
+
+
+#: Networks for the compiler, with several operators each.
+OPERATORS = [
+    (
+        "strang-gfg",
+        {
+            "attention": {"positions": "rotary", "qk_norm": True},
+            "activation": "swiglu",
+            "norm_type": "rms",
+            "velocity": {"beta": 0.5, "mu": 0.5, "learned": "channel"},
+        },
+    ),
+    ("lie-fg", {"attention": "relative", "layer_integrator": "heun", "activation": "relu2"}),
+    ("lie-fg", {"attention": "dynamic", "positions_at": "layers", "tying": "none"}),
+    ("lie-fg", {"attention": "weighted"}),
 ]
 
 
@@ -157,9 +176,14 @@ def test_embedding_is_scaled_and_a_frozen_segment_stays_zero():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("strang-gfg", {}), ("sws", {"norm": "post"}), ("strang-fgf", {"integrator": "heun", "tying": "depth"})],
+    [
+        ("strang-gfg", {}),
+        ("sws", {"norm": "post"}),
+        ("strang-fgf", {"integrator": "heun", "tying": "depth"}),
+        *OPERATORS,
+    ],
 )
-def test_eager_equals_compiled(name: str, changes: dict[str, str]):
+def test_eager_equals_compiled(name: str, changes: dict[str, Any]):
     torch.manual_seed(0)
     stack = Stack(scheme(name), 2, LayerSettings(**{**SHAPE, **changes}))
     x = torch.randn(2, 5, D, requires_grad=True)

@@ -19,11 +19,17 @@ from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.testclient import TestClient
 
 from forked import macaron_text
 from macaron.errors import MacaronError
-from macaron.serve.access import Access, read_keys
-from macaron.serve.files import TranslatedFiles
+from macaron.serve.app import make_app
+from macaron.serve.catalogue import Catalogue
+from macaron.serve.engine import Engine
+from macaron.serve.libretranslate import TranslatedFiles
+from macaron.serve.requests import Fields
+from macaron.serve.service import Access
+from macaron.serve.settings import ServeSettings, read_keys
 from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served, finished
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
@@ -78,7 +84,7 @@ def test_too_many_requests(guarded: Served):
 
 
 def test_two_models(guarded: Served):
-    def ask(text: str, source: str, target: str) -> dict[str, Any]:
+    def ask(text: str | list[str], source: str, target: str) -> dict[str, Any]:
         status, found = guarded.ask("/translate", {"q": text, "source": source, "target": target, "api_key": FREE})
         assert status == 200, found
         return found
@@ -91,6 +97,9 @@ def test_two_models(guarded: Served):
     assert found["translatedText"] == english
     assert found["detectedLanguage"]["language"] == "en"
     assert found["detectedLanguage"]["confidence"] > 50
+    found = ask([english, SENTENCE], "auto", "en")  # each by its own language
+    assert found["translatedText"] == [english, TRANSLATED]
+    assert [each["language"] for each in found["detectedLanguage"]] == ["en", "de"]
     _, found = guarded.ask("/detect", {"q": SENTENCE, "api_key": FREE})
     assert [each["language"] for each in found] == ["de", "en"]
     parameters = {"src_lang": "de_DE", "tgt_lang": "en_XX"}
@@ -147,6 +156,7 @@ def test_cors(guarded: Served, server: Served):
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=60)
     assert error.value.headers[name] == "*"
+    assert error.value.headers["access-control-expose-headers"] == "Retry-After"
 
 
 @pytest.mark.parametrize(
@@ -216,12 +226,27 @@ def test_without_keys_each_address_has_its_limit():
 
     def ask(host: str) -> str:
         scope = {"type": "http", "path": "/translate", "headers": [], "client": (host, 1), "query_string": b""}
-        return access.admit(Request(scope), {"api_key": "ignored"})
+        return access.admit(Request(scope), Fields(api_key="ignored"))
 
     assert [ask("192.0.2.1"), ask("192.0.2.2")] == ["", ""]
     with pytest.raises(HTTPException) as error:
         ask("192.0.2.1")
     assert (error.value.status_code, error.value.headers) == (429, {"Retry-After": "60"})
+
+
+def test_failures_of_the_server_itself_are_logged_without_keys_and_texts(capsys: pytest.CaptureFixture[str]):
+    """And answered in the shape of the protocol."""
+    access = Access({FREE: None}, 0)
+    access.characters = {}  # type: ignore[assignment]  # KeyError, whose message is the key
+    app = make_app(Engine(ServeSettings(), Catalogue([str(TRANSLATION)])), access)
+    client = TestClient(app, raise_server_exceptions=False)
+    answer = client.get("/v2/usage", headers={"Authorization": f"DeepL-Auth-Key {FREE}"})
+    assert (answer.status_code, answer.json()) == (500, {"message": "something went wrong inside the server"})
+    _, errors = capsys.readouterr()
+    assert "macaron: a request failed: KeyError" in errors
+    assert "deepl.py" in errors
+    assert FREE not in errors
+    assert client.get("/health").status_code == 503  # no worker was started
 
 
 def test_files_that_nobody_fetches_are_gone():

@@ -27,26 +27,25 @@ def nameless(tmp_path: Path) -> Path:
 
 def test_models_by_pair_and_name(nameless: Path):
     catalogue = Catalogue([str(TRANSLATION), str(CLASSIFIER), f"fr-de={nameless}", f"pt-BR-de={nameless}"])
-    assert [model.name for model in catalogue.models] == ["de-en", "classifier", "fr-de", "pt-BR-de"]
-    assert catalogue.pair("DE", "en") is catalogue.named("de-en")
-    assert catalogue.pair("en", "de") is None
+    assert list(catalogue.models) == ["de-en", "classifier", "fr-de", "pt-BR-de"]
+    assert catalogue.pair("de", "en") is catalogue.models["de-en"]
+    with pytest.raises(MacaronError, match="en to de is not supported: this server has de-en, fr-de, pt-BR-de"):
+        catalogue.pair("en", "de")
     assert catalogue.sources == ["de", "fr", "pt-BR"]
-    assert catalogue.targets("fr") == ["de"]
     assert catalogue.languages == ["de", "fr", "pt-BR", "en"]
-    assert catalogue.named("classifier").labels
+    assert catalogue.models["classifier"].tasks == ("text_classification", "feature_extraction", "sentence_similarity")
     assert (language_name("pt-BR"), language_name("de"), language_name("tlh")) == ("Portuguese", "German", "tlh")
-    with pytest.raises(MacaronError, match="unknown model 'de-em': did you mean de-en"):
-        catalogue.named("de-em")
+    forms = ("DE", "de_DE", "EN-US", "pt", "pt-PT", "pt_br")
+    assert [catalogue.language(code) for code in forms] == ["de", "de", "en", "pt-BR", "pt-BR", "pt-BR"]
+    with pytest.raises(MacaronError, match="the language d is not supported: this server has de, fr, pt-BR, en"):
+        catalogue.language("d")
 
 
 def test_a_run_is_named_by_its_folder(tmp_path: Path):
     """The runs of `macaron finetune` have no recipe."""
     for name in ("first", "second"):
         shutil.copytree(CLASSIFIER, tmp_path / name / "model")
-    assert [model.name for model in Catalogue([str(tmp_path / "first"), str(tmp_path / "second")]).models] == [
-        "first",
-        "second",
-    ]
+    assert list(Catalogue([str(tmp_path / "first"), str(tmp_path / "second")]).models) == ["first", "second"]
 
 
 def test_languages_are_detected_among_those_served(nameless: Path):
@@ -59,6 +58,13 @@ def test_languages_are_detected_among_those_served(nameless: Path):
         assert found[0][1] > 0.9
         assert found[-1] == ("tlh", 0.0)  # unknown to the detector
     assert {code for code, _ in several.detect("")} == {"de", "fr", "tlh"}
+    # Into a language: those that are translated into it, or itself if the text is in it already.
+    both = Catalogue([str(TRANSLATION), f"en-de={nameless}", f"fr-en={nameless}"])
+    german, english = "Guten Morgen, wie geht es dir?", "Good morning, how are you today?"
+    assert [code for code, _ in both.detect(german, "en")] == ["de", "fr"]
+    assert [code for code, _ in both.detect(german, "de")] == ["de", "en"]
+    assert [code for code, _ in both.detect(english, "de")] == ["en"]
+    assert both.detect(german, "fr") == []
     assert Catalogue([str(CLASSIFIER)]).detect("Hello") == []
 
 
@@ -76,7 +82,7 @@ def test_mistakes(nameless: Path, tmp_path: Path):
     [
         ([TRANSLATION, "--device", "tpu"], 2, "no device 'tpu'"),
         ([TRANSLATION, "--device", "cuda", "--int8"], 2, "--int8 is for the CPU"),
-        ([TRANSLATION, "--deadline", "0"], 2, "--deadline must be above 0 and at most a day, not 0"),
+        ([TRANSLATION, "--deadline", "0"], 2, "Invalid value for '--deadline'"),
         ([TRANSLATION, "--cors", "example.org"], 2, "--cors takes an origin, such as https://example.org"),
         ([TRANSLATION, "--api-keys", "missing"], 1, "missing: No such file"),
         ([TRANSLATION, "--host", "192.0.2.1"], 1, "Choose another --host"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from served import start
 
 REPOSITORY = Path(__file__).parents[2]
@@ -75,13 +75,13 @@ def write_stand_ins(folder: Path) -> None:
     for name in ("reviews.txt", "texts.txt"):
         write(folder / name, english[:5])
     for task in (TASKS[name] for name in ("cola", "mrpc", "stsb", "rte")):
-        for file in (task.train, *task.dev.values()):
-            rows = ["\t".join(map(str, file.columns))] if file.header else []
+        for name in ("train.tsv", *task.dev.values()):
+            rows = [] if task.indices else ["\t".join(task.columns)]
             for number in range(24):
                 label = task.labels[number % 2] if task.labels else str(number % 6)
                 texts = [draw.choice(english) for _ in range(task.texts)]
-                rows.append("\t".join([*texts, label] if file.header else ["x", label, "", *texts]))
-            write(folder / "GLUE" / task.folders[0] / file.name, rows)
+                rows.append("\t".join(["x", label, "", *texts] if task.indices else [*texts, label]))
+            write(folder / "GLUE" / task.folders[0] / name, rows)
 
 
 def serve(arguments: list[str], folder: Path) -> None:

@@ -11,7 +11,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from macaron.convert import convert_fairseq
 from macaron.convert.fairseq import weight_names
-from macaron.data.glue_tasks import TASKS
 from macaron.errors import MacaronError
 from macaron.seal import seal
 from macaron.tasks import classifier
@@ -20,11 +19,11 @@ from macaron.tasks.classification import (
     ClassificationLoss,
     FineTuning,
     Objective,
-    glue_objective,
     usual_rate,
 )
 from macaron.tasks.classifier import Encoded, EncoderOnDevice, Predictor
-from macaron.tasks.finetune import FineTuner, TunerSettings, epoch_order
+from macaron.tasks.finetune import FineTuner, epoch_order
+from macaron.tasks.glue.jobs import Job
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.optimiser import Optimiser, learning_rate
 
@@ -66,15 +65,15 @@ def test_golden_loss_and_gradients_through_model_and_criterion(tmp_path: Path):
 def test_the_losses_of_the_three_kinds_by_hand():
     logits = torch.tensor([[0.3], [-1.2]])
     sigmoid = 1 / (1 + math.exp(-0.3)), 1 / (1 + math.exp(1.2))
-    one = glue_objective(TASKS["cola"])
+    one = Job("cola", FineTuning()).objective
     assert (one.kind, one.logits) == ("one-logit", 1)
     losses = one.losses(logits, torch.from_numpy(one.targets([1, 0])))
     assert losses.tolist() == pytest.approx([-math.log(sigmoid[0]), -math.log(1 - sigmoid[1])])
-    assert glue_objective(TASKS["cola"], one_logit=False).logits == 2
+    assert Job("cola", FineTuning(), one_logit=False).objective.logits == 2
     for name in ("sst2", "rte", "qnli", "wnli"):
-        assert glue_objective(TASKS[name]).logits == 2
-    assert glue_objective(TASKS["mnli"]).logits == 3
-    score = glue_objective(TASKS["stsb"])
+        assert Job(name, FineTuning()).objective.logits == 2
+    assert Job("mnli", FineTuning()).objective.logits == 3
+    score = Job("stsb", FineTuning()).objective
     assert score.targets([5.0, 3.0, 0.0]).tolist() == [1.0, 0.0, -1.5]  # 0.5 * (score - 3)
     assert score.losses(logits, torch.tensor([1.0, 0.0])).tolist() == pytest.approx([0.49, 1.44])
     assert score.predictions(np.array([[0.5], [-1.0]])).tolist() == [4.0, 1.0]
@@ -194,7 +193,7 @@ def easy(count: int, seed: int) -> tuple[list[str], list[float]]:
 
 
 def runs(folder: Path, *all_settings: FineTuning, kind="classes", fixed_shapes=False, **options):
-    tuner = FineTuner(folder, "cpu", TunerSettings(**options))
+    tuner = FineTuner(folder, "cpu", **options)
     tuner.fixed_shapes = fixed_shapes
     objective = Objective(kind, ("bad", "good"))
     texts, labels = easy(120, 1)
@@ -232,7 +231,7 @@ def test_one_logit_and_two_both_learn(encoder_folder: Path):
 
 def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path, monkeypatch):
     """With a head of zeros the bias has the gradient mean(1/2 - label), whatever else the model does."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("one-logit", ("bad", "good"))
     texts, labels = easy(10, 1)
     data = tuner.encode([texts], objective, labels)
@@ -252,7 +251,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_examples(encoder_folder: Path,
 
 def test_the_best_epoch_is_kept(encoder_folder: Path):
     """The labels of the development set are wrong: the more the model learns, the worse its score."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("classes", ("bad", "good"))
     texts, labels = easy(120, 1)
     data = tuner.encode([texts], objective, labels)
@@ -282,7 +281,7 @@ def test_narrower_encoders_and_shorter_runs_get_higher_rates():
 
 
 def test_symmetric_runs_see_both_orders(encoder_folder: Path):
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(dropout=0.0))
+    tuner = FineTuner(encoder_folder, "cpu", dropout=0.0)
     objective = Objective("classes", ("bad", "good"))
     (texts, labels), (other, _) = easy(48, 1), easy(48, 5)
 
@@ -298,7 +297,7 @@ def test_symmetric_runs_see_both_orders(encoder_folder: Path):
 
 def test_a_classifier_answers_by_name(encoder_folder: Path, tmp_path: Path):
     """By the names that are stored with it, wherever it has been trained and in whatever order."""
-    tuner = FineTuner(encoder_folder, "cpu", TunerSettings(max_length=12))
+    tuner = FineTuner(encoder_folder, "cpu", max_length=12)
     turned = Objective("classes", ("entailment", "not_entailment"))
     texts, labels = easy(160, 1)
     data = tuner.encode([texts, texts], turned, labels)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 from macaron.models import LanguageModel, preset
 from macaron.tasks.classifier import Predictor
@@ -237,11 +237,11 @@ def test_bad_input(macaron, encoder_folder: Path, data: Path, tmp_path: Path):
 
 
 def test_the_search_space_of_the_paper():
-    plan = make_plan([TASKS["cola"], TASKS["mrpc"]], 2, **PAPER, symmetric=True)
+    plan = make_plan([TASKS["cola"], TASKS["mrpc"]], 2, PAPER, symmetric=True)
     assert len(plan) == len({job.name for job in plan}) == 2 * 12 * 2
     assert {job.settings.symmetric for job in plan if job.task == "cola"} == {False}
     assert {job.settings.symmetric for job in plan if job.task == "mrpc"} == {True}
-    (only,) = make_plan([TASKS["cola"]], 1, **FIXED, one_logit=False)
+    (only,) = make_plan([TASKS["cola"]], 1, FIXED, one_logit=False)
     assert (only.name, only.objective.logits) == ("cola-b32-lr5e-05-e3-two-logits-s1", 2)
 
 
@@ -287,7 +287,7 @@ def test_only_the_best_model_stays(tmp_path: Path):
 def test_a_run_that_equals_the_best_leaves_its_model(encoder_folder: Path, data: Path, tmp_path: Path):
     """It may come first by name; one that is worse need not be written."""
     worker = GlueWorker(encoder_folder, data, tmp_path, "cpu")
-    (job,) = make_plan([TASKS["cola"]], 1, **{**FIXED, "epochs": (1,)})
+    (job,) = make_plan([TASKS["cola"]], 1, {**FIXED, "epochs": (1,)})
     score = worker.work(job, None)["score"]
     model = tmp_path / "candidates" / job.name
     for best, left in ((score, True), (score + 0.1, False)):

@@ -64,7 +64,7 @@ def sums_and_gradients(
 
 
 def padded_batches(pairs: PairStore, max_tokens: int) -> list[TranslationBatch]:
-    found = bucket(pairs.source.lengths, pairs.target.lengths, max_tokens, 0)
+    found = bucket(pairs.source.lengths(), pairs.target.lengths(), max_tokens, 0)
     return [padded_batch(pairs, indices, CPU) for indices in found]
 
 

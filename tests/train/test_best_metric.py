@@ -10,8 +10,8 @@ from macaron.errors import MacaronError
 from macaron.recipe import load_recipe
 from macaron.train.checkpoint import RunState
 from macaron.train.distributed import Processes
+from macaron.train.passes import Validation
 from macaron.train.settings import SCORED_SENTENCES, TrainSettings
-from macaron.train.validation import Validation
 
 SETTINGS = [
     *("--set", "train.best_metric=bleu", "--set", "train.validate_every=3", "--set", "train.ema=0.9"),

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from forked import macaron_text
@@ -95,13 +96,15 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, server: Any) -> Path:
 @pytest.mark.parametrize("batching", ["bucket", "pack"])
 def test_an_epoch_sees_each_corpus_by_its_weight(recipe: Path, batching: str):
     task = TranslationTask(load_recipe(recipe, [f"train.batching={batching}"]))
-    targets = sum(int(length) for length in task.train_pairs.target.lengths[:64]) * 2
+    targets = sum(int(length) for length in task.train_pairs.target.lengths(0, 64)) * 2
     halves = [task.mixture.epoch(epoch)[128:].tolist() for epoch in (1, 2)]
     assert sorted(halves[0] + halves[1]) == list(range(64, 128))
     for epoch, half in enumerate(halves, start=1):
-        planned = task.plan_epoch(epoch)
-        assert sum(each.targets for each in planned) == targets + int(task.train_pairs.target.lengths[half].sum())
-        assert [each.targets for each in task.plan_epoch(epoch)] == [each.targets for each in planned]
+        planned = task.plan_section(epoch)
+        assert sum(each.targets for each in planned) == targets + int(
+            task.train_pairs.target.lengths_of(np.array(half)).sum()
+        )
+        assert [each.targets for each in task.plan_section(epoch)] == [each.targets for each in planned]
     assert task.identity()["weights"] == [2.0, 0.5]
     even = TranslationTask(load_recipe(recipe, ["data.train=[{path='en'}, {path='fr'}]"]))
     assert even.mixture.epoch(5).tolist() == list(range(128))

@@ -95,6 +95,13 @@ def test_a_full_disk_while_saving(recipe: Path, server: Any, same_run: Any, tmp_
     same_run(whole, out)
 
 
+def test_a_full_disk_before_there_is_a_run(recipe: Path, server: Any, tmp_path: Path):
+    text = server.run("train", recipe, "--out", tmp_path / "run", limit=["RLIMIT_FSIZE", 500], code=1)
+    assert f"{tmp_path / 'run' / 'recipe.toml'} cannot be written" in text
+    assert text.endswith("Free some space.\n")  # nothing to continue
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_full_disk_while_writing_the_model(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

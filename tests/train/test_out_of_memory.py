@@ -188,8 +188,8 @@ def test_translating_in_smaller_batches(recipe: Path, tmp_path: Path, monkeypatc
 
 def test_parts_of_a_batch(recipe: Path):
     task = TranslationTask(load_recipe(recipe, ["train.batching=bucket"]))
-    planned = max(task.plan_epoch(1), key=lambda each: each.targets)
-    batch = task.batch(planned, torch.device("cpu"))
+    planned = max(task.plan_section(1), key=lambda each: each.targets)
+    batch = planned.collate(torch.device("cpu"))
     rows = len(batch.source)
     for count in (1, 2, 3, rows, rows + 3):
         parts = task.parts(batch, count)
@@ -241,7 +241,7 @@ def test_pre_training_in_parts(changes: list[str], documents: Path, metrics: Any
 
 def test_cut_rows_have_their_own_words_and_texts(documents: Path):
     task = PretrainingTask(load_recipe(documents, EXACT))
-    batch = task.batch(task.plan_epoch(1)[0], torch.device("cpu"))
+    batch = task.plan_section(1)[0].collate(torch.device("cpu"))
     assert batch.starts is not None
     width, found, texts = batch.ids.shape[1], [], []
     for (part, real), first in zip(task.parts(batch, 4), range(0, 8, 2), strict=True):

@@ -150,8 +150,8 @@ def test_every_epoch_has_texts_and_masks_of_its_own(pretraining: Path):
     """The same ones whenever it comes: a run that is resumed meets what it would have met."""
     tasks = [PretrainingTask(load_recipe(pretraining, [])) for _ in range(2)]
     device = torch.device("cpu")
-    first, second = (tasks[0].batch(tasks[0].plan(epoch)[0], device) for epoch in (1, 2))
-    resumed = tasks[1].batch(tasks[1].plan(2)[0], device)
+    first, second = (tasks[0].plan(epoch)[0].collate(device) for epoch in (1, 2))
+    resumed = tasks[1].plan(2)[0].collate(device)
     assert not first.ids.equal(second.ids)
     assert not first.masked.equal(second.masked)
     assert second.ids.equal(resumed.ids)
@@ -174,7 +174,7 @@ def test_the_same_sentences_in_other_documents_are_other_data(pretraining: Path,
     here, there = (
         PretrainingTask(load_recipe(pretraining, [f"data.out={folder}"])) for folder in (documents, tmp_path / "data")
     )
-    assert here.sentences["train"].lengths.tolist() == there.sentences["train"].lengths.tolist()
+    assert here.sentences["train"].lengths().tolist() == there.sentences["train"].lengths().tolist()
     assert here.identity() != there.identity()
 
 

@@ -4,7 +4,7 @@ A meaning (`meaning`) is sampled (`sentences`) and realised in German (`german`)
 German sentence determines the English one, so a perfect translation exists and order and agreement must be learned.
 """
 
-from demo_grammar.baseline import learn_dictionary
+from demo_grammar.baseline import WordByWord, learn_dictionary
 from demo_grammar.corpus import DemoCorpus, demo_corpus, generate
 
-__all__ = ["DemoCorpus", "demo_corpus", "generate", "learn_dictionary"]
+__all__ = ["DemoCorpus", "WordByWord", "demo_corpus", "generate", "learn_dictionary"]

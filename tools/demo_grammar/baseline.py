@@ -1,4 +1,4 @@
-"""The dictionary of the demo's baseline, which replaces each German word by its usual English words.
+"""The demo's baseline, which replaces each German word by its usual English words, and its dictionary.
 
 It should be as good as a translation without reordering and context can be. The English words of a German one are
 learned from pairs by IBM model 1 (Brown et al. 1993). The inflected forms of the lexicon are added as pairs, so that
@@ -16,12 +16,30 @@ from numpy.typing import NDArray
 
 from demo_grammar.corpus import Pair
 from demo_grammar.paradigms import forms
-from macaron.data.demo_corpus import words_and_commas
+from demo_grammar.spelling import sentence_text, words_and_commas
 
 _ITERATIONS = 8
 # A German word keeps its best English word if that explains it in 3 of 10 occurrences, and every further one that
 # does in 5 of 10: the values with the highest BLEU on generated sentences.
 _FIRST, _FURTHER = 0.3, 0.5
+
+
+class WordByWord:
+    """The demo's baseline: each German word is replaced by its usual English words; the order stays German.
+
+    :param dictionary: English words by German word, learned by `learn_dictionary`; there may be none
+    """
+
+    def __init__(self, dictionary: Mapping[str, Iterable[str]]) -> None:
+        self.dictionary = {word: tuple(translation) for word, translation in dictionary.items()}
+
+    def translate(self, sentence: str) -> str:
+        """Translate a sentence word by word; unknown words are copied."""
+        tokens = words_and_commas(sentence)
+        if tokens and tokens[0] not in self.dictionary:  # a noun, or unknown: it keeps its capital
+            tokens = words_and_commas(sentence, lower_first=False)
+        words = [word for token in tokens for word in self.dictionary.get(token, (token,))]
+        return sentence_text(words, sentence[-1]) if words else sentence
 
 
 def learn_dictionary(pairs: Iterable[Pair]) -> dict[str, tuple[str, ...]]:

@@ -33,7 +33,7 @@ from demo_grammar.meaning import (
     person_number,
     takes_kein,
 )
-from macaron.data.demo_corpus import sentence_text
+from demo_grammar.spelling import sentence_text
 
 Form = Literal["statement", "question"]
 _DETERMINERS = {

@@ -43,7 +43,7 @@ from demo_grammar.meaning import (
     person_number,
     takes_kein,
 )
-from macaron.data.demo_corpus import sentence_text
+from demo_grammar.spelling import sentence_text
 
 Order = Literal["second", "first", "last", "zu"]
 _DER_WORDS = {"this": "dies", "every": "jed", "all": "all", "which": "welch"}

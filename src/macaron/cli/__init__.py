@@ -21,9 +21,10 @@ _VERBS = """
 """
 for _verb in _VERBS.split():
     app.command()(guarded(getattr(import_module(f"macaron.cli.{_verb}"), _verb)))
-app.add_typer(recipe_app, name="recipe")
-app.add_typer(ode_app, name="ode")
-app.add_typer(convert_app, name="convert")
+for _name, _group in {"recipe": recipe_app, "ode": ode_app, "convert": convert_app}.items():
+    for _command in _group.registered_commands:
+        _command.callback = _command.callback and guarded(_command.callback)
+    app.add_typer(_group, name=_name)
 
 
 def version(show: bool) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early
-from macaron.limits import MOST_BEAMS, MOST_TOKENS
+from macaron.cli.early import check_early
+from macaron.cli.options import BatchTokens, Beam, Device, Dtype, LengthPenalty
 
 
 def compare(
@@ -20,11 +20,11 @@ def compare(
     vary: Annotated[
         list[str] | None, Option(help="A setting that differs on purpose, such as train.learning_rate (repeatable).")
     ] = None,
-    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Default: the models' own.")] = None,
-    length_penalty: Annotated[float | None, Option(help="Default: the models' own.")] = None,
-    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, ...")] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
 ) -> None:
     """Compare runs: fairness, scores, tests of the differences. Runs that differ only in the seed form one kind."""
     from macaron.lab.page import check_page_path

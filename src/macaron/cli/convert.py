@@ -7,7 +7,6 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
-from macaron.cli.guard import guarded
 from macaron.files import check_unused
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ def convert() -> None:
 
 
 @app.command()
-@guarded
 def fairseq(
     checkpoint: Annotated[Path, Argument(help="A translation, BERT or classifier checkpoint of the authors' code.")],
     *,
@@ -65,7 +63,6 @@ def fairseq(
 
 
 @app.command()
-@guarded
 def huggingface(
     folder: Annotated[Path, Argument(help="A folder of transformers: MarianMT (OPUS-MT), BERT, GPT-2.")],
     *,

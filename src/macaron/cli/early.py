@@ -7,17 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from typer import Option
+from typing import TYPE_CHECKING
 
 from macaron.errors import MacaronError, UsageError
 
 if TYPE_CHECKING:
     from macaron.recipe import Recipe
 
-Dtype = Literal["float32", "bfloat16", "float16", "float64"]
-Output = Annotated[Path | None, Option("--output", "-o", help="Where to write; the file appears when it is complete.")]
 _DEVICE = re.compile(r"(auto|cpu|cuda|mps|xpu)(:\d+)?")
 
 
@@ -40,6 +36,8 @@ def check_early(
     rate: float | None = None,
 ) -> None:
     """Check what a verb was given, each if it was.
+
+    Stopped runs of earlier versions are completed, so that they can be used.
 
     :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `classifiers` of
         encoders or language models, which are or can be fine-tuned; `models` of any
@@ -89,6 +87,7 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
         if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
+    ready(*filter(None, (*translators, *encoders, *language_models, *classifiers, *models)))
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:

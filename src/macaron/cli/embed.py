@@ -2,33 +2,29 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import AsJson, Device, Input, MaxLength, Precision
 from macaron.errors import UsageError
-from macaron.limits import LONGEST_TEXT
 
 _CHARACTERS = 20_000  # of input that are embedded at a time, to begin with
 
 
 def embed(
     model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.")],
-    input_file: Annotated[
-        Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
-    ] = None,
+    input_file: Input = None,
     output_file: Annotated[
         Path | None, Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
+    as_json: AsJson = False,
     export: Annotated[Path | None, Option(help="Write a folder for sentence-transformers, and embed nothing.")] = None,
-    max_length: Annotated[
-        int | None, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer texts are cut. Default: the model's.")
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    max_length: MaxLength = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
 ) -> None:
     """Turn lines of text into vectors of length 1: the mean of the states of a line's tokens.
 
@@ -45,7 +41,6 @@ def embed(
 
     import numpy as np
 
-    ready(model)
     from macaron.decode.stream import output, windows
     from macaron.tasks.embedder import Embedder
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, check_early, is_language_model, ready
+from macaron.cli.early import check_early, is_language_model
+from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Int8, LengthPenalty, Verify
 from macaron.errors import UsageError
-from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_TOKENS
+from macaron.limits import LONGEST_TEXT
 
 
 def evaluate(
@@ -18,15 +19,15 @@ def evaluate(
     split: Annotated[str | None, Option(help="valid or test (default); documents have valid.")] = None,
     source: Annotated[Path | None, Option(help="Plain text to translate; of a language model, to predict.")] = None,
     reference: Annotated[Path | None, Option(help="Its translation.")] = None,
-    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Default: the model's own.")] = None,
-    length_penalty: Annotated[float | None, Option(help="Default: the model's own.")] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     lower: Annotated[
         bool | None, Option("--lower/--cased", help="Case in tokenised BLEU (default: as in the recipe).")
     ] = None,
     compound_split: Annotated[
         bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
     ] = None,
-    batch_tokens: Annotated[int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch.")] = None,
+    batch_tokens: BatchTokens = None,
     context: Annotated[
         int | None, Option(min=0, max=LONGEST_TEXT, help="Language models: earlier tokens that a block also sees.")
     ] = None,
@@ -35,13 +36,11 @@ def evaluate(
     ] = False,
     tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, Option(help="Write the translations here.")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, ...")] = None,
-    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
-    verify: Annotated[
-        bool, Option("--verify", help="Read all of --data, even if it has not changed since it was last verified.")
-    ] = False,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
+    dtype: Dtype = None,
+    int8: Int8 = False,
+    verify: Verify = False,
+    as_json: AsJson = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
 
@@ -73,7 +72,6 @@ def evaluate(
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
-    ready(model)
     folder = find_folder(model, TranslationConfig.model_type)
     keeper = Keeper(folder)
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
@@ -94,9 +92,8 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
     else:
-        search = scored.settings
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
-        typer.echo(f"beam {search.beam}, length penalty {search.length_penalty}")
+        typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
@@ -128,7 +125,6 @@ def _print_perplexity(
     check_early(language_models=[model], data=data, split=split or "valid", reads=[source], device=options["device"])
     from macaron.evaluate.perplexity import DEFINITION, evaluate_language_model
 
-    ready(model)
     found = evaluate_language_model(model, data, split or "valid", source, **options)  # type: ignore[arg-type]
     what = f"{source}" if source is not None else f"{data} ({split or 'valid'})"
     if as_json:

@@ -2,12 +2,13 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import Device, Precision
 from macaron.errors import UsageError
 from macaron.files import check_unused, writing
 from macaron.limits import LONGEST_TEXT, MOST_EXAMPLES
@@ -33,9 +34,8 @@ def finetune(
     dropout: Annotated[float, Option(min=0, max=1, help="Of all layers, whatever the model's own is.")] = 0.1,
     max_length: Annotated[int, Option(min=8, max=LONGEST_TEXT, help="Tokens; longer examples are cut.")] = 256,
     symmetric: Annotated[bool, Option("--symmetric", help="Swap the two texts half of the time.")] = False,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
-    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
+    device: Device = "auto",
+    precision: Precision = "auto",
 ) -> None:
     """Fine-tune an encoder on your own examples: classes, or a score, of one or two texts. RUN/model predicts.
 
@@ -50,16 +50,13 @@ def finetune(
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
     texts = [text] if text2 is None else [text, text2]
-    for file in filter(Path.is_file, (train, dev)):  # a pipe can be read only once
-        read_table(file, texts, label)
+    tables = {name: read_table(file, texts, label) for name, file in (("train", train), ("dev", dev))}
     from macaron.tasks.classification import FineTuning
-    from macaron.tasks.finetune import FineTuner, TunerSettings
+    from macaron.tasks.finetune import FineTuner
     from macaron.tasks.finetune_csv import finetune_csv
 
     highest = FineTuning.learning_rate if rate is None else rate
     settings = FineTuning(batch_size, highest, epochs, seed, weight_decay, clip_norm=clip_norm, symmetric=symmetric)
-    ready(model)
-    tuner = TunerSettings(max_length, dropout, precision, compiled)
-    load = partial(FineTuner, model, device, tuner)
+    load = partial(FineTuner, model, device, precision, max_length, dropout)
     with writing(out):
-        typer.echo(finetune_csv(load, train, dev, texts, label, regression, settings, out, choose_rate=rate is None))
+        typer.echo(finetune_csv(load, tables, texts, label, regression, settings, out, choose_rate=rate is None))

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, Output, check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import Device, Dtype, Input, Output
 from macaron.cli.translate import hypothesis_lines, sampling_of
 from macaron.errors import UsageError
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS
@@ -15,9 +16,7 @@ _CHARACTERS = 20_000  # of input that are continued at a time, to begin with
 
 def generate(
     model: Annotated[Path, Argument(help="The folder of a language model, or of a run.")],
-    input_file: Annotated[
-        Path | None, Option("--input", "-i", help="Prompts (plain, .gz, .xz); default: standard input.")
-    ] = None,
+    input_file: Input = None,
     output_file: Output = None,
     max_length: Annotated[
         int | None, Option(min=1, max=LONGEST_TEXT, help="Longest continuation in tokens (default: 100).")
@@ -32,8 +31,8 @@ def generate(
         float | None, Option(help="For --sample: among the best that together have probability p.")
     ] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
 ) -> None:
     """Continue lines of text with a language model. Each line gives one line: what follows it.
 
@@ -46,7 +45,6 @@ def generate(
     from macaron.decode.generator import Generator
     from macaron.decode.stream import output, windows
 
-    ready(model)
     generator, number = Generator(model, device=device, dtype=dtype), 1
     with output(output_file) as file:
         for prompts in windows(input_file, _CHARACTERS):

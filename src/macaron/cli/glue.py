@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeVar
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import Precision
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT, MOST_PROCESSES, MOST_SEEDS
 
@@ -44,8 +45,7 @@ def glue(
     workers: Annotated[
         int | None, Option(min=1, max=MOST_PROCESSES, help="Processes; default: one for each GPU, or one.")
     ] = None,
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
-    compiled: Annotated[bool, Option("--compile", help="Compile the layers: for long runs.")] = False,
+    precision: Precision = "auto",
     check: Annotated[Path | None, Option(help="Only check a submission zip.")] = None,
 ) -> None:
     """Fine-tune on GLUE: every setting and seed, selection on dev, medians, one table, the submission.
@@ -63,14 +63,14 @@ def glue(
         return
     if model is None or data is None or out is None:
         raise UsageError("give a model, --data DIR and --out RUN; or --check ZIP alone")
-    lists = {
-        "batch_sizes": _numbers("--batch-size", batch_size, int),
-        "learning_rates": _numbers("--learning-rate", rate, float),
+    lists: dict[str, tuple[int, ...] | tuple[float, ...]] = {
+        "batch_size": _numbers("--batch-size", batch_size, int),
+        "learning_rate": _numbers("--learning-rate", rate, float),
         "epochs": _numbers("--epochs", epochs, int),
+        "weight_decay": _numbers("--weight-decay", weight_decay, float),
     }
-    decays = _numbers("--weight-decay", weight_decay, float) or (0.0,)
 
-    from macaron.data.glue_tasks import task_named
+    from macaron.data.glue import task_named
     from macaron.files import check_unused, writing
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
@@ -79,22 +79,12 @@ def glue(
         raise MacaronError(f"{data}: no such folder. Give GLUE's folder: CoLA, SST-2, ... below it.")
     if not resume:
         check_unused(out)
-    from macaron.tasks.finetune import TunerSettings
     from macaron.tasks.glue.glue_run import run_glue
     from macaron.tasks.glue.jobs import FIXED, PAPER, make_plan
 
     space = {**(PAPER if grid == "paper" else FIXED), **{name: value for name, value in lists.items() if value}}
-    plan = make_plan(
-        chosen,
-        seeds,
-        **space,  # type: ignore[arg-type]
-        weight_decays=decays,
-        symmetric=symmetric,
-        one_logit=not two_logits,
-        clip_norm=clip_norm,
-    )
-    ready(model)
-    tuner = TunerSettings(max_length, dropout, precision, compiled)
+    plan = make_plan(chosen, seeds, space, symmetric, not two_logits, clip_norm)
+    tuner = {"max_length": max_length, "dropout": dropout, "precision": precision}
     with writing(out):
         typer.echo(run_glue(model, data, out, plan, tuner, resume, device, workers))
 

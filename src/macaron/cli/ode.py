@@ -10,8 +10,6 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.guard import guarded
-
 app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
 )
@@ -20,7 +18,6 @@ Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command("list")
-@guarded
 def list_schemes(as_json: Json = False) -> None:
     """List the named schemes with their computed order and their sub-steps."""
     from macaron.ode import ALIASES, names, scheme
@@ -40,7 +37,6 @@ def list_schemes(as_json: Json = False) -> None:
 
 
 @app.command()
-@guarded
 def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False) -> None:
     """Show the equations of a scheme's layer, its order and its sub-layers."""
     from macaron.ode import scheme
@@ -54,7 +50,6 @@ def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JS
 
 
 @app.command()
-@guarded
 def orders(
     names: Annotated[list[str] | None, Argument(help="Schemes; by default all of two operators.")] = None,
     as_json: Json = False,
@@ -76,7 +71,6 @@ def orders(
 
 
 @app.command()
-@guarded
 def plot(
     out: Annotated[Path, Option(help="The figure to write: FILE.svg or FILE.png.")],
     names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
@@ -90,7 +84,6 @@ def plot(
 
 
 @app.command()
-@guarded
 def trajectories(
     out: Annotated[Path, Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
     names: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
 from macaron.errors import UsageError
 
 
@@ -44,6 +44,5 @@ def particles(
     from macaron.lab.particles.build_data import build_data
 
     models = [model] if model2 is None else [model, model2]
-    ready(*models)
     write(out, build_data(models, sentence, target=target, parts=parts), view)
     typer.echo(f"wrote {out}", err=True)

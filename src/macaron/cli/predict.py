@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from macaron.cli.early import Output, check_early
+from macaron.cli.early import check_early
+from macaron.cli.options import AsJson, Device, Input, MaxLength, Output, Precision
 from macaron.errors import MacaronError, UsageError
-from macaron.limits import LONGEST_TEXT
 
 _CHARACTERS = 20_000  # of input that are predicted at a time, to begin with
 _ROWS = 1024
@@ -18,9 +18,7 @@ _ROWS = 1024
 
 def predict(
     model: Annotated[Path, Argument(help="A fine-tuned model folder, or a run's.")],
-    input_file: Annotated[
-        Path | None, Option("--input", "-i", help="Texts (plain, .gz, .xz); default: standard input.")
-    ] = None,
+    input_file: Input = None,
     output_file: Output = None,
     text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
     text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
@@ -28,10 +26,10 @@ def predict(
         Literal["lines", "tsv", "csv"] | None,
         Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
     ] = None,
-    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each example.")] = False,
-    max_length: Annotated[int | None, Option(min=8, max=LONGEST_TEXT, help="Default: as in training.")] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")] = "auto",
+    as_json: AsJson = False,
+    max_length: MaxLength = None,
+    device: Device = "auto",
+    precision: Precision = "auto",
 ) -> None:
     """Predict labels: "label, tab, probability" for each example, or the score alone; nothing for an empty line.
 

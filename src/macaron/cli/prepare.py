@@ -1,11 +1,13 @@
 """``macaron prepare``: corpora in, a folder of token stores out."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
+from macaron.cli.options import Settings, Verify
 from macaron.errors import Interrupted, UsageError
 from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 
@@ -51,55 +53,42 @@ def prepare(
         Literal["raw", "moses"] | None,
         Option(help="What the files hold: plain text (raw, default), or tokenised already (moses)."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. data.max_words=100; may be repeated."),
-    ] = None,
+    settings: Settings = None,
     workers: Annotated[
         int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one for every core).")
     ] = None,
-    verify: Annotated[
-        bool, Option("--verify", help="Read all of --out, even if it has not changed since it was last verified.")
-    ] = False,
+    verify: Verify = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
     from macaron.origin import Origin
     from macaron.recipe import data_recipe, load_content
-    from macaron.settings import override
+    from macaron.settings import override, to_data
 
-    common: dict[str, object] = {"--vocab-size": vocab_size, "--pipeline": pipeline, "--state": state}
-    common |= {"--tokenizer": tokenizer, "--extend-vocab": extend_vocab}
-    pairs = {"--source-lang": source_lang, "--target-lang": target_lang, "--train": train}
-    held = {"--valid": valid, "--test": test}
+    shared = {"vocab_size": vocab_size, "pipeline": pipeline, "tokenizer": tokenizer, "extend_vocab": extend_vocab}
+    languages = {"source_lang": source_lang, "target_lang": target_lang}
+    corpora = {"train": train, "valid": valid, "test": test}
+    pairs = {**languages, **corpora}
     assignments = settings or []
     if recipe is not None:
-        extra = _given({**common, **pairs, **held, "--text": text})
         if text and recipe.suffix != ".toml":  # the shell expanded --text *.txt
             quoted = f"--text '*{recipe.suffix}'"
             raise UsageError(f"{recipe}: --text takes one file. Repeat it, or quote a pattern: {quoted}")
-        if extra:
-            raise UsageError(f"{', '.join(extra)}: with a recipe, change its settings with --set data.key=value")
+        if extra := _options({**shared, "state": state, **pairs, "text": text}, given=True):
+            raise UsageError(f"{extra}: with a recipe, change its settings with --set data.key=value")
         content, origin = load_content(recipe, assignments, out)
     else:
-        data: dict[str, object] = {"vocab_size": vocab_size, "pipeline": pipeline, "out": out and str(out)}
-        data |= {"tokenizer": tokenizer and str(tokenizer), "extend_vocab": extend_vocab}
-        if text:
-            if extra := _given({**pairs, **held}):
-                raise UsageError(f"{', '.join(extra)}: for pairs to translate, not for --text")
-            if out is None:
-                raise UsageError("--text needs --out: the folder to write")
-            data |= {"kind": "text"}
-            corpora = {"train": text}
-        else:
-            if missing := [name for name, value in {**pairs, "--out": out}.items() if not value]:
-                names = ", ".join(missing)
-                raise UsageError(f"give a recipe, or these options: {names}; or --text (see macaron prepare --help)")
-            data |= {"source_lang": source_lang, "target_lang": target_lang}
-            corpora = {"train": train or [], "valid": valid or [], "test": test or []}
+        if text and (extra := _options(pairs, given=True)):
+            raise UsageError(f"{extra}: for pairs to translate, not for --text")
+        if text and out is None:
+            raise UsageError("--text needs --out: the folder to write")
+        if not text and (missing := _options({**languages, "train": train, "out": out}, given=False)):
+            raise UsageError(f"give a recipe, or these options: {missing}; or --text (see macaron prepare --help)")
+        data: dict[str, object] = {"out": out, **shared, **languages}
         options = {f"data.{key}": f"--{key.replace('_', '-')} {value}" for key, value in data.items() if value}
-        for split, paths in corpora.items():
-            data[split] = [{"path": path, "state": state or "raw"} for path in paths]
-        content = override({"data": {key: value for key, value in data.items() if value is not None}}, assignments)
+        data["kind"] = "text" if text else "pairs"
+        for split, paths in {**corpora, "train": train or text}.items():
+            data[split] = [{"path": path, "state": state or "raw"} for path in paths] if paths else None
+        content = override({"data": to_data(data)}, assignments)
         origin = Origin(assignments=tuple(assignments), options=options)
     chosen = data_recipe(content, origin)
 
@@ -118,8 +107,9 @@ def prepare(
     _print_report(outcome.data, chosen.tokenizer)
 
 
-def _given(options: dict[str, object]) -> list[str]:
-    return [name for name, value in options.items() if value is not None]
+def _options(values: Mapping[str, object], given: bool) -> str:
+    """The options that are given, or those that are not."""
+    return ", ".join(f"--{key.replace('_', '-')}" for key, value in values.items() if bool(value) == given)
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:

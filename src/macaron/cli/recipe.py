@@ -6,14 +6,11 @@ from typing import Annotated
 import typer
 from typer import Argument
 
-from macaron.cli.guard import guarded
-
 app = typer.Typer(help="The recipes that come with Macaron: list, show, copy them.", no_args_is_help=True)
 Name = Annotated[str, Argument(help="A name of `macaron recipe list`.")]
 
 
 @app.command("list")
-@guarded
 def list_recipes() -> None:
     """List the recipes. `macaron prepare`, `train` and `twins` take their names."""
     from macaron.shipped import names, title
@@ -24,7 +21,6 @@ def list_recipes() -> None:
 
 
 @app.command()
-@guarded
 def show(name: Name) -> None:
     """Print a recipe: every key has a comment."""
     from macaron.shipped import shipped
@@ -33,7 +29,6 @@ def show(name: Name) -> None:
 
 
 @app.command()
-@guarded
 def copy(
     name: Name,
     path: Annotated[Path | None, Argument(help="A file or a folder (default: NAME.toml here).")] = None,

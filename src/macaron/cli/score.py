@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, Output, check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import BatchTokens, Device, Dtype, Output
 from macaron.errors import MacaronError
-from macaron.limits import MOST_TOKENS
 
 _CHARACTERS = 20_000  # of targets that are scored at a time, to begin with
 _NAMED = 5  # lines that a message names
@@ -22,11 +22,9 @@ def score(
     source: Annotated[Path, Option(help="Source lines (plain, .gz, .xz).")],
     target: Annotated[Path, Option(help="Their translations, likewise.")],
     output_file: Output = None,
-    batch_tokens: Annotated[
-        int | None, Option(min=1, max=MOST_TOKENS, help="Tokens of the longer side in a batch.")
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
 ) -> None:
     """Score given translations: log-probability, the same per token, number of tokens, with tabs between them.
 
@@ -34,8 +32,7 @@ def score(
     """
     check_early(translators=[model], reads=[source, target], writes=[output_file], device=device)
 
-    ready(model)
-    from macaron.decode.pair_scores import PairScorer
+    from macaron.decode.forced import PairScorer
     from macaron.decode.stream import output
 
     scorer = PairScorer(model, device=device, dtype=dtype)

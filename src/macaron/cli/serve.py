@@ -10,6 +10,9 @@ from macaron.cli.early import check_early, ready
 from macaron.errors import UsageError
 from macaron.limits import MOST_PROCESSES
 
+#: In seconds.
+DAY = 86_400
+
 
 def serve(
     models: Annotated[list[str], Argument(help="Model folders, or folders of runs; de-en=FOLDER names the languages.")],
@@ -24,9 +27,9 @@ def serve(
         list[str] | None, Option("--cors", metavar="ORIGIN", help="Pages that may ask (default: all).")
     ] = None,
     queue: Annotated[int, Option(min=1, help="Requests that may wait; more are refused.")] = 1000,
-    deadline: Annotated[float, Option(help="Seconds until a request is given up.")] = 30.0,
-    grace: Annotated[float, Option(help="Seconds to finish in after SIGTERM.")] = 20.0,
-    patience: Annotated[float, Option(help="Seconds that a client has to send a request.")] = 60.0,
+    deadline: Annotated[float, Option(min=0.1, max=DAY, help="Seconds until a request is given up.")] = 30.0,
+    grace: Annotated[float, Option(min=0.1, max=DAY, help="Seconds to finish in after SIGTERM.")] = 20.0,
+    patience: Annotated[float, Option(min=0.1, max=DAY, help="Seconds that a client has to send a request.")] = 60.0,
     workers: Annotated[
         int, Option(min=0, max=MOST_PROCESSES, help="Processes that hold the models; 0: by the device and its cores.")
     ] = 0,

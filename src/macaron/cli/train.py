@@ -9,10 +9,10 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_recipe
+from macaron.cli.options import Settings, Verify
 from macaron.errors import MacaronError, UsageError
 
 STARTED = time.monotonic()  # the wall clock of a run counts from here, imports and compilation included
-_SETTINGS = "Override a setting: section.key=value (repeatable); section.key= removes it."
 
 
 def train(
@@ -20,7 +20,7 @@ def train(
     recipe: Annotated[
         Path | None, Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`. --resume needs none.")
     ] = None,
-    settings: Annotated[list[str] | None, Option("--set", help=_SETTINGS, metavar="KEY=VALUE")] = None,
+    settings: Settings = None,
     minutes: Annotated[
         float | None, Option(help="The same as --set train.max_minutes=N: the schedule is fitted to this time.")
     ] = None,
@@ -28,9 +28,7 @@ def train(
         Path | None, Option("--from", metavar="MODEL", help="Start from a model: a run or a model folder.")
     ] = None,
     resume: Annotated[bool, Option("--resume", help="Continue the stopped run in --out.")] = False,
-    verify: Annotated[
-        bool, Option("--verify", help="Read all the data, even if it has not changed since it was last verified.")
-    ] = False,
+    verify: Verify = False,
 ) -> None:
     """Train a model. Stop it with Ctrl-C at any time; --resume continues exactly where it stopped.
 

@@ -1,19 +1,24 @@
 """``macaron translate``: lines of text in, their translations out."""
 
 import json
+import os
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import Dtype, Output, check_early, ready
+from macaron.cli.early import check_early
+from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Input, Int8, LengthPenalty, Output
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
-from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES, MOST_TOKENS
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_PROCESSES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from macaron.decode.settings import Hypothesis, Sampling
     from macaron.decode.translator import Translator
 
@@ -22,9 +27,7 @@ _CHARACTERS = 4  # characters per token, approximately
 
 def translate(
     model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
-    input_file: Annotated[
-        Path | None, Option("--input", "-i", help="Text to translate (plain, .gz, .xz); default: standard input.")
-    ] = None,
+    input_file: Input = None,
     output_file: Output = None,
     document: Annotated[
         Path | None, Option(metavar="FILE", help="Translate a text, a web page or subtitles: .txt, .html, .srt.")
@@ -35,10 +38,8 @@ def translate(
     out: Annotated[
         Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en. Stopped, it can go on.")
     ] = None,
-    beam: Annotated[int | None, Option(min=1, max=MOST_BEAMS, help="Beams (default: the model's, or 5).")] = None,
-    length_penalty: Annotated[
-        float | None, Option(help="Exponent of the length that scores are divided by (the model's, or 1).")
-    ] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     max_length: Annotated[
         int | None, Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (the model's, or 200).")
     ] = None,
@@ -50,7 +51,7 @@ def translate(
         Option(min=1, max=MOST_BEAMS, help="Translations of a line, after its number and a tab; with --one-per-line."),
     ] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Write a JSON object for each line.")] = False,
+    as_json: AsJson = False,
     tag: Annotated[
         str | None, Option(help="A tag that the model was trained with: domain, language to translate into.")
     ] = None,
@@ -69,13 +70,11 @@ def translate(
     max_source_length: Annotated[
         int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
     ] = None,
-    batch_tokens: Annotated[
-        int | None, Option(min=1, max=MOST_TOKENS, help="Source tokens in a batch, padding included.")
-    ] = None,
-    device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
-    dtype: Annotated[Dtype | None, Option(help="float32, bfloat16, float16 or float64 (default: as saved).")] = None,
+    batch_tokens: BatchTokens = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
     threads: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="CPU threads.")] = None,
-    int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
+    int8: Int8 = False,
 ) -> None:
     """Translate lines of text, from standard input to standard output as they arrive.
 
@@ -91,10 +90,8 @@ def translate(
     if nbest > 1 and not one_per_line:
         raise UsageError("--nbest is for whole lines, not for lines split into sentences: add --one-per-line")
 
-    if (corpus is None) != (out is None):
-        raise UsageError("--corpus FILE and --out PREFIX belong together")
-    if corpus is not None and (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split"):
-        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+    alone = not (input_file or output_file or nbest > 1 or scores or as_json or long_lines != "split")
+    _check_corpus(corpus, out, alone)
     others = input_file or corpus or one_per_line or nbest > 1 or scores or as_json
     text = None if document is None else _read_document(document, alone=not others)
 
@@ -110,8 +107,7 @@ def translate(
     from macaron.decode.stream import output, windows
     from macaron.decode.translator import Translator
 
-    ready(model)
-    translator = Translator(model, device=device, dtype=dtype, threads=threads, int8=int8, tag=tag)
+    load = partial(Translator, model, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {
         "beam": 1 if greedy else beam,
         "length_penalty": length_penalty,
@@ -121,8 +117,9 @@ def translate(
         "max_source_length": max_source_length,
     }
     if corpus is not None and out is not None:
-        _make_corpus(translator, corpus, out, options)
+        _make_corpus(load, device, corpus, out, options)
         return
+    translator = load(device=device)
     if document is not None and text is not None:
         _translate_document(translator, document, text, output_file, {**options, "long_lines": long_lines})
         return
@@ -152,6 +149,15 @@ def translate(
         )
     for message in noted.messages():
         typer.echo(f"macaron: {message}", err=True)
+
+
+def _check_corpus(corpus: Path | None, out: Path | None, alone: bool) -> None:
+    if (corpus is None) != (out is None):
+        raise UsageError("--corpus FILE and --out PREFIX belong together")
+    if corpus is not None and not alone:
+        raise UsageError("--corpus goes without --input, --output, --nbest, --scores, --json and --long-lines")
+    if corpus is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UsageError("several processes (torchrun) can share the work of --corpus only")
 
 
 def _read_document(path: Path, alone: bool) -> str:
@@ -186,12 +192,24 @@ def _translate_document(
         typer.echo(f"macaron: {message}", err=True)
 
 
-def _make_corpus(translator: "Translator", text: Path, out: Path, options: dict[str, Any]) -> None:
-    """Make a corpus and print what became of the lines."""
+def _make_corpus(
+    load: "Callable[..., Translator]", device: str, text: Path, out: Path, options: dict[str, Any]
+) -> None:
+    """Make a corpus, alone or with the other processes of torchrun, and print what became of the lines."""
     from macaron.decode.corpus import RULES, translate_corpus
+    from macaron.device import choose_device
     from macaron.processes import Progress
+    from macaron.train.distributed import join
+    from macaron.train.failures import loss_explained
 
-    counts = translate_corpus(translator, text, out, options, Progress())
+    on_gpu = choose_device(device).type == "cuda"
+    with loss_explained("give the same command again to go on"), join(on_gpu) as us:
+        translator = load(device=f"cuda:{us.local_rank}" if on_gpu and us.world > 1 else device)
+        counts = translate_corpus(
+            translator, text, out, options, Progress(quiet=not us.first), us.rank, us.world, us.gather
+        )
+    if not us.first:
+        return
     if counts is None:
         typer.echo(f"{out} is complete: nothing to do")
         return

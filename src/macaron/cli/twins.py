@@ -7,6 +7,7 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_recipe
+from macaron.cli.options import Settings
 from macaron.errors import UsageError
 from macaron.limits import MOST_SEEDS
 
@@ -23,9 +24,7 @@ def twins(
     ] = "lie-fg,strang-gfg",
     seeds: Annotated[int, Option(min=1, max=MOST_SEEDS, help="Train with seeds 1 to N; a test needs 3.")] = 1,
     budget: Annotated[int | None, Option(min=1, help="Updates of every run, instead of the recipe's limits.")] = None,
-    settings: Annotated[
-        list[str] | None, Option("--set", help="Override a setting: section.key=value (repeatable).")
-    ] = None,
+    settings: Settings = None,
     allow_unequal: Annotated[
         bool, Option("--allow-unequal", help="Also train networks whose sizes differ by more than 0.5 %.")
     ] = False,

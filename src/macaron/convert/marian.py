@@ -11,10 +11,9 @@ from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.translation import TranslationModel
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
-from macaron.text.special_tokens import tag_tokens
 from macaron.text.subword import added_specials
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import FILLER, PAD, specials
+from macaron.text.vocabulary import FILLER, PAD, specials, tag_tokens
 
 #: All names of the one embedding table.
 _TABLES = (

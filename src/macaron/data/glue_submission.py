@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from macaron.data.glue_tasks import TASKS, GlueTask, Submission
+from macaron.data.glue import TASKS, GlueTask, Submission
 from macaron.errors import MacaronError
 from macaron.files import DAMAGED, atomic_file
 
@@ -21,24 +21,28 @@ def expected_files() -> dict[str, tuple[GlueTask, Submission]]:
     return {wanted.name: (task, wanted) for task in TASKS.values() for wanted in task.submission}
 
 
-def write_submission(path: Path, predictions: Mapping[str, Sequence[str]]) -> list[str]:
+def prediction_file(rows: Sequence[str]) -> str:
+    """The text of a file with predictions in the order of their examples."""
+    return f"{HEADER}\n" + "".join(f"{index}\t{row}\n" for index, row in enumerate(rows))
+
+
+def write_submission(path: Path, files: Mapping[str, str]) -> list[str]:
     """Write the zip. The server refuses one that lacks a file: without predictions, all rows of a file are the same.
 
-    :param predictions: by file name, in the order of the test set
+    :param files: by name; see `prediction_file`
     :return: the names of the files without predictions
     """
     filled = []
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (_, wanted) in expected_files().items():
-            rows = predictions.get(name)
-            if rows is None:
+            text = files.get(name)
+            if text is None:
                 filled.append(name)
-                rows = [wanted.filler] * wanted.rows
-            text = "".join(f"{index}\t{value}\n" for index, value in enumerate(rows))
+                text = prediction_file([wanted.filler] * wanted.rows)
             # A fixed date: equal predictions give an equal file.
             entry = zipfile.ZipInfo(name, date_time=(2019, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, f"{HEADER}\n{text}")
+            archive.writestr(entry, text)
     return filled
 
 

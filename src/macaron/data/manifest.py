@@ -71,23 +71,6 @@ class _TextSplits(TypedDict):
     valid: NotRequired[_TextSizes]
 
 
-class _PairsCleaning(TypedDict):
-    read: Count
-    dropped: dict[str, Count]
-    held_out: Count
-    kept: Count
-    corpora: list[Record]
-
-
-class _TextCleaning(TypedDict):
-    documents: Count
-    paragraphs: Count
-    sentences: Count
-    words: Count
-    dropped: dict[str, Count]
-    files: list[Record]
-
-
 class _InputFile(TypedDict):
     file: str
     bytes: Count
@@ -101,6 +84,7 @@ class _Manifest(TypedDict):  # what both kinds share
     pipeline: PipelineName
     vocab_size: Count
     tokenizer_fingerprint: str
+    cleaning: NotRequired[Record]  # for the reader of the file
     subwords: NotRequired[dict[str, Count]]
     settings: NotRequired[Annotated[_GivenData, OTHERS]]
     inputs: NotRequired[list[_InputFile]]
@@ -112,14 +96,12 @@ class _PairsManifest(_Manifest):
     source_lang: str
     target_lang: str
     splits: _PairSplits
-    cleaning: NotRequired[_PairsCleaning]
 
 
 class _TextManifest(_Manifest):
     kind: Literal["text"]
     lang: str
     splits: _TextSplits
-    cleaning: NotRequired[_TextCleaning]
 
 
 class _Head(TypedDict):

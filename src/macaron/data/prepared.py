@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from macaron.data.corpora import CorpusPart
+from macaron.data.batching import CorpusPart
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
@@ -95,12 +95,13 @@ class PreparedFolder:
         stores = []
         for ending, tokens in self.columns.items():
             store = TokenStore(self.folder / f"{split}{ending}")
-            found = (len(store), store.tokens, store.vocab_size)
-            if found != (expected[self.rows], expected[tokens], self.vocab_size):
-                raise MacaronError(
-                    f"{store.base}: does not match {MANIFEST}: {found[0]:,} {self.rows} of {found[1]:,} tokens, not "
-                    f"{expected[self.rows]:,} of {expected[tokens]:,}. {REMEDY}"
-                )
+            sizes = (
+                (self.rows, len(store), expected[self.rows]),
+                ("tokens", store.tokens, expected[tokens]),
+                ("entries of the vocabulary", store.vocab_size, self.vocab_size),
+            )
+            if differ := [f"{found:,} {what}, not {noted:,}" for what, found, noted in sizes if found != noted]:
+                raise MacaronError(f"{store.base}: does not match {MANIFEST}: {'; '.join(differ)}. {REMEDY}")
             store.check()
             stores.append(store)
         return self._stores.setdefault(split, tuple(stores))
@@ -143,7 +144,7 @@ class PreparedFolder:
     def legacy_lengths_digest(self) -> str:
         """The digest in checkpoints of format 1: of the lengths alone, 16 hexadecimal digits."""
         documents = self.documents("train")
-        lengths = b"".join(store.lengths.tobytes() for store in self.stores("train"))
+        lengths = b"".join(store.lengths().tobytes() for store in self.stores("train"))
         return hashlib.sha256(lengths + (b"" if documents is None else documents.tobytes())).hexdigest()[:16]
 
     def _sizes(self, split: str) -> dict[str, Any]:

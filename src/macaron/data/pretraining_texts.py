@@ -28,10 +28,13 @@ STRIDE = 2048
 class Corpus:
     """Sentence s is the tokens ``offsets[s]`` to ``offsets[s + 1]``, document d the sentences ``documents[d]`` to
     ``documents[d + 1]``. None is empty.
+
+    :param chosen: the documents of a section; None: all
     """
 
     offsets: Indices
     documents: Indices
+    chosen: Indices | None = None
 
     @classmethod
     def of(cls, sentences: TokenStore, documents: NDArray[np.uint64]) -> "Corpus":
@@ -41,14 +44,21 @@ class Corpus:
     @property
     def count(self) -> int:
         """Number of documents."""
-        return len(self.documents) - 1
+        return len(self.documents) - 1 if self.chosen is None else len(self.chosen)
+
+    def edges(self) -> tuple[Indices, Indices]:
+        """The first sentence of each document, and its end (exclusive)."""
+        if self.chosen is None:
+            return self.documents[:-1], self.documents[1:]
+        return self.documents[self.chosen], self.documents[self.chosen + 1]
 
     def lanes(self) -> tuple[Indices, Indices, Indices]:
         """Stretches of documents: first sentence, end (exclusive), document."""
-        pieces = -(-np.diff(self.documents) // STRIDE)
+        first, end = self.edges()
+        pieces = -(-(end - first) // STRIDE)
         document = np.repeat(np.arange(self.count), pieces)
-        begin = self.documents[document] + counting(pieces) * STRIDE
-        return begin, np.minimum(begin + STRIDE, self.documents[document + 1]), document
+        begin = first[document] + counting(pieces) * STRIDE
+        return begin, np.minimum(begin + STRIDE, end[document]), document
 
 
 @dataclass(frozen=True)
@@ -86,14 +96,14 @@ def single_spans(corpus: Corpus, longest: int, random: Random, special: int = SP
     :param longest: tokens of a text, ``special`` ones included
     """
     room = longest - special
-    edges = corpus.offsets[corpus.documents]
-    tokens = np.diff(edges)
+    begin, end = (corpus.offsets[each] for each in corpus.edges())
+    tokens = end - begin
     shortened = random.integers(1, room + 1, len(tokens))
     first = np.where(tokens > room, shortened, tokens)
     pieces = 1 + -(-(tokens - first) // room)
     number = counting(pieces)
-    start = np.repeat(edges[:-1], pieces) + np.where(number, np.repeat(first, pieces) + (number - 1) * room, 0)
-    stop = np.minimum(start + np.where(number, room, np.repeat(first, pieces)), np.repeat(edges[1:], pieces))
+    start = np.repeat(begin, pieces) + np.where(number, np.repeat(first, pieces) + (number - 1) * room, 0)
+    stop = np.minimum(start + np.where(number, room, np.repeat(first, pieces)), np.repeat(end, pieces))
     return Spans(start, stop - start, start, np.zeros_like(start), np.full(len(start), -1, np.int8))
 
 
@@ -107,7 +117,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
     :param short_share: the share of pairs that get a random, shorter length, since tasks have shorter texts, too
     :param next_share: the share of pairs with the real B, if there is one
     """
-    offsets, documents, room = corpus.offsets, corpus.documents, longest - PAIR_SPECIALS
+    offsets, (first, last), room = corpus.offsets, corpus.edges(), longest - PAIR_SPECIALS
     here, end, document = corpus.lanes()
     found: list[Spans] = []
     while len(here):
@@ -120,12 +130,12 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
         follows = several & (random.random(size) < next_share)
 
         other = _other(document, corpus.count, random)
-        begin = documents[other] + _below(documents[other + 1] - documents[other], random)
+        begin = first[other] + _below(last[other] - first[other], random)
         wanted = np.maximum(goal - (offsets[cut] - offsets[here]), 1)
-        finish = np.minimum(np.searchsorted(offsets, offsets[begin] + wanted), documents[other + 1])
+        finish = np.minimum(np.searchsorted(offsets, offsets[begin] + wanted), last[other])
 
-        first = offsets[np.where(follows, cut, begin)], offsets[np.where(follows, stop, finish)]
-        found.append(_fitted((offsets[here], offsets[cut]), first, follows, room, random))
+        second = offsets[np.where(follows, cut, begin)], offsets[np.where(follows, stop, finish)]
+        found.append(_fitted((offsets[here], offsets[cut]), second, follows, room, random))
         here = np.where(follows, stop, cut)
         going = here < end
         here, end, document = here[going], end[going], document[going]
@@ -134,12 +144,12 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
 
 def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
     """Pairs of single sentences, each with the next one or one of another document."""
-    offsets, documents = corpus.offsets, corpus.documents
-    document = np.repeat(np.arange(corpus.count), np.diff(documents))
-    sentence = np.arange(len(document))
-    follows = (sentence + 1 < documents[document + 1]) & (random.random(len(sentence)) < next_share)
+    offsets, (first, last) = corpus.offsets, corpus.edges()
+    document = np.repeat(np.arange(corpus.count), last - first)
+    sentence = np.repeat(first, last - first) + counting(last - first)
+    follows = (sentence + 1 < last[document]) & (random.random(len(sentence)) < next_share)
     other = _other(document, corpus.count, random)
-    second = np.where(follows, sentence + 1, documents[other] + _below(documents[other + 1] - documents[other], random))
+    second = np.where(follows, sentence + 1, first[other] + _below(last[other] - first[other], random))
     one, two = ((offsets[each], offsets[each + 1]) for each in (sentence, second))
     return _fitted(one, two, follows, longest - PAIR_SPECIALS, random)
 

@@ -1,23 +1,24 @@
-"""The ``[data]`` section of a recipe: which corpora, how they are cleaned, which vocabulary.
+"""The ``[data]`` section of a recipe: which corpora, files to fetch, how they are cleaned, which vocabulary.
 
 Two recipes are the manual, with a comment for every key: ``recipes/your-own.toml`` for pairs of sentences and
 ``recipes/wikipedia-books.toml`` for documents.
 """
 
-import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, check_checksum, check_urls
 from macaron.data.manifest import DataKind
 from macaron.data.prepared import SPLITS
 from macaron.errors import naming, require
+from macaron.json_files import Count
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
+from macaron.settings import check_fields
 from macaron.text.pipeline import PipelineName, State
-from macaron.text.special_tokens import check_tag
-from macaron.text.vocabulary import TokenizerKind, check_size
+from macaron.text.vocabulary import TokenizerKind, check_size, check_tag
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
 ArchiveFormat = Literal["lines", "sgm", "ted"]
@@ -27,7 +28,77 @@ HELD_OUT, LEAST_EVERY = 1_500, 20
 
 #: The first heading of an article of WikiText: `` = Title = ``.
 HEADING = re.compile(r"\s*= [^=].* =\s*")
+WordLimit = Annotated[int, Between(1, LONGEST_TEXT)]
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
+
+
+def check_checksum(checksum: str | None, where: str) -> None:
+    """Refuse a checksum that is not written as one."""
+    right = checksum is None or _CHECKSUM.fullmatch(checksum) is not None
+    require(right, f"{where}: write a checksum as 'sha256:' and 64 digits 0-f, or 'md5:' and 32")
+
+
+def check_urls(urls: Sequence[str], where: str) -> None:
+    """Refuse addresses that are none, and a first one that does not name a file."""
+    require(bool(urls), f"{where} needs at least one url")
+    try:
+        named = all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", "..")
+    except ValueError:
+        named = False
+    require(named, f"{where}: {', '.join(urls)[:200]!r} is not the address of a file")
+
+
+def file_name(urls: Sequence[str]) -> str:
+    """The name of a file in the folder of downloads."""
+    return urlsplit(urls[0]).path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class ArchiveSettings:
+    """A tar or zip archive to fetch.
+
+    :param name: what corpora call it
+    :param urls: its addresses; the next one is tried when one fails
+    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
+    """
+
+    name: str
+    urls: tuple[str, ...]
+    checksum: str | None = None
+
+    def __post_init__(self) -> None:
+        check_urls(self.urls, f"archive {self.name!r}")
+        check_checksum(self.checksum, f"archive {self.name!r}")
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
+
+    :param path: its path, relative to the recipe's `root`
+    """
+
+    path: str
+    urls: tuple[str, ...]
+    checksum: str | None = None
+
+    def __post_init__(self) -> None:
+        require(self.path != "", "a file to fetch needs a path")
+        check_urls(self.urls, repr(self.path))
+        check_checksum(self.checksum, self.path)
+
+
+@dataclass(frozen=True)
+class WikipediaSettings(FetchSettings):
+    """A dump of Wikipedia, ``...-pages-articles.xml.bz2``, whose text is written to `path`."""
+
+    min_words: Count = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        written = not self.path.endswith(".xz")
+        require(written, f"{self.path}: the text of a dump is written plain or as .gz: name it so")
 
 
 @dataclass(frozen=True)
@@ -95,23 +166,20 @@ class DataSettings:
     pipeline: PipelineName = "raw"
     lower: bool = True
     normalize: bool = True
-    vocab_size: Literal["auto"] | int = "auto"
-    vocab_multiple: int = 8
+    vocab_size: Literal["auto"] | Annotated[int, Between(1, LARGEST_VOCABULARY)] = "auto"
+    vocab_multiple: Annotated[int, Between(1, 1 << 16)] = 8
     tokenizer: Path | None = None
-    extend_vocab: int | None = None
-    max_words: int = 175
-    valid_every: int | None = None  # 0: nothing is held out
+    extend_vocab: Annotated[int, Between(0, LARGEST_VOCABULARY)] | None = None
+    max_words: WordLimit = 175
+    valid_every: Count | None = None  # 0: nothing is held out
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for key in ("source_lang", "target_lang", "lang"):
             language = getattr(self, key, "en")
             known = _LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
-        for key, most in (("max_words", LONGEST_TEXT), ("vocab_multiple", 1 << 16)):
-            Between(1, most).check(f"data.{key}", getattr(self, key))
-        Between(0, LARGEST_VOCABULARY).check("data.extend_vocab", self.extend_vocab or 0)
-        Between(0, 2**53).check("data.valid_every", self.valid_every or 0)
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
         foreign = (
@@ -158,9 +226,9 @@ class PairsSettings(DataSettings):
     valid: tuple[CorpusSettings, ...] = ()
     test: tuple[CorpusSettings, ...] = ()
     archives: tuple[ArchiveSettings, ...] = ()
-    min_words: int = 1
-    max_ratio: float = 1.5
-    ratio_slack: float = 5.0
+    min_words: Count = 1
+    max_ratio: Annotated[float, Between(0, 1e300)] = 1.5
+    ratio_slack: Annotated[float, Between(0, 1e300)] = 5.0
     remove_duplicates: bool = True
     remove_overlap: Literal["none", "source", "pair"] = "source"
 
@@ -171,10 +239,8 @@ class PairsSettings(DataSettings):
         require(not (self.valid and self.valid_every), "give either data.valid or data.valid_every, not both")
         some_left = self.valid_every is None or self.valid_every >= 2 or self.valid_every == 0
         require(some_left, "data.valid_every must be at least 2 (or 0): something must be left to train on")
-        ordered = 0 <= self.min_words <= self.max_words
+        ordered = self.min_words <= self.max_words
         require(ordered, "data.min_words and data.max_words must satisfy 0 <= min_words <= max_words")
-        for key in ("max_ratio", "ratio_slack"):
-            require(0 <= getattr(self, key) < math.inf, f"data.{key} must be finite and not negative")
         for split in SPLITS:
             # Mixed text could not be scored: one reference would be plain, the next tokenised.
             states = {corpus.state for corpus in getattr(self, split)}
@@ -212,14 +278,15 @@ class TextSettings(DataSettings):
 
     kind: ClassVar[DataKind] = "text"
     vocabulary: ClassVar[TokenizerKind] = "encoder"
+    holds_out: ClassVar[bool] = True
 
     train: tuple[TextFileSettings, ...]
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
     documents: Literal["blank-lines", "headings"] = "blank-lines"
-    max_words: int = 500
-    valid_every: int = 200
+    max_words: WordLimit = 500
+    valid_every: Count = 200
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,17 +9,15 @@ All numbers are little-endian. Opening maps the files into memory and reads almo
 """
 
 import json
-import os
-from functools import cached_property
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
-from macaron.files import write_text
+from macaron.files import atomic_file, write_text
 from macaron.json_files import Count, read_json
 
 FORMAT = 1
@@ -68,15 +66,14 @@ class TokenStore:
     def __len__(self) -> int:
         return self._sequences
 
-    @cached_property
-    def lengths(self) -> NDArray[np.int32]:
-        """Length of every sequence, int32: the only array that is held in memory, 4 bytes per sequence."""
-        lengths = np.empty(self._sequences, np.int32)
-        # In blocks: np.diff of all would take 16 bytes more per sequence.
-        for start in range(0, self._sequences, 1 << 20):
-            block = self.offsets[start : start + (1 << 20) + 1].astype(np.int64)
-            lengths[start : start + len(block) - 1] = np.diff(block)
-        return lengths
+    def lengths(self, start: int = 0, stop: int | None = None) -> NDArray[np.int32]:
+        """Lengths of the sequences from ``start`` to ``stop``, by default of all."""
+        stop = self._sequences if stop is None else stop
+        return np.diff(self.offsets[start : stop + 1]).astype(np.int32)
+
+    def lengths_of(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Lengths of some sequences."""
+        return (self.offsets[indices + 1] - self.offsets[indices]).astype(np.int64)
 
     def check(self) -> None:
         """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""
@@ -87,9 +84,7 @@ class TokenStore:
                 raise MacaronError(f"{_file(self.base, 'ids')}: damaged, an id is beyond the vocabulary. {REMEDY}")
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
-        if not -self._sequences <= index < self._sequences:
-            raise IndexError(f"sequence {index} of {self._sequences}")
-        index %= self._sequences
+        index = range(self._sequences)[index]
         return self.ids[int(self.offsets[index]) : int(self.offsets[index + 1])].astype(np.int64)
 
 
@@ -106,8 +101,9 @@ class StoreWriter:
         self.vocab_size = vocab_size
         self.dtype = np.dtype(id_dtype(vocab_size))
         self.sequences = self.tokens = self.documents = 0
-        self._files: dict[str, BinaryIO] = {
-            suffix: _file(self.base, suffix).open("wb")
+        self._open = ExitStack()
+        self._files = {
+            suffix: self._open.enter_context(atomic_file(_file(self.base, suffix)))
             for suffix in ("ids", "offsets", *(("documents",) if documents else ()))
         }
         self._files["offsets"].write(np.zeros(1, OFFSET).tobytes())
@@ -130,21 +126,13 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Complete the store: its files are on the disk before the header is written. After an error, remove it."""
-        if kind is not None:
-            for suffix, file in self._files.items():
-                file.close()
-                _file(self.base, suffix).unlink(missing_ok=True)
-            return
-        if "documents" in self._files:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Complete the store: its files are on the disk before the header is written. After an error there is none."""
+        if kind is None and "documents" in self._files:
             self._files["documents"].write(np.array([self.sequences], OFFSET).tobytes())
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
+        self._open.__exit__(kind, error, trace)
+        if kind is not None:
+            return
         header = {
             "format": FORMAT,
             "dtype": self.dtype.str,

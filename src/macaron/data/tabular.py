@@ -1,6 +1,7 @@
 """A user's own examples: TSV or CSV with a header, one or two columns of text and one of labels."""
 
 import csv
+import hashlib
 import math
 import re
 import sys
@@ -17,17 +18,32 @@ Format = Literal["tsv", "csv"]
 
 @dataclass
 class Table:
-    """The wanted columns of a file.
+    """Examples of a file.
 
     :param texts: one or two lists
     :param labels: as in the file; empty if none are wanted
     :param lines: the last line of each row
+    :param values: the labels as class indices or scores
+    :param skipped: lines of GLUE's files that are torn or have no agreed label
     """
 
     name: str
     texts: tuple[list[str], ...]
     labels: list[str] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def fingerprint(self) -> str:
+        """A digest of texts and values, independent of path and compression."""
+        digest = hashlib.sha256()
+        for texts in self.texts:
+            digest.update("\n".join(texts).encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(repr(self.values).encode())
+        return digest.hexdigest()[:16]
 
 
 def table_format(path: Path) -> Format | None:
@@ -39,8 +55,7 @@ def table_format(path: Path) -> Format | None:
 def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int, list[str]]]:
     """The number of a row's last line and its values, header included."""
     if kind == "tsv":
-        for number, line in enumerate(lines, start=1):
-            yield number, line.split("\t")
+        yield from ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
         return
     csv.field_size_limit(sys.maxsize)
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)

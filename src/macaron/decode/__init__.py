@@ -5,27 +5,19 @@ from typing import TYPE_CHECKING
 from macaron import lazy
 
 if TYPE_CHECKING:
-    from macaron.decode.documents import translate_document
-    from macaron.decode.pair_scores import PairScore, PairScorer
-    from macaron.decode.search import translate_ids
-    from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-    from macaron.decode.translator import Translator
-
-__all__ = [
-    "Hypothesis",
-    "PairScore",
-    "PairScorer",
-    "Sampling",
-    "SearchSettings",
-    "Translator",
-    "translate_document",
-    "translate_ids",
-]
+    from macaron.decode.documents import translate_document as translate_document
+    from macaron.decode.forced import PairScore as PairScore
+    from macaron.decode.forced import PairScorer as PairScorer
+    from macaron.decode.search import translate_ids as translate_ids
+    from macaron.decode.settings import Hypothesis as Hypothesis
+    from macaron.decode.settings import Sampling as Sampling
+    from macaron.decode.settings import SearchSettings as SearchSettings
+    from macaron.decode.translator import Translator as Translator
 
 __getattr__ = lazy(
     __name__,
     documents=["translate_document"],
-    pair_scores=["PairScore", "PairScorer"],
+    forced=["PairScore", "PairScorer"],
     search=["translate_ids"],
     settings=["Hypothesis", "Sampling", "SearchSettings"],
     translator=["Translator"],

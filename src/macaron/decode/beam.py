@@ -14,7 +14,6 @@ from torch import Tensor
 
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.errors import not_finite
-from macaron.text.vocabulary import UNK
 
 #: Candidates beyond those needed, so that ties at the end of the list are seen.
 _SPARE = 4
@@ -109,7 +108,7 @@ class SearchState:
                 best.append(Hypothesis("", score, (*tokens[:length], self.end), steps))
             # NaN is sorted before all numbers, so it has been kept to the end.
             if not best or not all(math.isfinite(each.score) for each in best):
-                raise not_finite()
+                raise not_finite(None)
             found.append(best)
         return found
 
@@ -209,8 +208,6 @@ class Beams(SearchState):
         if scores.shape[2] < wanted:
             scores = scores.expand(-1, beam, -1).contiguous()  # a small vocabulary: the list ends with -inf
         scores[..., self.pad] = -math.inf
-        if self.settings.unk_penalty:
-            scores[..., UNK] -= self.settings.unk_penalty
         hypotheses, vocabulary = scores.shape[1:]
         totals, index = topk_continuations(self.totals[:, :hypotheses], scores, min(wanted, hypotheses * vocabulary))
         order = ranking(totals, index)[:, : 2 * beam]

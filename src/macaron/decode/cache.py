@@ -100,6 +100,11 @@ class BeamCache(KeyValueCache):
         buffer.narrow(2, self._start, both.shape[2]).copy_(both)
         return keys.narrow(2, 0, self._end), values.narrow(2, 0, self._end)
 
+    def distances(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The distances (1, P) from the present step, which all beams share, to the positions of the buffers."""
+        steps = (torch.arange(keys, device=device) + self.beam - 1).div(self.beam, rounding_mode="floor")
+        return (steps - self.steps).unsqueeze(0)
+
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order. The only operation that copies keys."""
         super().select(rows)

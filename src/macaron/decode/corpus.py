@@ -2,12 +2,16 @@
 
 The model reads the language that is to be the target: ``PREFIX.en`` holds the text, ``PREFIX.de`` its translations,
 line by line. ``PREFIX.json`` notes the progress; a command that was stopped goes on when it is given again, and the
-files are the same as if it had never been stopped.
+files are the same as if it had never been stopped. Several processes translate a chunk each at a time, the first one
+writes; the files are those of one process.
 """
 
 import hashlib
+import json
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -17,12 +21,13 @@ import torch
 
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
-from macaron.decode.growing_files import GrowingFiles
 from macaron.decode.pieces import END
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.json_files import Count, Record
+from macaron.files import alone, refusing, write_json
+from macaron.json_files import Count, Record, read_json
+from macaron.locks import LOCK
 from macaron.processes import Progress
 from macaron.text.fingerprint import of_ids
 
@@ -55,8 +60,72 @@ _Note = TypedDict(
 )
 
 
+class GrowingFiles:
+    """Files that grow together in steps, in one process or in several after each other: ``PATH.part``, then ``PATH``.
+
+    What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
+
+    :param note: JSON file with the sizes after the last step, and with what else is noted
+    """
+
+    def __init__(self, paths: Sequence[Path], note: Path) -> None:
+        self.paths, self.note = paths, note
+        self.parts = [path.with_name(f"{path.name}.part") for path in paths]
+        #: What the last step noted.
+        self.noted: dict[str, Any] = read_json(note, _Note, "Choose another path.") if note.exists() else {}
+        self._sizes: list[int] = self.noted.get("sizes", [0] * len(paths))
+        self.complete: bool = self.noted.get("complete", False)
+        if len(self._sizes) != len(paths):
+            raise MacaronError(f"{note} notes {len(self._sizes)} files, not {len(paths)}. Choose another path.")
+
+    @contextmanager
+    def growing(self) -> Iterator[None]:
+        """The files, open to be added to. They get their names if the block succeeds."""
+        with ExitStack() as stack:
+            stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
+            with refusing(self.note):
+                self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
+            for part, file, size in zip(self.parts, self._files, self._sizes, strict=True):
+                if os.fstat(file.fileno()).st_size < size:
+                    raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
+                file.truncate(size)
+                file.seek(size)
+            yield
+        self._write_note(complete=True)
+        self.put_in_place()
+
+    def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
+        """Add to each file, and note what is needed to go on from here."""
+        with refusing(self.note):
+            for file, content in zip(self._files, contents, strict=True):
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        self.noted = noted
+        self._sizes = [file.tell() for file in self._files]
+        self._write_note(complete=False)
+
+    def put_in_place(self) -> None:
+        """Name complete files, those too that a killed process did not come to."""
+        for part, path in zip(self.parts, self.paths, strict=True):
+            if part.exists():
+                part.replace(path)
+
+    def _write_note(self, complete: bool) -> None:
+        self.complete = complete
+        self.noted = {**self.noted, "sizes": self._sizes, "complete": complete}
+        write_json(self.note, self.noted)
+
+
 def translate_corpus(
-    translator: Translator, text: Path, out: Path, options: dict[str, Any], progress: Progress
+    translator: Translator,
+    text: Path,
+    out: Path,
+    options: dict[str, Any],
+    progress: Progress,
+    rank: int = 0,
+    world: int = 1,
+    gather: Callable[[bytes], list[bytes]] = lambda content: [content],
 ) -> Counter[str] | None:
     """Translate a file line by line into a corpus; a line is one sentence.
 
@@ -64,6 +133,8 @@ def translate_corpus(
     :param out: the prefix of the corpus
     :param options: of `Translator.translate_nbest`: beam, length_penalty, max_length, sampling, batch_tokens,
         max_source_length
+    :param rank: of this process among ``world`` processes
+    :param gather: returns what every process gives, by rank
     :returns: the numbers of lines read and pairs kept, and of lines left out by rule; None if it was complete before
     """
     languages = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
@@ -72,9 +143,9 @@ def translate_corpus(
             "the model does not say its languages, which the two files are named after: set source_lang and "
             "target_lang in its tokenizer_config.json"
         )
-    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"), _Note)
+    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
     options = {name: value for name, value in options.items() if value is not None}
-    made = _made_by(translator, options)
+    made, batch_tokens = _made_by(translator, options), options.get("batch_tokens", translator.batch_tokens)
     _check(files, made)
     done, counts = files.noted.get("read", 0), Counter[str](files.noted.get("counts", {}))
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
@@ -91,25 +162,32 @@ def translate_corpus(
         files.put_in_place()
         return None
     try:
-        with files.growing(), progress.step("translating", "lines", total) as step:
+        with nullcontext() if rank else files.growing(), progress.step("translating", "lines", total) as step:
             step(done)
-            lines = islice(raw_lines(text), done, None)
-            for chunk in _chunks(lines, _STEP * options.get("batch_tokens", translator.batch_tokens)):
-                digest.update(b"".join(map(_bytes, chunk)))
-                pairs = _translate(translator, chunk, done + 1, options, counts)
-                done += len(chunk)
+            chunks = _chunks(islice(raw_lines(text), done, None), _STEP * batch_tokens)
+            while group := list(islice(chunks, world)):
+                own = group[rank] if rank < len(group) else []
+                first = done + 1 + sum(map(len, group[:rank]))
+                found = list(map(json.loads, gather(json.dumps(_translate(translator, own, first, options)).encode())))
+                pairs = [pair for part, _ in found for pair in part]
+                for _, more in found:
+                    counts.update(more)
+                lines = [line for chunk in group for line in chunk]
+                digest.update(b"".join(map(_bytes, lines)))
+                done += len(lines)
                 columns = ["".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1)]
-                files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
-                step(len(chunk))
+                if not rank:
+                    files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
+                step(len(lines))
     except KeyboardInterrupt:
         raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
     return counts
 
 
 def _translate(
-    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], counts: Counter[str]
-) -> list[tuple[str, str]]:
-    """The pairs of a chunk that are kept; counts what is read, kept and left out."""
+    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any]
+) -> tuple[list[tuple[str, str]], Counter[str]]:
+    """The pairs of a chunk that are kept, and how many lines are read, kept and left out."""
     settings = _search(translator, options)
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
     longest = options.get("max_source_length") or min(max(settings.max_length, SearchSettings.max_length), positions)
@@ -119,7 +197,7 @@ def _translate(
     # A line that is left out stays as an empty one: the random numbers of a line depend on its number.
     given = [line or "" if len(ids) - END <= longest else "" for line, ids in zip(lines, sources, strict=True)]
     found = translator.translate_nbest(given, nbest=1, first_line=first, **options)
-    pairs = []
+    pairs, counts = [], Counter({"read": len(chunk)})
     for line, ids, (best, *_) in zip(lines, sources, found, strict=True):
         translation = " ".join(best.text.split())
         notes = without_repetition(best, ids, settings).notes
@@ -135,8 +213,7 @@ def _translate(
         counts[rule] += 1
         if rule == "kept":
             pairs.append((str(line), translation))
-    counts["read"] += len(chunk)
-    return pairs
+    return pairs, counts
 
 
 def _check(files: GrowingFiles, made: dict[str, Any]) -> None:

@@ -23,7 +23,6 @@ from macaron.decode.place_tags import Alignment
 from macaron.decode.settings import Note
 from macaron.errors import MacaronError
 from macaron.files import one_line
-from macaron.text.pipeline import State
 
 if TYPE_CHECKING:
     from macaron.decode.translator import Translator
@@ -84,12 +83,8 @@ class Document:
         return "".join([*parts, self.text[cursor:]])
 
 
-def split_document(text: str, format: Format = "text", lang: str = "en", state: State = "raw") -> Document:
-    """Split a document into sentences.
-
-    :param lang: of the document
-    :param state: ``moses`` for plain text that is tokenised already
-    """
+def split_document(text: str, format: Format = "text", lang: str = "en") -> Document:
+    """Split a document, which is in this language, into sentences."""
     if format not in get_args(Format):
         raise MacaronError(f"the format of a document is one of {', '.join(get_args(Format))}, not {format!r}")
     wrong = _SURROGATE.search(text)
@@ -101,7 +96,7 @@ def split_document(text: str, format: Format = "text", lang: str = "en", state: 
     else:
         blocks = html_blocks(text) if format == "html" else srt_blocks(text)
     for block in blocks:
-        block.split(lang, state)
+        block.split(lang)
     return Document(text, blocks)
 
 

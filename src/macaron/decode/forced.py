@@ -1,7 +1,10 @@
-"""Given translations: one pass over source and translation, and the alignment of their words by the cross-attention."""
+"""Given translations: one pass over source and translation tells their probability and the alignment of their words."""
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,10 +12,24 @@ from torch.nn.utils.rnn import pad_sequence
 
 from macaron.decode.place_tags import Alignment, Link, Span, word_spans
 from macaron.decode.search import batches
+from macaron.device import choose_device, choose_dtype
+from macaron.errors import MacaronError, not_finite
+from macaron.models.configuration import TranslationConfig
+from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
+from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
 
 Weights = list[tuple[str, Tensor]]
+#: Tokens of the longer side in a batch, padding included; each target token has a row of logits.
+_BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
+
+
+def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
+    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
+    folder = find_folder(path, TranslationConfig.model_type)
+    model, _ = load_model(folder, TranslationModel)
+    return model, model_tokenizer(folder, "translation", model.config)
 
 
 def forced(
@@ -71,7 +88,7 @@ def align(
             shares = target @ attention @ source.T
             if shares.numel():
                 best = (shares / shares.sum(dim=0).clamp(min=1e-9)).argmax(dim=1).tolist()
-                found[i] = Alignment(tuple(Link(words[0][k], span) for k, span in zip(best, words[1], strict=True)))
+                found[i] = tuple(Link(words[0][k], span) for k, span in zip(best, words[1], strict=True))
     return found
 
 
@@ -82,3 +99,80 @@ def _tokens_of(words: Sequence[Span], tokens: Sequence[Span]) -> Tensor:
     for index, (start, end) in enumerate(tokens):
         has[bisect_right(ends, start) : bisect_left(starts, end), index] = 1.0
     return has
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The score of a translation.
+
+    :param log_probability: natural logarithm of its probability, its end included; NaN if the pair is too long
+    :param tokens: of the translation, its end included; 0 for an empty pair
+    """
+
+    log_probability: float
+    tokens: int
+
+    @property
+    def per_token(self) -> float:
+        """The mean over tokens: the score of ``macaron translate`` with a length penalty of 1."""
+        return self.log_probability / max(self.tokens, 1)
+
+
+class PairScorer:
+    """A translation model that scores given pairs.
+
+    >>> PairScorer("runs/mine").score(["Guten Morgen!"], ["Good morning!"])[0].per_token  # doctest: +SKIP
+    -0.18
+
+    :param model: a model folder, or the folder of a run
+    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
+    :param dtype: by default that of the saved weights
+    """
+
+    def __init__(self, model: str | Path, *, device: str | torch.device = "auto", dtype: str | None = None) -> None:
+        where = choose_device(device)
+        self.folder = Path(model)
+        self.model, self.tokenizer = load_folder(model)
+        self.model.to(where, None if dtype is None else choose_dtype(dtype))
+        self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
+        #: Pairs with more tokens on a side are not scored.
+        self.longest = self.model.config.longest_input
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch_tokens: int | None = None) -> list[PairScore]:
+        """The scores of pairs, in their order. The score of a pair does not depend on the others.
+
+        A pair of two empty lines scores 0. If one side is empty, the other is scored against nothing but an end.
+
+        :param batch_tokens: of the longer side in a batch, padding included
+        """
+        if len(sources) != len(targets):
+            raise MacaronError(f"{len(sources)} sources and {len(targets)} targets: give as many of each")
+        sides = self.tokenizer.encode_lines(sources), self.tokenizer.encode_lines(targets, "target")
+        found = [PairScore(math.nan, len(target)) for target in sides[1]]
+        lengths = [max(map(len, pair)) for pair in zip(*sides, strict=True)]
+        scored: list[int] = []
+        for i, texts in enumerate(zip(sources, targets, strict=True)):
+            if not "".join(texts).strip():
+                found[i] = PairScore(0.0, 0)
+            elif lengths[i] <= self.longest:
+                scored.append(i)
+        model, most = self.model, batch_tokens or self.batch_tokens
+        for batch in batches([lengths[i] for i in scored], most):
+            rows = [scored[i] for i in batch]
+            try:
+                target, states = forced(model, [sides[0][i] for i in rows], [sides[1][i] for i in rows])
+                logits = model.logits(states)
+                chosen = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+                chosen = chosen.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+                totals = chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
+            except torch.OutOfMemoryError as error:
+                raise MacaronError(
+                    f"a batch of {len(rows)} pairs needs more memory than the device has: take batch_tokens "
+                    f"(--batch-tokens) below {most}"
+                ) from error
+            if not bool(totals.isfinite().all()):
+                raise not_finite(self.folder)
+            for i, total in zip(rows, totals.tolist(), strict=True):
+                found[i] = PairScore(total, found[i].tokens)
+        return found

@@ -54,14 +54,9 @@ class RecordedSteps:
             torch._foreach_copy_([*held, self._tokens, self._parents], [*state.tensors(), found, parents])
             state.set_tensors(held)
 
-        replay = record_graph(again)
+        recording = Recording(again)
         state.set_tensors(held)
-        return replay
-
-
-def record_graph(function: Callable[[], None]) -> Callable[[], None]:
-    """A CUDA graph of what a function launches."""
-    return Recording(function).replay
+        return recording.replay
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from macaron.decode.pieces import Piece
 from macaron.decode.place_tags import Alignment, Element, Span, place_tags
 from macaron.decode.text_pieces import restore, spaced_texts, text_pieces, with_literals
 from macaron.limits import MOST_TAGS
-from macaron.text.pipeline import State
 
 
 class Tag(NamedTuple):
@@ -41,9 +40,9 @@ class TextBlock:
         self.document, self.start, self.end = document, start, end
         self.pieces: list[Piece] = []
 
-    def split(self, lang: str, state: State) -> None:
+    def split(self, lang: str) -> None:
         """Find the pieces."""
-        self.pieces = text_pieces(self.document[self.start : self.end], lang, state)
+        self.pieces = text_pieces(self.document[self.start : self.end], lang)
 
     def marked(self, at: int, piece: Piece) -> bool:
         """Whether the translation of a piece, at a place of the block, needs an alignment."""
@@ -51,10 +50,8 @@ class TextBlock:
 
     def join(self, texts: Sequence[str], alignments: Sequence[Alignment | None], lang: str) -> str:
         """The translated block, given the translations of its sentences."""
-        found = iter(alignments)
-        given = iter(texts)
-        texts = [restore(piece, next(given), next(found)) for piece in self.pieces if not piece.kept]
-        return "".join(spaced_texts(self.pieces, iter(texts), lang))
+        sentences = (piece for piece in self.pieces if not piece.kept)
+        return "".join(spaced_texts(self.pieces, map(restore, sentences, texts, alignments), lang))
 
 
 class MarkedBlock(TextBlock):
@@ -103,11 +100,11 @@ class MarkedBlock(TextBlock):
         self.ends += [end] * len(text)
         self.literals.append((at, len(self.letters)))
 
-    def split(self, lang: str, state: State) -> None:
+    def split(self, lang: str) -> None:
         """Find the pieces, the pairs of tags, and what has to come through unchanged."""
         self.partners, self.places = _partners(self.tags), [tag.at for tag in self.tags]
         at = first = 0
-        for piece in text_pieces("".join(self.letters), lang, state):
+        for piece in text_pieces("".join(self.letters), lang):
             end = at + len(piece.original)
             while first < len(self.literals) and self.literals[first][1] <= at:
                 first += 1

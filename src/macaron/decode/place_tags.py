@@ -29,11 +29,8 @@ class Link(NamedTuple):
     target: Span
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """The words of a translation in order, each linked to a word of the source."""
-
-    links: tuple[Link, ...]
+#: The words of a translation in order, each linked to a word of the source.
+Alignment = tuple[Link, ...]
 
 
 class Word(NamedTuple):
@@ -97,7 +94,7 @@ def place_tags(
     words: list[Word] = []
     elements = _find_literals(sentence, text, elements, alignment is not None, marks, words)
     if alignment is not None:
-        linked = [Word(*link.target, sum(link.source) / 2) for link in alignment.links]
+        linked = [Word(*link.target, sum(link.source) / 2) for link in alignment]
     else:
         pairs = [element for element in elements if element.start < element.end]
         scale = len(sentence) / max(len(text), 1)

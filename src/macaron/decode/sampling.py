@@ -8,7 +8,6 @@ from torch import Tensor
 
 from macaron.decode.beam import Finished, SearchState
 from macaron.decode.settings import Sampling, SearchSettings
-from macaron.text.vocabulary import UNK
 
 
 class Chains(SearchState):
@@ -66,7 +65,6 @@ class Chains(SearchState):
     def _allowed(self, scores: Tensor, step: int) -> Tensor:
         allowed = scores.to(torch.float64, copy=True)
         allowed[..., self.pad] = -torch.inf
-        allowed[..., UNK] -= self.settings.unk_penalty
         if step < self.settings.min_length:
             allowed[..., self.end] = -torch.inf
         return allowed

@@ -188,8 +188,9 @@ class Scorer:
             memory_mask=self.memory_mask,
             cache=cache,
             kernel=model.kernel,
+            positions=cache.steps + FIRST_POSITION,
         )
-        x = model.embedding(tokens, cache.steps + FIRST_POSITION)
+        x = model.embedding(tokens, context.positions)
         with decoder_kernels(tokens.device, self.half) if cache.fixed else nullcontext():
             states = model.decoder(x, context)
         self.memory = None

@@ -47,7 +47,6 @@ class SearchSettings:
     :param max_ratio: tokens added to that limit for each token of the source, its end counted
     :param longest: no translation is longer than this, however long its source; None: no such limit
     :param min_length: tokens before the end
-    :param unk_penalty: subtracted from the log-probability of the unknown token
     :param stop: when a sentence is finished. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
         could still be among the ``beam`` best; ``late-reference``: as ``late`` in the authors' code, which loses the
         first hypothesis after the first ``beam``
@@ -59,7 +58,6 @@ class SearchSettings:
     max_ratio: float = 0.0
     longest: int | None = None
     min_length: int = 1
-    unk_penalty: float = 0.0
     stop: Stop = "early"
     sampling: Sampling | None = None
 
@@ -71,7 +69,6 @@ class SearchSettings:
         _check("max_length", self.max_length, 1 <= self.max_length <= LONGEST_TEXT, f"from 1 to {LONGEST_TEXT:,}")
         _check("max_ratio", self.max_ratio, 0 <= self.max_ratio < math.inf, "0 or more")
         _check("min_length", self.min_length, self.min_length >= 0, "0 or more")
-        _check("unk_penalty", self.unk_penalty, 0 <= self.unk_penalty < math.inf, "0 or more")
         if self.stop not in get_args(Stop):
             raise MacaronError(f"stop must be one of {', '.join(get_args(Stop))}, not {self.stop!r}")
         if self.min_length > self.max_length:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, decode_line, read_lines
+from macaron.files import LONGEST_LINE, atomic_file, decode_line, read_lines
 
 _BLOCK = 1 << 16
 _PATIENCE = 0.02  # seconds to wait for more input before a window is translated
@@ -69,6 +69,8 @@ def _arriving_lines(descriptor: int, name: str) -> Iterator[str | None]:
             for number, raw in enumerate(whole, start=count + 1):
                 yield decode_line(raw, name, number)
             count, rest = count + len(whole), last
+        if len(rest) > LONGEST_LINE:
+            break  # it is refused
         if not select.select([descriptor], [], [], _PATIENCE)[0]:
             yield None
     if rest:

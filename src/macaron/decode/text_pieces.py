@@ -143,7 +143,7 @@ def _after_marks(cell: str, lang: str) -> str:
         return cell
     number = _LAST_NUMBER.search(marks[0])
     word = _FIRST_WORD.match(cell, marks.end())
-    ordinal = number is not None and word is not None and word[0] in abbreviations(lang).ordinals
+    ordinal = number is not None and word is not None and word[0] in abbreviations(lang)["ordinals"]
     return cell[number.start() if number is not None and ordinal else marks.end() :]
 
 

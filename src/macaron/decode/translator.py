@@ -10,21 +10,19 @@ import torch
 
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
-from macaron.decode.forced import align
-from macaron.decode.pieces import END, LongLines
+from macaron.decode.forced import align, load_folder
+from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
-from macaron.decode.search import Finished, batches, translate_ids
+from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings, Stop
 from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
-from macaron.errors import MacaronError
-from macaron.models.configuration import TranslationConfig
-from macaron.models.load import find_folder, load_model
+from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
-from macaron.text.load_tokenizer import model_tokenizer, verify
+from macaron.text.load_tokenizer import verify
 from macaron.text.pipeline import State
-from macaron.text.special_tokens import tag_ids
 from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import tag_ids
 
 #: Source tokens in a batch, padding included.
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 65536}
@@ -64,7 +62,7 @@ class Translator:
             if threads < 1:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
             torch.set_num_threads(threads)
-        loaded = not isinstance(model, TranslationModel)
+        self.folder = None if isinstance(model, TranslationModel) else Path(model)
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
@@ -84,12 +82,13 @@ class Translator:
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
         self.model: TranslationModel = model.to(where, None if products_only else precision)
-        fast = int8 or (loaded and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32)
+        fast = int8 or (
+            self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
+        )
         self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
-        self.defaults = _folder_defaults(model)
-        self.settings = SearchSettings(**self.defaults)
+        self.settings = _folder_settings(model)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
     @overload
@@ -120,7 +119,6 @@ class Translator:
         beam: int | None = None,
         length_penalty: float | None = None,
         max_length: int | None = None,
-        unk_penalty: float = 0.0,
         stop: Stop = "early",
         sampling: Sampling | None = None,
         batch_tokens: int | None = None,
@@ -166,7 +164,6 @@ class Translator:
             "beam": beam,
             "length_penalty": length_penalty,
             "max_length": max_length,
-            "unk_penalty": unk_penalty,
             "stop": stop,
             "sampling": sampling,
         }
@@ -190,30 +187,9 @@ class Translator:
             settings = bounded(settings)
         encode = partial(self.tokenizer.encode_lines, state=state)
         fitted = fit_texts(texts, encode, longest, long_lines, first_line)
-        # The sentences of all lines are translated together.
-        places = [(line, part) for line, text in enumerate(fitted) for part in range(len(text.sources))]
-        sources = [front + source for front, text in zip(fronts, fitted, strict=True) for source in text.sources]
-        lists: list[list[list[Hypothesis]]] = [[[] for _ in text.sources] for text in fitted]
-        joined: list[list[Hypothesis]] = [[] for _ in fitted]
-
-        def join(line: int) -> None:
-            if all(lists[line]):
-                lang = self.tokenizer.target_lang or ""
-                joined[line] = join_pieces(fitted[line], lists[line], settings.length_penalty, lang, self.align)
-                if found is not None:
-                    found(line, joined[line])
-
-        def finished(indices: Sequence[int], results: Sequence[list[Hypothesis]]) -> None:
-            for (line, part), best in zip((places[i] for i in indices), results, strict=True):
-                lists[line][part] = best
-                join(line)
-
-        for line, text in enumerate(fitted):
-            if not text.sources:
-                join(line)
-        keys = [(first_line + line, part) for line, part in places]
-        self._translate(sources, keys, settings, nbest, batch_tokens or self.batch_tokens, state, finished)
-        return joined
+        return self._translate(
+            fitted, fronts, first_line, settings, nbest, batch_tokens or self.batch_tokens, state, found
+        )
 
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
         """For each translation which words of its source it renders, see `macaron.decode.forced`."""
@@ -222,17 +198,34 @@ class Translator:
 
     def _translate(
         self,
-        sources: Sequence[Sequence[int]],
-        keys: Sequence[tuple[int, int]],
+        texts: Sequence[FittedText],
+        fronts: Sequence[Sequence[int]],
+        first_line: int,
         settings: SearchSettings,
         nbest: int,
         batch_tokens: int,
         state: State,
-        finished: Finished,
-    ) -> None:
+        found: Callable[[int, list[Hypothesis]], None] | None,
+    ) -> list[list[Hypothesis]]:
+        # The sentences of all texts are translated together.
+        places = [(line, part) for line, text in enumerate(texts) for part in range(len(text.sources))]
+        sources = [[*fronts[line], *texts[line].sources[part]] for line, part in places]
+        lists: list[list[list[Hypothesis]]] = [[[] for _ in text.sources] for text in texts]
+        joined: list[list[Hypothesis]] = [[] for _ in texts]
+
+        def join(line: int) -> None:
+            if all(lists[line]):
+                lang = self.tokenizer.target_lang or ""
+                joined[line] = join_pieces(texts[line], lists[line], settings.length_penalty, lang, self.align)
+                if found is not None:
+                    found(line, joined[line])
+
+        for line, text in enumerate(texts):
+            if not text.sources:
+                join(line)
         for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
 
-            def decode(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
+            def finished(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
                 indices = [batch[row] for row in rows]
                 if settings.longest is not None:
                     results = [
@@ -241,30 +234,28 @@ class Translator:
                     ]
                 ids = [each.tokens for best in results for each in best]
                 decoded = iter(self.tokenizer.decode_lines(ids, state=state))
-                finished(indices, [[replace(each, text=next(decoded)) for each in best] for best in results])
+                for (line, part), best in zip((places[i] for i in indices), results, strict=True):
+                    lists[line][part] = [replace(each, text=next(decoded)) for each in best]
+                    join(line)
 
             try:
                 translate_ids(
                     self.searched,
                     [sources[i] for i in batch],
                     settings,
-                    keys=[keys[i] for i in batch],
+                    keys=[(first_line + line, part) for line, part in (places[i] for i in batch)],
                     nbest=nbest,
                     half=self.half,
-                    finished=decode,
+                    finished=finished,
                 )
+            except NotFinite:
+                raise not_finite(self.folder) from None
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
                     f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
                     f"or batch_tokens (--batch-tokens) below {batch_tokens}"
                 ) from error
-
-
-def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
-    """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, TranslationConfig.model_type)
-    model, _ = load_model(folder, TranslationModel)
-    return model, model_tokenizer(folder, "translation", model.config)
+        return joined
 
 
 def _list_of_lines(lines: Any) -> list[str]:
@@ -280,13 +271,13 @@ def _list_of_lines(lines: Any) -> list[str]:
     return found
 
 
-def _folder_defaults(model: TranslationModel) -> dict[str, Any]:
+def _folder_settings(model: TranslationModel) -> SearchSettings:
     """The search settings in the model's generation_config.json."""
     said: dict[str, Any] = model.generation_config.to_diff_dict()
     longest = said.get("max_length")
-    found = {
+    found: dict[str, Any] = {
         "beam": said.get("num_beams") or None,
         "length_penalty": said.get("length_penalty"),
         "max_length": max(1, longest - 2) if longest else None,  # transformers counts the start and the end
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return SearchSettings(**{name: value for name, value in found.items() if value is not None})

@@ -1,13 +1,9 @@
 """Scores of translations, always with their definitions, confidence intervals and tests of significance."""
 
 from macaron.evaluate.scores import (
-    Bleu,
     chrf,
-    corpus_bleu,
-    moses_tokens,
     paper_bleu,
     sacre_bleu,
-    split_compounds,
     tokenised_bleu,
 )
 from macaron.evaluate.significance import (
@@ -20,7 +16,6 @@ from macaron.evaluate.significance import (
 from macaron.evaluate.statistics import Score, SentenceStatistics
 
 __all__ = [
-    "Bleu",
     "Comparison",
     "Interval",
     "Score",
@@ -28,11 +23,8 @@ __all__ = [
     "approximate_randomisation",
     "bootstrap_interval",
     "chrf",
-    "corpus_bleu",
-    "moses_tokens",
     "paired_bootstrap",
     "paper_bleu",
     "sacre_bleu",
-    "split_compounds",
     "tokenised_bleu",
 ]

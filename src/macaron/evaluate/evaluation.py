@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +13,12 @@ from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
 from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
-from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.evaluate.statistics import Score
+from macaron.evaluate.stored import Evaluation
 from macaron.files import one_line, read_lines
 from macaron.models.translation import TranslationModel
 from macaron.text.pipeline import Pipeline, State
 from macaron.text.tokenizer import MacaronTokenizer
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Translations of a test set, how they were searched, and their scores, each with a 95 % confidence interval.
-
-    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
-    :param text: see `text_digest`
-    """
-
-    translations: list[str]
-    settings: SearchSettings
-    scores: tuple[Score, ...]
-    intervals: tuple[Interval, ...]
-    definition: dict[str, bool] = field(default_factory=dict)
-    text: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON: the search; the number of sentences; per metric the score, its definition, its interval."""
-        scored = zip(self.scores, self.intervals, strict=True)
-        return {
-            "search": {name: getattr(self.settings, name) for name in ("beam", "length_penalty", "max_length")},
-            "sentences": len(self.translations),
-            "scores": [{**score.to_dict(), "interval": asdict(interval)} for score, interval in scored],
-        }
-
-    def __str__(self) -> str:
-        lines = (
-            f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
-            for score, interval in zip(self.scores, self.intervals, strict=True)
-        )
-        first = self.intervals[0]
-        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
 
 
 def evaluate_split(translator: Translator, data: PreparedData, split: Split, **options: Any) -> Evaluation:
@@ -125,11 +92,11 @@ def evaluate_lines(
     scores: tuple[Score, ...] = (*plain, paper)
     given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
     settings = replace(translator.settings, **given)
-    intervals = tuple(bootstrap_interval(score.statistics) for score in scores)
+    searched = {name: getattr(settings, name) for name in ("beam", "length_penalty", "max_length")}
     tags = search.get("tags") or [translator.tag] * len(lines)
     text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language), tags)
     definition = {"lower": lower, "compound_split": compound_split}
-    return Evaluation(translations, settings, scores, intervals, definition, text)
+    return Evaluation(translations, searched, scores, definition, text)
 
 
 def text_digest(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from macaron.data.glue_tasks import AVERAGED, TASKS
+from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
 
 Numbers = NDArray[np.float64]
@@ -114,8 +114,8 @@ def glue_average(scores: Mapping[str, float]) -> Average:
         return float(np.mean(there)) if there and len(there) == len(names) else None
 
     return Average(
-        glue=mean(AVERAGED),
-        glue_without_wnli=mean([name for name in AVERAGED if name != "wnli"]),
-        mean_of_given=mean([name for name in AVERAGED if name in scores]),
-        missing=tuple(name for name in AVERAGED if name not in scores),
+        glue=mean(tuple(TASKS)),
+        glue_without_wnli=mean([name for name in TASKS if name != "wnli"]),
+        mean_of_given=mean([name for name in TASKS if name in scores]),
+        missing=tuple(name for name in TASKS if name not in scores),
     )

@@ -6,7 +6,7 @@ score always carries how they were made. For plain text use `paper_bleu`, which 
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import sacrebleu
@@ -25,25 +25,6 @@ from macaron.text.pipeline import Pipeline
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
 
-@dataclass(frozen=True)
-class Bleu(Score):
-    """A BLEU score with its parts: precisions are fractions of orders 1-4, lengths are in tokens."""
-
-    precisions: tuple[float, ...]
-    brevity_penalty: float
-    hypothesis_length: int
-    reference_length: int
-
-    def __str__(self) -> str:
-        """One line: the definition, the score and its parts, as multi-bleu prints them."""
-        parts = "/".join(f"{100 * precision:.1f}" for precision in self.precisions)
-        ratio = self.hypothesis_length / self.reference_length if self.reference_length else 0.0
-        return (
-            f"{self.definition} = {self.score:.2f}, {parts} (BP={self.brevity_penalty:.3f}, "
-            f"ratio={ratio:.3f}, syslen={self.hypothesis_length}, reflen={self.reference_length})"
-        )
-
-
 def tokenised_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -51,7 +32,7 @@ def tokenised_bleu(
     lower: bool,
     compound_split: bool = False,
     tokens: str = "tokens as given",
-) -> Bleu:
+) -> Score:
     """BLEU-4 of lines whose tokens are separated by spaces: clipped counts, no smoothing, brevity penalty.
 
     `tokens` names the tokenisation; it is only a part of the definition.
@@ -79,20 +60,17 @@ def corpus_bleu(
     smoothing: Smoothing = "none",
     metric: str = "tokenised BLEU",
     definition: str = "tokenised BLEU (tokens as given)",
-) -> Bleu:
+) -> Score:
     """BLEU-4 of sequences of tokens, words or numbers."""
     statistics = bleu_statistics(hypotheses, references, smoothing)
     sums = statistics.rows.sum(axis=0, dtype=np.float64)
-    return Bleu(
-        metric=metric,
-        score=statistics.score(),
-        definition=definition,
-        statistics=statistics,
-        precisions=tuple(bleu_precisions(sums, smoothing).tolist()),
-        brevity_penalty=float(brevity_penalty(sums)),
-        hypothesis_length=int(sums[0]),
-        reference_length=int(sums[1]),
-    )
+    parts = {
+        "precisions": bleu_precisions(sums, smoothing).tolist(),
+        "brevity_penalty": float(brevity_penalty(sums)),
+        "hypothesis_length": int(sums[0]),
+        "reference_length": int(sums[1]),
+    }
+    return Score(metric, statistics.score(), definition, statistics, parts)
 
 
 def split_compounds(line: str) -> str:
@@ -104,7 +82,7 @@ def split_compounds(line: str) -> str:
     return _HYPHEN.sub(rb"\1 ##AT##-##AT## \2", line.encode()).decode()
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Bleu:
+def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: bool = False) -> Score:
     """SacreBLEU of plain text with its default settings (13a tokens, exponential smoothing), with its signature."""
     require_parallel(hypotheses, references)
     metric = sacrebleu.BLEU(lowercase=lower)
@@ -140,7 +118,7 @@ def paper_bleu(
     *,
     lower: bool,
     compound_split: bool,
-) -> Bleu:
+) -> Score:
     """The paper's tokenised BLEU of plain text: both sides are normalised and tokenised as Moses does.
 
     IWSLT14 German-English: ``lower=True, compound_split=False``. WMT14 English-German: ``lower=False,

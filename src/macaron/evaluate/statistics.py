@@ -6,7 +6,7 @@ corpus means adding rows again, which `macaron.evaluate.significance` does thous
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -37,19 +37,21 @@ class SentenceStatistics:
 
 @dataclass(frozen=True)
 class Score:
-    """A number together with its definition; the statistics allow intervals and comparisons."""
+    """A number together with its definition; the statistics allow intervals and comparisons.
+
+    :param parts: the numbers it is made of, if any: those of a BLEU score, where precisions are fractions of orders 1-4
+        and lengths are in tokens
+    """
 
     metric: str
     score: float
     definition: str
     statistics: SentenceStatistics = field(repr=False, compare=False)
+    parts: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The score as JSON-able values, without the per-sentence statistics."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "statistics"}
-
-    def __str__(self) -> str:
-        return f"{self.metric} = {self.score:.2f} [{self.definition}]"
+        return {"metric": self.metric, "score": self.score, "definition": self.definition, **self.parts}
 
 
 def require_parallel(hypotheses: Sequence[object], references: Sequence[object]) -> None:

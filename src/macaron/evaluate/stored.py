@@ -7,25 +7,23 @@ import hashlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
+from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.evaluate.statistics import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
 from macaron.models.load import run_of
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS
-
-if TYPE_CHECKING:
-    from macaron.evaluate.evaluation import Evaluation
 
 FORMAT = 1
 #: Bytes of a file: some million sentences.
@@ -39,14 +37,22 @@ _FORMULAS: dict[str, Formula] = {
 }
 
 
+class _Ends(TypedDict):
+    low: Real
+    high: Real
+
+
 class _StoredScore(TypedDict):
     metric: str
     score: Real
     definition: str
+    interval: Annotated[_Ends, OTHERS]
     rows: list[Any]
 
 
-class _StoredFile(TypedDict):
+class StoredFile(TypedDict):
+    """The content of a file."""
+
     format: int
     data: str
     key: Record
@@ -69,18 +75,41 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Translated:
-    """The translations of a run and their scores.
+class Evaluation:
+    """Translations of a test set, how they were searched, and their scores.
 
+    :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
+    :param text: see `macaron.evaluate.evaluation.text_digest`
     :param kept: the file they are stored in, if any
     :param reused: whether they were read from it
     """
 
     translations: list[str]
-    scores: tuple[Score, ...]
     search: dict[str, Any]
-    kept: Path | None
-    reused: bool
+    scores: tuple[Score, ...]
+    definition: Mapping[str, bool] = field(default_factory=dict)
+    text: str = ""
+    kept: Path | None = None
+    reused: bool = False
+
+    @cached_property
+    def intervals(self) -> list[Interval]:
+        """The 95 % confidence interval of each score."""
+        return [bootstrap_interval(score.statistics) for score in self.scores]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the search; the number of sentences; per metric the score, its definition, its interval."""
+        scored = zip(self.scores, self.intervals, strict=True)
+        scores = [{**score.to_dict(), "interval": asdict(interval)} for score, interval in scored]
+        return {"search": self.search, "sentences": len(self.translations), "scores": scores}
+
+    def __str__(self) -> str:
+        lines = (
+            f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
+            for score, interval in zip(self.scores, self.intervals, strict=True)
+        )
+        first = self.intervals[0]
+        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
 
 
 @dataclass(frozen=True)
@@ -120,10 +149,10 @@ class Measurement:
         """The file."""
         return self.run / FOLDER / f"{self.name}-{_digest(self.key)[:16]}.json"
 
-    def load(self, sentences: int) -> Translated | None:
+    def load(self, sentences: int) -> Evaluation | None:
         """What is stored, if it is complete and of this many sentences."""
         try:
-            found: _StoredFile = read_json(self.path, _StoredFile, largest=_LARGEST)
+            found: StoredFile = read_json(self.path, StoredFile, largest=_LARGEST)
             content: dict[str, Any] = {name: found[name] for name in ("translations", "search", "scores")}
             if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
                 return None
@@ -140,26 +169,33 @@ class Measurement:
             return None
         if {len(content["translations"]), *(len(score.statistics.rows) for score in scores)} != {sentences}:
             return None
-        return Translated(content["translations"], tuple(scores), content["search"], self.path, True)
+        return Evaluation(
+            content["translations"],
+            content["search"],
+            tuple(scores),
+            self.definition,
+            self.text,
+            self.path,
+            reused=True,
+        )
 
-    def store(self, scored: "Evaluation", data: str) -> Translated:
+    def store(self, scored: Evaluation, data: str) -> Evaluation:
         """Keep an evaluation; ``data`` says in words what was translated."""
         said = scored.to_dict()
-        made = Translated(scored.translations, scored.scores, said["search"], self.path, False)
         content = {
-            "translations": made.translations,
-            "search": made.search,
+            "translations": scored.translations,
+            "search": scored.search,
             "scores": [
                 {**each, "rows": score.statistics.rows.tolist()}
-                for each, score in zip(said["scores"], made.scores, strict=True)
+                for each, score in zip(said["scores"], scored.scores, strict=True)
             ],
         }
         stored = {"format": FORMAT, "data": data, "key": self.key, "digest": _digest(content), **content}
         try:
             write_text(self.path, json.dumps(stored, ensure_ascii=False) + "\n")
         except MacaronError:  # a folder that cannot be written costs time later, but no result
-            return replace(made, kept=None)
-        return made
+            return scored
+        return replace(scored, kept=self.path)
 
 
 class Keeper:
@@ -172,7 +208,7 @@ class Keeper:
         self.run = run_of(folder)
         self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
 
-    def keep(self, scored: "Evaluation", search: Search, name: str, data: str) -> Path | None:
+    def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
         """Store an evaluation and return the file; an earlier one of the same model, text and settings is replaced."""
         if self.run is None or self.model is None:
             return None

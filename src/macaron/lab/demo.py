@@ -1,19 +1,16 @@
 """The demo: twins trained on a generated corpus, a Transformer and a Macaron of equal size, scored and compared.
 
-Both get the same number of updates: the recipe's, or fewer on a slow machine. The number is chosen before the first
-twin is trained, from the measured time of an update, and the learning-rate schedule ends with it.
+Both get the same number of updates: the recipe's, or fewer on a slow machine, as twins that are limited by minutes do.
 """
 
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from macaron.data.demo_corpus import WordByWord, write_demo_corpus
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
-from macaron.errors import Interrupted, MacaronError
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
 from macaron.lab.compare.comparison import Say
@@ -21,35 +18,29 @@ from macaron.lab.compare.kind_statistics import TRIALS
 from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
-from macaron.lab.twins import Twins, make_twins, with_budget
-from macaron.recipe import Recipe, load_data_recipe, load_recipe
-from macaron.tasks.run import pace_of
-from macaron.train.pace import Pace, trial_seconds
+from macaron.lab.twins import Twins, make_twins
+from macaron.recipe import load_data_recipe, load_recipe
+from macaron.shipped import word_by_word, write_demo_corpus
 
 TWINS = {"Transformer": "lie-fg", "Macaron": "strang-gfg"}
 SETS = {"test": "held-out sentences", "novel": "words and constructions never seen together"}
 EXAMPLE = "Wir wissen, dass der Junge die Tür schließt."
-#: Minutes for everything, and the share of them that is planned: the speed of a machine varies.
-BUDGET, PLANNED = 6.0, 0.85
-#: Translating, scoring and the pages take as long as this many updates of one twin.
-SCORING = 400
-#: Seconds of a trial, at most; validations of a run; and seconds of a run for all else: starting, saving.
-TRIAL, VALIDATIONS, OTHER = 4.0, 10, 3.0
-#: The minimum number of updates of a twin, however slow the machine is.
-LEAST = 20
+#: Minutes for everything, and the share of them for training; translating, scoring and the pages take the others.
+BUDGET, TRAINING = 6.0, 0.75
 
 
 def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -> dict[str, Any]:
     """Run the demo in a folder, reusing what an earlier one has finished; ``say`` is told the progress."""
     started = time.monotonic()
     corpus, data, numbers = runs / "demo-corpus", runs / "demo-data", runs / "demo-report.json"
-    recipe = load_recipe(recipe_file, [f"data.out={data}"])
     new = write_demo_corpus(corpus)
     say(f"1. Corpus: {'100,000 German-English pairs from a grammar, in' if new else 'reusing'} {corpus}")
     outcome = prepare(load_data_recipe(recipe_file, [f"data.out={data}", f"data.root={corpus}"]))
     done = "reusing" if outcome.reason is None else f"{outcome.data.vocab_size:,} subwords, in"
     say(f"2. Prepare: {done} {data}")
-    twins = demo_twins(recipe, runs, say, 60 * minutes * PLANNED - (time.monotonic() - started))
+    say("3. Twins")
+    left = minutes - (time.monotonic() - started) / 60
+    twins = demo_twins(recipe_file, data, runs, say, max(TRAINING * left / len(TWINS), 0.001))
     say("4. Training (runs that are finished are reused)")
     twins.train()
     say("5. Scores (sacreBLEU with 95 % confidence interval)")
@@ -73,40 +64,17 @@ Translate a sentence of your own with a trained model:
     return report
 
 
-def demo_twins(recipe: Recipe, runs: Path, say: Say, seconds: float) -> Twins:
-    """The twins with a number of updates that fits into ``seconds``, or that an earlier demo has chosen.
-
-    Folders of a demo with another recipe are refused before anything is trained.
-    """
-    twins = make_twins(recipe, TWINS, 1, runs, say=lambda text: say(f"   {text}"), pattern="demo-{name}")
-    folders = [folder for *_, folder in twins.plan]
-    made = [folder for folder in folders if (folder / "recipe.toml").is_file()]
-    stored = {folder: load_recipe(folder / "recipe.toml", [f"data.out={recipe.data}"]) for folder in made}
-    most = recipe.train.max_updates or 0  # twins have it
-    if stored:
-        updates = stored[made[0]].train.max_updates or most
-        say(f"3. Pace: {updates:,} updates of each twin, as an earlier demo has chosen")
-    else:
-        started = time.monotonic()
-        try:
-            trial = min(TRIAL, trial_seconds(seconds / 60))
-            paces = [pace_of(own, trial) for _, own, _ in twins.plan]
-        except KeyboardInterrupt:
-            raise Interrupted("stopped while the pace was measured; the same command starts again") from None
-        updates = fitting_updates(paces, seconds - (time.monotonic() - started), most)
-        said = " and ".join(f"{pace.update:.3f}" for pace in paces)
-        say(f"3. Pace: {said} s per update; {updates:,} of {most:,} updates of each twin")
-    twins = replace(twins, plan=[(name, shortened(own, updates), folder) for name, own, folder in twins.plan])
-    for _, own, folder in twins.plan:
-        if stored.get(folder, own) != own:
-            both = " and ".join(map(str, folders))
-            raise MacaronError(f"{folder} was made with another recipe: remove {both}, or give another --runs")
-    return twins
+def demo_twins(recipe_file: Path, data: Path, runs: Path, say: Say, minutes: float) -> Twins:
+    """The twins, each with the updates of the recipe, or as many as fit into ``minutes``."""
+    most = load_recipe(recipe_file).train.max_updates
+    limits = ["train.max_updates=", "train.max_epochs=", f"train.max_minutes={minutes:.4f}"]
+    recipe = load_recipe(recipe_file, [f"data.out={data}", *limits])
+    return make_twins(recipe, TWINS, 1, runs, most=most, say=lambda text: say(f"   {text}"), pattern="demo-{name}")
 
 
 def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
-    baseline, reasons = WordByWord.load(), result.pairs[0].fairness.unfair
+    reasons = result.pairs[0].fairness.unfair
     report: dict[str, Any] = {
         "parameters": {kind.label: kind.parameters for kind in result.kinds},
         "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
@@ -120,7 +88,7 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
         say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
     for part, what in SETS.items():
         source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
-        outputs = {"word by word": [baseline.translate(line) for line in source]}
+        outputs = {"word by word": word_by_word(part)[: len(source)]}
         for kind in result.kinds:
             # The comparison has translated the test sentences.
             made = result.translated[kind.label].translations if part == "test" else None
@@ -144,18 +112,3 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
                 say(f"       {name:14s} {lines[i]}")
     say(f"\n   {scores['Macaron'].definition}; one seed: see docs/results for what may be concluded")
     return report
-
-
-def fitting_updates(paces: list[Pace], seconds: float, most: int) -> int:
-    """The number of updates of each twin such that training and scoring take at most ``seconds``."""
-    update = sum(pace.update for pace in paces)
-    rest = sum(OTHER + VALIDATIONS * pace.validation for pace in paces) + SCORING * update / len(paces)
-    fitting = int((seconds - rest) / update)
-    return most if fitting >= most else min(max(fitting // 10 * 10, LEAST), most)
-
-
-def shortened(recipe: Recipe, updates: int) -> Recipe:
-    """A recipe of fewer updates; the warm-up is shortened alike, and the schedule ends at the last update."""
-    most = recipe.train.max_updates or updates
-    train = replace(recipe.train, warmup=round(recipe.train.warmup * min(updates / most, 1)))
-    return with_budget(replace(recipe, train=train), updates)

@@ -22,7 +22,6 @@ PACKAGE = "macaron-net"
 #: What a user sees of the requirements; the others are mentioned only if something is wrong with them.
 _SHOWN = {"torch": "PyTorch", "transformers": "transformers"}
 _SPACE = 2.0  # gigabytes: a small corpus and the checkpoints of a small model
-_UPDATES = 30
 _WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
 
 
@@ -122,19 +121,22 @@ def work() -> Iterator[Finding]:
     """Prepare, train and translate a tiny corpus of number words; the folder is removed."""
     from macaron.data.prepare import prepare
     from macaron.decode import Translator
+    from macaron.lab.page import asset
     from macaron.lab.run_folder import RunFolder
-    from macaron.recipe import data_recipe, recipe_from
+    from macaron.recipe import load_data_recipe, load_recipe
     from macaron.tasks.run import run as train_run
 
     step = "Preparing"
     try:
         with tempfile.TemporaryDirectory(prefix="macaron-doctor-") as name, redirect_stderr(io.StringIO()):
-            content = _tiny(Path(name))
-            prepare(data_recipe(content), workers=1)
+            recipe, paths = Path(name) / "doctor.toml", [f"data.root={name}", f"data.out={name}/data"]
+            recipe.write_text(asset(recipe.name), encoding="utf-8")
+            _write_corpus(recipe.parent)
+            prepare(load_data_recipe(recipe, paths), workers=1)
             step, started = "Training", time.monotonic()
-            train_run(recipe_from(content), Path(name) / "run", resume=False)
+            train_run(load_recipe(recipe, paths), Path(name) / "run", resume=False)
             losses = [loss for _, loss in RunFolder(Path(name) / "run").values("loss")]
-            text = f"{step}: {_UPDATES} updates in {time.monotonic() - started:.1f} s, "
+            text = f"{step}: {len(losses)} updates in {time.monotonic() - started:.1f} s, "
             text += f"loss {losses[0]:.2f} to {losses[-1]:.2f}"
             yield Finding("ok", text) if losses[-1] < losses[0] else Finding("fail", text, _reinstall())
             step = "Translation"
@@ -146,8 +148,7 @@ def work() -> Iterator[Finding]:
         yield Finding("fail", f"{step}: {reason}", _reinstall())
 
 
-def _tiny(folder: Path) -> dict[str, dict[str, object]]:
-    """Write a tiny corpus, and return its recipe."""
+def _write_corpus(folder: Path) -> None:
     draw = random.Random(1)
     for split, count in (("train", 600), ("valid", 20)):
         lines = [draw.choices(list(_WORDS), k=draw.randint(2, 6)) for _ in range(count)]
@@ -155,16 +156,6 @@ def _tiny(folder: Path) -> dict[str, dict[str, object]]:
         for language, words in texts.items():
             text = "".join(" ".join(line) + "\n" for line in words)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
-    corpora = {split: [{"path": str(folder / split)}] for split in ("train", "valid")}
-    languages = {"source_lang": "de", "target_lang": "en", "remove_overlap": "none", "remove_duplicates": False}
-    size = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 128, "dropout": 0.0}
-    length = {"max_updates": _UPDATES, "warmup": 10, "learning_rate": 0.005, "batch_tokens": 256, "log_every": 1}
-    return {
-        "data": {**languages, "vocab_size": 320, "out": str(folder / "data"), **corpora},
-        "model": {"preset": "macaron-tiny", "encoder_layers": 1, "decoder_layers": 1, **size},
-        "train": {**length, "label_smoothing": 0.0, "compile": "off", "row_tokens": 64},
-        "decode": {"beam": 2, "max_length": 40},
-    }
 
 
 def _release(text: str) -> list[int]:

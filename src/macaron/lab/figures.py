@@ -88,10 +88,10 @@ def write_figure(path: Path, figure: "Figure") -> None:
         file.write(rendered(figure, path.suffix[1:].lower()))
 
 
-def scheme_label(name: str, method: str) -> str:
-    """The name of a scheme, of its network, and of its integrator: ``strang-gfg (Macaron), euler``."""
+def scheme_label(name: str, method: str = "") -> str:
+    """The name of a scheme, of its network, and, if given, of its integrator: ``strang-gfg (Macaron), euler``."""
     networks = {scheme: f" ({alias.capitalize()})" for alias, scheme in ALIASES.items()}
-    return f"{name}{networks.get(name, '')}, {method}"
+    return name + networks.get(name, "") + (f", {method}" if method else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,11 +157,6 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
         write_figure(path, figure)
 
 
-def trajectory_label(found: SchemeTrajectories) -> str:
-    """The label of a scheme, without its integrator if sub-flows are exact."""
-    return scheme_label(found.scheme.name, found.method).removesuffix(", exact")
-
-
 def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int) -> None:
     """Draw the trajectories with a given number of steps, by integrator, and the errors of all numbers of steps."""
     from matplotlib.figure import Figure
@@ -217,8 +212,8 @@ def _draw_paths(
     for i in range(exact.shape[1]):
         axes.plot(*exact[:, i].T, label=None if i else "exact flow", **wide)
         for each, colour in zip(schemes, colours, strict=True):
-            name = trajectory_label(each).removesuffix(f", {each.method}")
-            axes.plot(*each.of(steps).nodes[:, i].T, label=None if i else name, color=colour, zorder=2, **line)
+            name = None if i else scheme_label(each.scheme.name)
+            axes.plot(*each.of(steps).nodes[:, i].T, label=name, color=colour, zorder=2, **line)
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)

@@ -49,36 +49,26 @@ def render_page(
     for name, value in (data or {}).items():
         below += f'<script type="application/json" id="data-{escape(name)}">{script_json(value)}</script>\n'
     below += "".join(f"<script>\n{script}</script>\n" for script in others)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<style>
-{style}</style>
-<script>
-{base}</script>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the content</a>
-<header class="top"><span class="brand">Macaron</span>
-<button type="button" class="theme" hidden>Theme: auto</button></header>
-<main id="main" tabindex="-1">
-<h1>{escape(title)}</h1>
-{above}{body}
-</main>
-<footer class="bottom">Made by macaron {escape(__version__)}</footer>
-{below}</body>
-</html>
-"""
+    return asset("page.html").format(
+        policy=POLICY,
+        title=escape(title),
+        style=style,
+        base=base,
+        above=above,
+        body=body,
+        below=below,
+        version=__version__,
+    )
 
 
 def asset(name: str) -> str:
     """The text of a file in lab/assets."""
     return (files("macaron.lab") / "assets" / name).read_text(encoding="utf-8")
+
+
+def note(page: str, name: str, **values: object) -> str:
+    """A text of a page, from PAGE-notes.json in lab/assets."""
+    return str(json.loads(asset(f"{page}-notes.json"))[name]).format(**values)
 
 
 def section(heading: str, *parts: str, id: str | None = None) -> str:

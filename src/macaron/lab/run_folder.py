@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -11,17 +11,15 @@ from typing import Annotated, Any, Literal, TypedDict, TypeGuard
 from safetensors import SafetensorError, safe_open
 
 from macaron.errors import MacaronError
-from macaron.evaluate.stored import FOLDER
+from macaron.evaluate.stored import FOLDER, StoredFile
 from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
-RunKind = Literal["translation", "pre-training", "language-model", "fine-tuning", "GLUE"]
-#: JSON files that a run writes about itself; any other with scores is an evaluation.
-_OWN = {"summary.json", "environment.json", "settings.json", "results.json", "run.json"}
-#: Bytes of the largest of them: translations with their counts.
+RunKind = Literal["translation", "pre-training", "language-model"]
+#: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
 _GREATEST = 1e100
@@ -51,13 +49,11 @@ _Starts = list[Annotated[_Start, OTHERS]] | Annotated[_Start, OTHERS]
 class RunFolder:
     """The files of a run; missing ones are empty.
 
-    :ivar settings: the resolved recipe, or the settings of a fine-tuning
+    :ivar settings: the resolved recipe
     :ivar origin: the file and the text of the settings
     :ivar summary: what the run wrote at its end
-    :ivar results: the finished runs of a GLUE folder
     :ivar model_folder: its final model, or its best checkpoint if it has none yet
     :ivar finished: it has ended and was not resumed since
-    :ivar damaged_lines: line numbers of metrics.jsonl that could not be read
     :ivar remarks: what could not be read
     """
 
@@ -72,14 +68,13 @@ class RunFolder:
         self.remarks: list[str] = []
         self.settings, self.origin = self._settings()
         self.kind = _kind(path, self.settings)
-        starts = self._json("environment.json", _Starts) or self._json("run.json", _Starts) or []
+        starts = self._json("environment.json", _Starts) or []
         self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
         self.model_folder = run_model(path)
         model = self.model_folder.relative_to(path) if self.model_folder else "model"
         self.config = self._record(f"{model}/config.json")
         self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
-        self.metrics, self.damaged_lines = self._lines("metrics.jsonl")
-        self.results, _ = self._lines("results.jsonl")
+        self.metrics = self._metrics()
         self.summary = self._summary()
         self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
@@ -100,35 +95,26 @@ class RunFolder:
         return None
 
     @cached_property
-    def evaluations(self) -> list[Record]:
-        """Scores of its model: the ``file``, the ``data``, the ``scores``.
+    def fingerprint(self) -> str:
+        """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
+        return fingerprint(self.model_folder) if self.model_folder else ""
 
-        They are in JSON files that ``macaron evaluate --json`` wrote, and among the stored translations, where those
-        of an earlier model of this run are passed over. Of two with the same data, search and definitions the stored
-        and later one counts.
+    @cached_property
+    def evaluations(self) -> list[Record]:
+        """Scores of its model, as `macaron.evaluate.stored` keeps them: the ``file``, the ``data``, the ``scores``.
+
+        Those of an earlier model of this run are passed over. Of two with the same data, search and definitions the
+        later one counts.
         """
-        stored = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
-        files = [*sorted(file for file in self.path.glob("*.json") if file.name not in _OWN), *stored]
-        present = fingerprint(self.model_folder) if stored and self.model_folder else None
+        files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
         found: dict[str, Record] = {}
         for file in files:
             name = str(file.relative_to(self.path))
-            content = self._record(name)
-            scores, key = content.get("scores"), content.get("key")
-            rows = scores if isinstance(scores, list) else []
-            fine = [isinstance(row, dict) and "metric" in row and is_number(row.get("score")) for row in rows]
-            if (
-                not rows
-                or not all(fine)
-                or (file in stored and not (isinstance(key, dict) and key.get("model") == present))
-            ):
-                continue
-            said = str(content.get("data", file.stem.rpartition("-")[0] or file.stem))
-            lines = content.get("translations")
-            sentences = content.get("sentences", len(lines) if isinstance(lines, list) else None)
-            data = f"{said}, {sentences:,} sentences" if is_number(sentences) else said
-            same = json.dumps([data, content.get("search"), [row.get("definition") for row in rows]])
-            found[same] = {"file": name, "data": data, "scores": rows}
+            content: StoredFile | None = self._json(name, StoredFile)
+            if content and content["scores"] and content["key"].get("model") == self.fingerprint:
+                data = f"{content['data']}, {len(content['translations']):,} sentences"
+                same = json.dumps([data, content["search"], [each["definition"] for each in content["scores"]]])
+                found[same] = {"file": name, "data": data, "scores": content["scores"]}
         return sorted(found.values(), key=lambda each: str(each["file"]))
 
     @cached_property
@@ -159,25 +145,19 @@ class RunFolder:
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
     def _summary(self) -> Record:
-        name = "results.json" if self.kind in ("fine-tuning", "GLUE") else "summary.json"
-        found: Record = self._json(name, Annotated[_Summary, OTHERS]) or {}
-        numbers = [found[name] for name in ("update", "seconds", "updates") if name in found]
+        found: Record = self._json("summary.json", Annotated[_Summary, OTHERS]) or {}
+        numbers = [found[name] for name in ("update", "seconds") if name in found]
         numbers += [loss for loss in found.get("candidates", {}).values() if loss is not None]
         if all(map(is_number, numbers)):
             return found
-        self.remarks.append(f"{name} is damaged and was ignored.")
+        self.remarks.append("summary.json is damaged and was ignored.")
         return {}
 
     def _settings(self) -> tuple[Record, Origin]:
         if (self.path / "recipe.toml").is_file():
             sections, origin = load_toml(self.path / "recipe.toml")
             return {name: section for name, section in sections.items() if isinstance(section, dict)}, origin
-        found = self._record("settings.json") or self._record("run.json")
-        # "identity" of a GLUE folder is what all its runs share; its "model" is a digest of the weights.
-        if isinstance(found.get("identity"), dict):
-            found = {**found["identity"], "model": found.get("model"), "data": found.get("data")}
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in found.items())
-        return found, Origin("settings.json", text)
+        return {}, Origin("recipe.toml")
 
     def _json(self, file: str, kind: Any = Any) -> Any:
         try:
@@ -192,27 +172,25 @@ class RunFolder:
         found = self._json(file)
         return found if isinstance(found, dict) else {}
 
-    def _lines(self, file: str) -> tuple[list[Record], list[int]]:
-        """The records of a file of JSON lines, and the numbers of damaged lines.
+    def _metrics(self) -> list[Record]:
+        """The records of metrics.jsonl.
 
         The last line of a run in progress may be incomplete: it has no line end, and is no damage.
         """
         records: list[Record] = []
-        damaged: list[int] = []
-        path = self.path / file
-        content = path.read_bytes() if path.is_file() else b""
-        for number, line in enumerate(content.splitlines(True), start=1):
+        damaged, path = 0, self.path / "metrics.jsonl"
+        for line in path.read_bytes().splitlines(True) if path.is_file() else ():
             try:
-                record = parse_json(line.decode(), file, Any, finite=False)
+                record = parse_json(line.decode(), path.name, Any, finite=False)
             except (MacaronError, UnicodeError):
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
             elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
-                damaged.append(number)
+                damaged += 1
         if damaged:
-            self.remarks.append(f"{file}: {len(damaged)} damaged line(s) are left out.")
-        return records, damaged
+            self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")
+        return records
 
 
 def _merged(first: Record, second: Record) -> Record:
@@ -234,14 +212,6 @@ def is_number(value: Any) -> TypeGuard[float]:
     return counts and (value == 0 or 1 / _GREATEST < abs(value) < _GREATEST)
 
 
-def numbers_in(scores: Any) -> Iterator[tuple[str, str, float]]:
-    """Set, metric and value of the scores of a fine-tuning that are numbers."""
-    for part, metrics in scores.items() if isinstance(scores, dict) else ():
-        for metric, value in metrics.items() if isinstance(metrics, dict) else ():
-            if is_number(value):
-                yield part, metric, value
-
-
 def check_same_task(runs: Sequence[RunFolder]) -> None:
     """Refuse to compare runs of different tasks."""
     if len({run.kind for run in runs}) > 1:
@@ -250,10 +220,8 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _kind(path: Path, settings: Record) -> RunKind:
-    if (path / "results.jsonl").is_file() or (path / "run.json").is_file():
-        return "GLUE"
-    if (path / "settings.json").is_file():
-        return "fine-tuning"
+    if (path / "run.json").is_file() or (path / "settings.json").is_file():
+        raise MacaronError(f"{path} is a folder of macaron glue or finetune: its scores are in results.json.")
     if (path / "recipe.toml").is_file():
         if settings.get("train", {}).get("task") == "language-model":
             return "language-model"
@@ -263,6 +231,4 @@ def _kind(path: Path, settings: Record) -> RunKind:
         return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder: give the folder of its run, as macaron train --out made it.")
-    raise MacaronError(
-        f"{path} is not the folder of a run: it has no recipe.toml, settings.json, run.json or metrics.jsonl."
-    )
+    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml or metrics.jsonl.")

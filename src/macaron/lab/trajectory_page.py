@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.figures import scheme_label, trajectory_label
-from macaron.lab.page import Raw, asset, escape, html_table, render_page, section, write_page
+from macaron.lab.figures import scheme_label
+from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (
     AS_LAYERS,
@@ -28,13 +28,6 @@ _WIDTH, _MARGIN = 1000.0, 40.0
 #: The sub-flows of some trajectories, in words.
 Group = tuple[str, TrajectoryComparison]
 
-_LEAD = (
-    "Attention (F) and the feed-forward network (G) move five particles at the same time; a network applies them in "
-    "turn. A Transformer layer is a Lie step: F, then G. A Macaron layer is a Strang step: half G, F, half G. Layers "
-    "take one Euler step for each, and then Strang is no better than Lie: half the step halves the error of both. "
-    "With exact sub-flows, as in the theorem, half the step divides Strang's error by four."
-)
-
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
     """Write the page, which shows one group of trajectories at a time.
@@ -45,8 +38,8 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     groups = [(name, compare(schemes, seed)) for name, schemes in chosen.items()]
     first = groups[0][1]
     drawing = _Drawing(groups)
-    caveats = asset("trajectories-euler.html") if len(groups) > 1 else ""
-    caveats += asset("trajectories-system.html").format(seed=first.seed, time=DURATION)
+    caveats = note("trajectories", "euler") + "\n" if len(groups) > 1 else ""
+    caveats += note("trajectories", "system", seed=first.seed, time=DURATION)
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
         section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
@@ -56,7 +49,7 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     page = render_page(
         f"{names} on five particles",
         "\n".join(body),
-        lead=_LEAD if len(groups) > 1 else "",
+        lead=note("trajectories", "lead") if len(groups) > 1 else "",
         styles=["trajectories.css"],
         scripts=["trajectories.js"],
         data={"trajectories": _data(groups, drawing, steps)},
@@ -125,35 +118,26 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
     described = f"The paths of {found.exact.shape[1]} particles: exact (wide and grey), and by each scheme."
     headers, caption = ["scheme", "error at the end", "with half the step"], "Error at the chosen number of steps"
     table = html_table(headers, rows, caption=caption, numeric=[1, 2])
-    return f"""<div class="trajectories">
-<figure>
-<svg viewBox="0 0 {_WIDTH:g} {drawing.height}" role="img" aria-labelledby="stage-name stage-text">
-<title id="stage-name">Paths of the particles</title><desc id="stage-text">{described}</desc>
-<g class="exact">{exact}</g><g class="moves"></g>{"".join(layers)}
-</svg>
-<figcaption><ul class="legend"><li><span class="swatch wide"></span>exact flow</li>{"".join(entries)}
-<li class="operators" hidden><span class="swatch f"></span>along F<span class="swatch g"></span>along G</li>
-</ul></figcaption>
-</figure>
-<div class="panel">
-<div class="controls" hidden>
-<label for="steps">Steps <output id="count" for="steps">{steps}</output></label>
-<input type="range" id="steps" min="0" max="{len(counts) - 1}" step="1" value="{counts.index(steps)}">
-<div class="choices">
-<label{" hidden" if len(groups) == 1 else ""}>Sub-steps<select id="group">{choices}</select></label>
-<label>Show sub-steps of<select id="moves"><option value="">no scheme</option>{"".join(options)}</select></label>
-</div>
-</div>
-{table}
-<p class="visually-hidden" id="said" aria-live="polite"></p>
-</div>
-</div>"""
+    return asset("trajectories.html").format(
+        width=_WIDTH,
+        height=drawing.height,
+        described=described,
+        exact=exact,
+        layers="".join(layers),
+        entries="".join(entries),
+        steps=steps,
+        last=len(counts) - 1,
+        index=counts.index(steps),
+        hidden=" hidden" if len(groups) == 1 else "",
+        choices=choices,
+        options="".join(options),
+        table=table,
+    )
 
 
 def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
-    """The label of a scheme, without its integrator where the name of its group has it."""
-    label = trajectory_label(each)
-    return label.removesuffix(f", {each.method}") if len(groups) > 1 else label
+    """The label of a scheme; the name of a group has its integrator, if there are several groups."""
+    return scheme_label(each.scheme.name, each.method if len(groups) == 1 else "")
 
 
 def _line(path: Sequence[float]) -> str:
@@ -168,7 +152,7 @@ def _dots(path: Sequence[float]) -> str:
 def _error_chart(groups: Sequence[Group]) -> str:
     series = [
         Series(
-            scheme_label(each.scheme.name, each.method) if len(groups) > 1 else trajectory_label(each),
+            scheme_label(each.scheme.name, each.method),
             [(float(one.steps), one.error) for one in each.trajectories],
             colour=COLOURS[i % len(COLOURS)],
             dashed=each.method != "exact",

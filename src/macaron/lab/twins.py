@@ -59,7 +59,10 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        with join(self.plan[0][1].train), writing(self.out) if first_process() else nullcontext():
+        with (
+            join(self.plan[0][1].train.wants_gpu(torch.cuda.is_available())),
+            writing(self.out) if first_process() else nullcontext(),
+        ):
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
                 try:
@@ -97,6 +100,7 @@ def make_twins(
     out: Path,
     *,
     budget: int | None = None,
+    most: int | None = None,
     allow_unequal: bool = False,
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
     pattern: str = "{name}-seed{seed}",
@@ -105,17 +109,14 @@ def make_twins(
 
     :param schemes: names of the catalogue, aliases, ENCODER/DECODER for a decoder of its own, or ``control``; a mapping
         gives the twins other names
+    :param most: updates of each run, at most, where its only limit is minutes
     """
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file: give a folder for the runs")
     if not first_process():
         say = lambda _: None  # noqa: E731
     resolved = [resolve(name) for name in (schemes.values() if isinstance(schemes, Mapping) else schemes)]
     repeated = [name for name in resolved if resolved.count(name) > 1]
     if repeated:
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
-    if len(resolved) < 2:
-        raise UsageError("--schemes needs at least two, separated by commas: lie-fg,strang-gfg")
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
     if budget is not None:
@@ -144,7 +145,7 @@ def make_twins(
     for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
         folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
         plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
-    return Twins(fit_plan(plan, say), out, say)
+    return Twins(fit_plan(plan, most, say), out, say)
 
 
 def resolve(name: str) -> str:
@@ -206,7 +207,9 @@ def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
     return recipe
 
 
-def fit_plan(plan: list[tuple[str, Recipe, Path]], say: Callable[[str], None]) -> list[tuple[str, Recipe, Path]]:
+def fit_plan(
+    plan: list[tuple[str, Recipe, Path]], most: int | None, say: Callable[[str], None]
+) -> list[tuple[str, Recipe, Path]]:
     """A plan whose only limit is minutes, of each run: all get as many updates as the slowest twin makes in this time.
 
     The number is measured once, before the first run begins; then it is in the recipe of that run.
@@ -223,8 +226,10 @@ def fit_plan(plan: list[tuple[str, Recipe, Path]], say: Callable[[str], None]) -
         paces = [pace_of(own, trial_seconds(minutes)) for own in kinds.values()]
         given = {key for section, key in plan[0][1].given if section == "train"}
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
+        train = replace(train, max_updates=min(train.max_updates or 1, most or sys.maxsize))
         seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)
-        say(f"pace: {seconds} s per update; {train.max_updates:,} updates of each run in {minutes:g} minutes")
+        of = "" if most is None else f" of {most:,}"
+        say(f"pace: {seconds} s per update; {train.max_updates:,}{of} updates of each run in {minutes:g} minutes")
     train = replace(train, max_minutes=None)
     return [(name, replace(own, train=replace(train, seed=own.train.seed)), folder) for name, own, folder in plan]
 

@@ -3,10 +3,10 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.ode import Scheme, Step, lift
@@ -32,7 +32,8 @@ class ModelConfig(LayerSettings):
     model_type: ClassVar[str]
     title: ClassVar[str] = "an encoder"
 
-    bias: ClassVar[bool] = True  # type: ignore[misc]  # not a field of config.json
+    bias: ClassVar[bool] = True  # type: ignore[misc]  # these are no fields of config.json
+    causal: ClassVar[bool] = False  # type: ignore[misc]
     activation: str | tuple[str, ...] = "relu"
     vocab_size: int = 10000
     scheme: Any = "strang-gfg"
@@ -72,8 +73,7 @@ class ModelConfig(LayerSettings):
         scheme = self.encoder_scheme_value()
         if "H" in scheme.operators:
             raise MacaronError(
-                f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks: give it as decoder_scheme, "
-                "which a translation model has"
+                f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks: give it as decoder_scheme"
             )
 
     @classmethod
@@ -118,6 +118,8 @@ class TranslationConfig(ModelConfig):
     """An encoder-decoder for translation.
 
     :param decoder_scheme: splitting scheme of the decoder; by default the encoder's with F replaced by F H
+    :param decoder_settings: settings of the decoder's layers that differ from the encoder's, such as
+        ``{"activation": "swiglu"}``
     :param evaluation: how the paper's BLEU of this model is defined: ``{"lower": ..., "compound_split": ...}``
     """
 
@@ -126,6 +128,7 @@ class TranslationConfig(ModelConfig):
     encoder_layers: int = 6
     decoder_layers: int = 6
     decoder_scheme: Any = None
+    decoder_settings: dict[str, Any] = field(default_factory=dict)
     decoder_prologue: Any = None
     decoder_epilogue: Any = None
     evaluation: dict[str, bool] | None = None
@@ -136,6 +139,12 @@ class TranslationConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.decoder_scheme_value()
+        self.decoder_layer_settings()
+
+    def decoder_layer_settings(self) -> LayerSettings:
+        """The settings of the decoder's layers."""
+        with naming("decoder_settings"):
+            return self.of_decoder(self.decoder_settings)
 
     def decoder_scheme_value(self) -> Scheme:
         """The decoder's scheme: given, or the encoder's lifted."""
@@ -251,6 +260,7 @@ class LanguageConfig(TextConfig):
 
     model_type: ClassVar[str] = "macaron-language"
     title: ClassVar[str] = "a language model"
+    causal: ClassVar[bool] = True  # type: ignore[misc]
 
     position_vectors: Literal["sinusoidal", "marian", "learned"] = "learned"
     bos_token_id: int | None = 2
@@ -258,8 +268,7 @@ class LanguageConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        scheme = self.encoder_scheme_value()
-        if "F" not in scheme.operators:
+        if "F" not in (scheme := self.encoder_scheme_value()).operators:
             raise MacaronError(f"scheme {scheme.name!r} has no self-attention (F): it could not see its own words")
 
 

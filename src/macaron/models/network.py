@@ -65,8 +65,9 @@ class Network(nn.Module):
         :param states: if a list, receives the state before each layer
         :param weights: if a list, receives the weights of every attention
         """
-        x = self.embedding(ids, None if real is None else token_positions(real), segments, vectors)
-        return self.encoder(x, Context(mask=key_mask(real), kernel=self.kernel, weights=weights), states)
+        positions = None if real is None else token_positions(real)
+        context = Context(mask=key_mask(real), kernel=self.kernel, weights=weights, positions=positions)
+        return self.encoder(self.embedding(ids, positions, segments, vectors), context, states)
 
     @property
     def pad(self) -> int:
@@ -100,6 +101,7 @@ def build_embedding(config: ModelConfig, pad: int, *segments: Any) -> Embedding:
         pad,
         config.dropout,
         *segments,
+        positioned=config.positions_at == "input",
         position_vectors=config.position_vectors,
         longest=config.max_position_embeddings,
         scale=config.scale_embedding,

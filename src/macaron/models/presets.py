@@ -21,6 +21,20 @@ _TRANSLATION: dict[str, dict[str, Any]] = {
     # The released IWSLT14 models have half that inner width.
     "small-released": {**_SMALL, "intermediate_size": 1024},
 }
+#: The other systems of the paper's tables, of the size "big" and with pre-norm layers, as all presets have.
+_SYSTEMS: dict[str, dict[str, Any]] = {
+    "weighted-transformer": {
+        # The feed-forward networks are inside the branches: self-attention's, and in the decoder cross-attention's.
+        "scheme": {"name": "weighted", "branches": [{"weight": 1.0, "steps": [["F", 1.0]]}]},
+        "attention": "weighted",
+        "cross_attention": "weighted",
+        "decoder_settings": {"attention": "softmax"},
+    },
+    "relative": {"attention": "relative", "positions_at": "none"},
+    "universal": {"tying": "depth", "positions_at": "layers"},
+    # The inner width is stated: the published networks have it, whatever the size of their kernels.
+    "dynamic-conv": {"attention": "dynamic", "encoder_layers": 7, "inner_sizes": [4096]},
+}
 #: The defaults of `EncoderConfig` are those of BERT-base.
 _ENCODER: dict[str, dict[str, Any]] = {
     "tiny": {**_TINY, "num_hidden_layers": 2},
@@ -40,6 +54,8 @@ def _presets() -> dict[str, tuple[type[AnyConfig], dict[str, Any]]]:
     for size, settings in _TRANSLATION.items():
         for family, scheme in (("transformer", "lie-fg"), ("macaron", "strang-gfg")):
             table[f"{family}-{size}"] = TranslationConfig, {"scheme": scheme, **dropout, **settings}
+    for name, settings in _SYSTEMS.items():
+        table[name] = TranslationConfig, {"scheme": "lie-fg", **dropout, **_TRANSLATION["big"], **settings}
     others: tuple[tuple[str, type[AnyConfig], dict[str, dict[str, Any]]], ...] = (
         ("bert", EncoderConfig, _ENCODER),
         ("gpt", LanguageConfig, _LANGUAGE),

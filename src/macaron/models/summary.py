@@ -63,7 +63,7 @@ def summarise(name: str, config: AnyConfig) -> Summary:
         layers=layers,
         hidden_size=config.hidden_size,
         heads=config.num_attention_heads,
-        inner_widths=widths.get("G", ()),
+        inner_widths=widths.get("G", widths.get("B", ())),
         head_widths=widths.get("F", ()),
         norm=config.norm,
         vocab_size=config.vocab_size,

@@ -50,6 +50,7 @@ class DecoderNetwork(Network):
             cache=cache,
             kernel=self.kernel,
             weights=weights,
+            positions=positions,
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 
@@ -73,7 +74,8 @@ class TranslationModel(DecoderNetwork):
         self.embedding = build_embedding(config, self.pad)
         encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
         self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
-        self.decoder = Stack(decoder, config.decoder_layers, config, config.decoder_prologue, config.decoder_epilogue)
+        ends = config.decoder_prologue, config.decoder_epilogue
+        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""

@@ -6,13 +6,16 @@ D hidden size, H heads, K head width, I inner width of a feed-forward network, V
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.errors import MacaronError
+from macaron.nn.interaction import Interaction
 from macaron.nn.linear import Linear, xavier_bound
+from macaron.nn.positions import RelativePositions, distances, rotated
 
 
 @dataclass
@@ -64,6 +67,10 @@ class KeyValueCache:
         """Keep keys and values of the encoder's output."""
         self._memory[slot] = key.contiguous(), value.contiguous()
 
+    def distances(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The distances (T, S) from queries to the keys of a slot, or what broadcasts to it."""
+        return distances(queries, keys, device)
+
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
         for store in (self._past, self._memory):
@@ -79,7 +86,8 @@ class Context:
     to the logits. ``causal`` forbids attention to later positions. ``kernel`` is ``"sdpa"`` (PyTorch chooses the
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
     ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
-    states as rows, (B T, D) (`macaron.decode.cpu`).
+    states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of the states, (T,) or (B, T), as the
+    embedding takes them.
     """
 
     mask: Tensor | None = None
@@ -91,6 +99,11 @@ class Context:
     weights: list[tuple[str, Tensor]] | None = None
     sequences: SequenceOffsets | None = None
     batch: int = 0
+    positions: Tensor | None = None
+
+    def distances(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The distances (T, S) from queries to keys, or what broadcasts to it."""
+        return (self.cache or KeyValueCache()).distances(queries, keys, device)
 
 
 def attend(
@@ -102,22 +115,25 @@ def attend(
     dropout: float,
     context: Context,
     operator: str,
+    relative: RelativePositions | None = None,
 ) -> Tensor:
     """Scaled dot-product attention of queries (B, H, T, K) to keys and values (B, H, S, K): (B, H, T, K)."""
-    if context.sequences is not None:
+    if context.sequences is not None and relative is None:
         return varlen_attention(query, key, value, context.sequences, dropout, causal)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
-    fused = context.kernel == "sdpa" and context.weights is None
-    if causal and (past > 0 or mask is not None or not fused):
+    fused = context.kernel == "sdpa" and context.weights is None and relative is None
+    if not fused or (causal and (past > 0 or mask is not None)):
         # SDPA's is_causal supports neither a cache nor a second mask, so the causal mask is built here. A single new
         # position may attend to all earlier ones and needs no mask.
-        if steps > 1:
-            triangle = torch.ones(steps, steps + past, dtype=torch.bool, device=query.device).tril(past)
-            mask = triangle if mask is None else _both(mask, triangle)
-        causal = False
+        shape = len(query), steps, steps + past
+        mask, causal = whole_mask(mask, causal and steps > 1, context, shape, query.device), False
     if fused:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
-    logits = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scale = math.sqrt(query.shape[-1])
+    logits = query @ key.transpose(-2, -1) / scale
+    if relative is not None:
+        index = relative.index(context.distances(steps, steps + past, query.device))
+        logits = logits + relative.logits(query, index) / scale
     if mask is not None:
         logits = logits.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else logits + mask
     # A row without any allowed key (an empty sentence) has no softmax; its output is zero, as with SDPA.
@@ -125,7 +141,8 @@ def attend(
     probabilities = torch.softmax(logits, dim=-1, dtype=precise).nan_to_num(0.0).to(query.dtype)
     if context.weights is not None:
         context.weights.append((operator, probabilities))
-    return F.dropout(probabilities, dropout, training=dropout > 0) @ value
+    probabilities = F.dropout(probabilities, dropout, training=dropout > 0)
+    return probabilities @ value if relative is None else probabilities @ value + relative.moved(probabilities, index)
 
 
 def varlen_attention(
@@ -146,9 +163,20 @@ def varlen_attention(
     return mixed.view(batch, steps, heads, width).transpose(1, 2)
 
 
-def _both(mask: Tensor, triangle: Tensor) -> Tensor:
-    if mask.dtype == torch.bool:
-        return mask & triangle
+def whole_mask(
+    mask: Tensor | None, causal: bool, context: Context, shape: tuple[int, int, int], device: torch.device
+) -> Tensor | None:
+    """What a mask, causality and the sequences of packed rows allow, as one mask; ``shape`` is (B, T, S)."""
+    batch, steps, keys = shape
+    if context.sequences is not None:
+        places = torch.arange(batch * steps, device=device, dtype=context.sequences.offsets.dtype)
+        number = torch.searchsorted(context.sequences.offsets, places, right=True).view(batch, 1, -1)
+        mask = number.unsqueeze(3) == number.unsqueeze(2)
+    if not causal:
+        return mask
+    triangle = torch.ones(steps, keys, dtype=torch.bool, device=device).tril(keys - steps)
+    if mask is None or mask.dtype == torch.bool:
+        return triangle if mask is None else mask & triangle
     return mask.masked_fill(~triangle, -math.inf)
 
 
@@ -157,23 +185,52 @@ class _Attention(nn.Module):
 
     :param head_size: K, independent of D: D / H in a Transformer, less if a scheme applies the operator several times
     :param init: ``xavier`` or ``kaiming``, both as in the authors' code
+    :param interaction: which attention; by default the plain one
+    :param out: instead of the linear map of the concatenated heads, (B, T, H K) to (B, T, D)
     """
 
     #: Names of the input projections, and how many of queries, keys and values each of them makes.
     projections: ClassVar[dict[str, int]]
 
     def __init__(
-        self, hidden_size: int, num_heads: int, head_size: int, dropout: float, init: str, bias: bool = True
+        self,
+        hidden_size: int,
+        num_heads: int,
+        head_size: int,
+        dropout: float,
+        init: str,
+        bias: bool = True,
+        interaction: Interaction | None = None,
+        out: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        self.interaction = interaction or Interaction()
+        if self.interaction.positions == "rotary" and head_size % 2:
+            raise MacaronError(f"rotary positions need an even width of a head, not {head_size}: change head_size")
         self.num_heads, self.head_size, self.dropout = num_heads, head_size, dropout
         self.width = num_heads * head_size
         # Xavier's rule sees q, k and v as one stacked matrix, in cross-attention too.
         bound = xavier_bound(hidden_size, 3 * self.width)
         std = hidden_size**-0.5 if init == "kaiming" else None
-        self.out = Linear(self.width, hidden_size, bias, std=self.width**-0.5 if init == "kaiming" else None)
+        out_std = self.width**-0.5 if init == "kaiming" else None
+        self.out: Any = out or Linear(self.width, hidden_size, bias, std=out_std)
         for name, parts in self.projections.items():
             setattr(self, name, Linear(hidden_size, parts * self.width, bias, bound=bound, std=std))
+        self.q_norm, self.k_norm = (nn.RMSNorm(head_size, 1e-6) if self.interaction.qk_norm else None for _ in "qk")
+        relative = self.interaction.positions == "relative"
+        self.relative = RelativePositions(head_size, self.interaction.clip) if relative else None
+
+    def placed(self, heads: Tensor, norm: nn.RMSNorm | None, context: Context) -> Tensor:
+        """Queries or keys (B, H, T, K), normalised and turned where that is asked for."""
+        if norm is not None:
+            # Under autocast heads are in half precision, the gains are not.
+            heads = norm(heads.to(norm.weight.dtype)).to(heads.dtype)
+        if self.interaction.positions == "rotary":
+            positions = torch.arange(heads.shape[2], device=heads.device)
+            heads = rotated(
+                heads, positions if context.positions is None else context.positions, self.interaction.theta
+            )
+        return heads
 
     def heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """Split (B, T, parts * H * K) into parts of (B, H, T, K)."""
@@ -194,10 +251,12 @@ class SelfAttention(_Attention):
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention; ``slot`` is that of this evaluation in the cache."""
         query, key, value = self.heads(self.qkv(x), 3)
+        query, key = self.placed(query, self.q_norm, context), self.placed(key, self.k_norm, context)
         if context.cache is not None:
             key, value = context.cache.extend(slot, key, value)
         dropout = self.dropout if self.training else 0.0
-        return self.finish(attend(query, key, value, context.mask, context.causal, dropout, context, "F"))
+        mask, causal = context.mask, context.causal
+        return self.finish(attend(query, key, value, mask, causal, dropout, context, "F", self.relative))
 
 
 class CrossAttention(_Attention):
@@ -209,13 +268,14 @@ class CrossAttention(_Attention):
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
-        (query,) = self.heads(self.q(x), 1)
+        query = self.placed(self.heads(self.q(x), 1)[0], self.q_norm, context)
         cache = context.cache
         both: tuple[Tensor, ...] | None = cache.memory(slot) if cache is not None else None
         if both is None:
             if context.memory is None:
                 raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
-            both = self.heads(self.kv(context.memory), 2)
+            key, value = self.heads(self.kv(context.memory), 2)
+            both = self.placed(key, self.k_norm, context), value
             if cache is not None:
                 cache.store_memory(slot, *both)
         key, value = both

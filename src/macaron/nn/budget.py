@@ -9,17 +9,30 @@ Transformer. For schemes of many sub-steps it is not small; their feed-forward n
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, get_type_hints
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming, nearest
 from macaron.limits import MODEL_SIZES, Between
-from macaron.ode import Scheme, integrator
+from macaron.nn.interaction import Interaction, interaction
+from macaron.ode import Scheme, Velocity, integrator, velocity
+from macaron.origin import Origin
+from macaron.settings import convert
 
 TOLERANCE = 0.005  # twins agree within 0.5 %
-ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "silu")
-_CHOICES = {"norm": ("pre", "post"), "tying": ("none", "layer", "depth"), "initializer": ("xavier", "kaiming")}
+#: Settings that encoder and decoder have in common.
+_SHARED = {"hidden_size", "bias", "causal", "positions_at"}
+#: A gated activation multiplies one half of its input by a function of the other.
+GATED_NAMES = ("glu", "swiglu", "geglu")
+ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "relu2", "silu", *GATED_NAMES)
+_CHOICES = {
+    "norm": ("pre", "post"),
+    "norm_type": ("layer", "rms"),
+    "tying": ("none", "layer", "depth"),
+    "initializer": ("xavier", "kaiming"),
+    "positions_at": ("input", "none", "layers"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +40,22 @@ class LayerSettings:
     """Everything about a layer that is not its scheme. Model configurations extend it.
 
     :param head_size: width of an attention head; by default hidden size / heads
-    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*
+    :param intermediate_size: inner width of the feed-forward networks of *one layer in total*; gated ones have three
+        matrices, and two thirds of the width, for the same number of parameters
     :param inner_sizes: their exact inner widths, in order of application, instead of shares of that total: for
         converted networks, whose widths are given
     :param integrator: how a sub-step is integrated: euler, midpoint, heun, rk3, rk4
+    :param layer_integrator: how a layer as a whole is integrated, likewise: its move is the field (ODE Transformer)
+    :param velocity: kick and drift of particles that have a velocity, a name or a table (`macaron.ode.velocity`)
     :param tying: none; layer: applications of an operator within a layer share weights; depth: one field for all
-    :param activation: relu, gelu, gelu_new, silu or a function, or one for each feed-forward network of a layer
+    :param positions_at: where position vectors are added: input; none; layers: before every layer, with a vector of the
+        layer, which is learned (Universal Transformer)
+    :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
+    :param activation: relu, gelu, gelu_new (GPT-2's), relu2, silu, or gated: glu, swiglu, geglu; or a function; or a
+        sequence with one for each feed-forward network of a layer
+    :param attention: the operator F, a name or a table of settings (`Interaction`); ``cross_attention``: H
     :param initializer: xavier or kaiming, both as in the authors' code
+    :param causal: whether these are layers of a decoder
     """
 
     hidden_size: int = 512
@@ -42,16 +64,23 @@ class LayerSettings:
     intermediate_size: int = 2048
     inner_sizes: tuple[int, ...] | None = None
     integrator: str = "euler"
+    layer_integrator: str = "euler"
+    velocity: Any = "none"
     tying: str = "none"
     norm: str = "pre"
+    norm_type: str = "layer"
     norm_affine: bool = True
     layer_norm_eps: float = 1e-5
     activation: str | Callable[[Any], Any] | Sequence[str] = "relu"
+    attention: Any = "softmax"
+    cross_attention: Any = "softmax"
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    positions_at: str = "input"
     initializer: str = "xavier"
     bias: bool = True
+    causal: bool = False
 
     def __post_init__(self) -> None:
         for name, most in MODEL_SIZES.items():
@@ -74,20 +103,95 @@ class LayerSettings:
         if not 0 < self.layer_norm_eps < math.inf:
             raise MacaronError(f"the epsilon of a norm must be positive, not {self.layer_norm_eps}")
         given = [self.activation] if isinstance(self.activation, str) or callable(self.activation) else self.activation
+        if not given:
+            raise MacaronError("activation is an empty list: give one, or one for each feed-forward network of a layer")
         for activation in given:
             if not callable(activation) and activation not in ACTIVATION_NAMES:
                 raise MacaronError(f"no activation {activation!r}; choose one of {', '.join(ACTIVATION_NAMES)}")
-        integrator(self.integrator)
+        still = self.velocity_value().plain
+        for name in ("integrator", "layer_integrator"):
+            with naming(name):
+                stages = integrator(getattr(self, name)).stages
+            if stages > 1 and not still:
+                raise MacaronError(
+                    f"a velocity is kicked once in a sub-step, so velocity makes no sense with {name} = "
+                    f"{getattr(self, name)!r}: take euler"
+                )
+        for operator in ("F", "H"):
+            value = self.interaction(operator)
+            if value.convolves and len(value.kernels) > 1 and self.tying == "depth":
+                raise MacaronError(
+                    f"attention.kernels has {len(value.kernels)} sizes, but all layers are one (tying = 'depth'): give "
+                    "one size, such as attention = { kind = 'dynamic', kernels = [7] }"
+                )
+
+        if self.positions_at == "none" and not self.causal and not self.interaction("F").ordered:
+            raise MacaronError(
+                "positions_at = 'none' leaves an encoder that cannot see the order of words: give it an attention that "
+                "can (rotary, relative, lightweight, dynamic)"
+            )
+
+    def of_decoder(self, changes: Mapping[str, Any]) -> "LayerSettings":
+        """The settings of a decoder's layers: those of the encoder, with some changes."""
+        known = {each.name: getattr(self, each.name) for each in fields(LayerSettings)}
+        hints = get_type_hints(type(self), include_extras=True)
+        for name, value in changes.items():
+            if name not in known or name in _SHARED:
+                raise MacaronError(f"no setting {name!r}{nearest(name, set(known) - _SHARED)}")
+            known[name] = convert(hints[name], value, Origin(), (name,))
+        return LayerSettings(**{**known, "causal": True})
+
+    def velocity_value(self) -> Velocity:
+        """The coefficients of kick and drift."""
+        return velocity(self.velocity)
+
+    def interaction(self, operator: str) -> Interaction:
+        """The value of F or H."""
+        return interaction(self.attention) if operator == "F" else interaction(self.cross_attention, "cross_attention")
+
+    def activation_of(self, application: int) -> str | Callable[[Any], Any]:
+        """The activation of a layer's feed-forward network, counted from 0."""
+        each = self.activation
+        return each if isinstance(each, str) or callable(each) else each[min(application, len(each) - 1)]
+
+    def gated(self, application: int) -> bool:
+        """Whether it is gated."""
+        return self.activation_of(application) in GATED_NAMES
 
 
-def sublayer_parameters(settings: LayerSettings, operator: str, width: int) -> int:
-    """Parameters of one sub-layer with its norm; ``width`` is the head width of F and H, the inner width of G."""
+def plain_parameters(settings: LayerSettings, operator: str, width: int) -> int:
+    """Parameters of one sub-layer of the plain network, with its norm; see `sublayer_parameters`."""
     hidden, bias = settings.hidden_size, int(settings.bias)
     norm = hidden * (1 + bias) if settings.norm_affine else 0
     if operator == "G":
         return norm + 2 * hidden * width + bias * (width + hidden)
     inner = settings.num_attention_heads * width
     return norm + 4 * hidden * inner + bias * (3 * inner + hidden)
+
+
+def sublayer_parameters(
+    settings: LayerSettings, operator: str, width: int, application: int = 0, depth: int = 0, branch: int = 0
+) -> int:
+    """Parameters of one sub-layer with its norm; for the arguments see `macaron.nn.operators.build_operator`."""
+    hidden, bias = settings.hidden_size, int(settings.bias)
+    total = plain_parameters(settings, operator, width)
+    total += {"no": 0, "sublayer": 3, "channel": 3 * hidden}[settings.velocity_value().learned]
+    if settings.norm_type == "rms" and settings.norm_affine:
+        total -= hidden * bias
+    if operator == "G":
+        return total + settings.gated(application) * (hidden + bias) * width
+    value, heads = settings.interaction(operator), settings.num_attention_heads
+    inner = heads * width
+    if value.convolves:  # one or two matrices of the input instead of three
+        total += (value.glu - 2) * (hidden + bias) * inner
+        return total + heads * value.kernel(depth) * (inner if value.kind == "dynamic" else 1)
+    total += 2 * width * value.qk_norm
+    if value.positions == "relative":
+        total += 2 * width * (2 * value.clip + 1)
+    if value.kind == "weighted":
+        rows = (1 + settings.gated(0)) * branch
+        total += heads * (hidden * (rows + branch) + bias * (rows + hidden) + 2) - bias * hidden
+    return total
 
 
 def full_width(settings: LayerSettings, operator: str) -> int:
@@ -97,15 +201,46 @@ def full_width(settings: LayerSettings, operator: str) -> int:
     return settings.head_size or settings.hidden_size // settings.num_attention_heads
 
 
-def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int, ...]]:
-    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied."""
-    widths: dict[str, tuple[int, ...]] = {}
-    for operator in scheme.operators:
-        count = 1 if settings.tying != "none" else scheme.applications(operator)
-        widths[operator] = _share(full_width(settings, operator), count)
-        if operator != "G" and count > 1:
+def inner_width(settings: LayerSettings, share: int, application: int) -> int:
+    """The width of a feed-forward network with as many parameters as a plain one of the width ``share``."""
+    if not settings.gated(application):
+        return share
+    hidden, bias = settings.hidden_size, int(settings.bias)
+    return max(1, round(share * (2 * hidden + bias) / (3 * hidden + 2 * bias)))
+
+
+def branch_width(settings: LayerSettings, share: float) -> int:
+    """The width of a head's feed-forward network, if those of all heads have the share of a plain one."""
+    return inner_width(settings, max(1, round(share / settings.num_attention_heads)), 0)
+
+
+def layer_widths(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> dict[str, tuple[int, ...]]:
+    """For each operator, the widths of its sub-layers, in order of application; a single one if they are tied.
+
+    Where attentions have feed-forward networks, ``"B"`` has the width of those of their heads. They share the total
+    inner width with those of G.
+
+    :param depth: number of the layer, from 0
+    """
+    tied = settings.tying != "none"
+    counts = {operator: 1 if tied else scheme.applications(operator) for operator in scheme.operators}
+    weighted = [op for op in counts if op != "G" and settings.interaction(op).kind == "weighted"]
+    networks = counts.get("G", 0) + sum(counts[operator] for operator in weighted)
+
+    def shared(total: int) -> dict[str, tuple[int, ...]]:
+        """The widths for a total inner width."""
+        found: dict[str, tuple[int, ...]] = {}
+        for operator, count in counts.items():
             # All attentions have heads of equal width; the widths of G compensate for the rounding below.
-            widths[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+            found[operator] = (max(1, round(full_width(settings, operator) / count)),) * count
+            if operator == "G":
+                shares = _share(total, networks)[:count]
+                found[operator] = tuple(inner_width(settings, share, i) for i, share in enumerate(shares))
+        if weighted:
+            found["B"] = (branch_width(settings, total / networks),)
+        return found
+
+    widths = shared(settings.intermediate_size)
     if settings.inner_sizes is not None and "G" in widths:
         if len(settings.inner_sizes) != len(widths["G"]):
             raise MacaronError(
@@ -113,23 +248,30 @@ def layer_widths(scheme: Scheme, settings: LayerSettings) -> dict[str, tuple[int
                 f"gives {len(settings.inner_sizes)} widths"
             )
         return {**widths, "G": settings.inner_sizes}
-    twin = sum(sublayer_parameters(settings, operator, full_width(settings, operator)) for operator in scheme.operators)
-    excess = layer_parameters(settings, widths) - twin
-    if abs(excess) > TOLERANCE * twin and "G" in widths:
-        per_unit = 2 * settings.hidden_size + int(settings.bias)
-        total = sum(widths["G"]) - round(excess / per_unit)
-        if total < len(widths["G"]):
+    plain = [*scheme.operators, *(["G"] if weighted and "G" not in widths else [])]
+    twin = sum(plain_parameters(settings, operator, full_width(settings, operator)) for operator in plain)
+    excess = layer_parameters(settings, widths, depth) - twin
+    if abs(excess) > TOLERANCE * twin and networks:
+        total = max(settings.intermediate_size, networks)
+        total -= round(excess / (2 * settings.hidden_size + int(settings.bias)))
+        if total < networks:
             raise MacaronError(
-                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms and "
-                "biases alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
+                f"scheme {scheme.name!r} has too many sub-steps for a layer of {twin:,} parameters: their norms, "
+                "biases and tables alone use it up. Take a larger hidden size or tie the sub-steps (tying = 'layer')."
             )
-        widths["G"] = _share(total, len(widths["G"]))
+        widths = shared(total)
     return widths
 
 
-def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]]) -> int:
+def layer_parameters(settings: LayerSettings, widths: dict[str, tuple[int, ...]], depth: int = 0) -> int:
     """Parameters of a layer with these sub-layers."""
-    return sum(sublayer_parameters(settings, op, width) for op, each in widths.items() for width in each)
+    (branch,) = widths.get("B", (0,))
+    return sum(
+        sublayer_parameters(settings, operator, width, application, depth, branch)
+        for operator, each in widths.items()
+        for application, width in enumerate(each)
+        if operator != "B"
+    )
 
 
 def _share(total: int, count: int) -> tuple[int, ...]:

@@ -48,6 +48,7 @@ class Embedding(nn.Module):
     :param num_segments: 0 for translation, 2 for encoders
     :param first_segment: the segment of all tokens where none are given
     :param freeze_first_segment: its vector stays zero (as in the authors' code)
+    :param positioned: whether position vectors are added
     :param position_vectors: ``sinusoidal`` or ``marian``, see `sinusoids`; ``learned``: a table of ``longest`` rows
     :param scale: multiply token vectors, and learned position vectors, by sqrt(D)
     :param norm_eps: of a norm; None: there is none
@@ -64,6 +65,7 @@ class Embedding(nn.Module):
         first_segment: int = 0,
         freeze_first_segment: bool = False,
         *,
+        positioned: bool = True,
         position_vectors: str = "sinusoidal",
         longest: int = 0,
         scale: bool = True,
@@ -71,12 +73,13 @@ class Embedding(nn.Module):
         output_bias: bool = False,
     ) -> None:
         super().__init__()
-        self.dropout, self.first_segment = dropout, first_segment
+        self.dropout, self.first_segment, self.positioned = dropout, first_segment, positioned
         self.scale, self.position_vectors = math.sqrt(hidden_size) if scale else 1.0, position_vectors
         self.frozen_segment = first_segment if freeze_first_segment else None
         self.tokens = EmbeddingTable(vocab_size, hidden_size, pad_token_id)
         self.segments = EmbeddingTable(num_segments, hidden_size, self.frozen_segment) if num_segments else None
-        self.positions = EmbeddingTable(longest, hidden_size) if position_vectors == "learned" else None
+        learned = positioned and position_vectors == "learned"
+        self.positions = EmbeddingTable(longest, hidden_size) if learned else None
         self.norm = None if norm_eps is None else nn.LayerNorm(hidden_size, norm_eps)
         self.output_bias = nn.Parameter(torch.zeros(vocab_size)) if output_bias else None
 
@@ -101,10 +104,12 @@ class Embedding(nn.Module):
         """
         if vectors is None:
             vectors = self.tokens(ids)
-        if positions is None:
-            positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
-        precise = torch.promote_types(vectors.dtype, torch.float32)
-        x = vectors * self.scale + self.of_positions(positions, precise).to(vectors.dtype)
+        x = vectors * self.scale
+        if self.positioned:
+            if positions is None:
+                positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1], device=vectors.device)
+            precise = torch.promote_types(vectors.dtype, torch.float32)
+            x = x + self.of_positions(positions, precise).to(vectors.dtype)
         if self.segments is not None:
             if segments is None:
                 segments = torch.full(vectors.shape[:2], self.first_segment, device=vectors.device)

@@ -6,43 +6,82 @@ Transformer and Macaron, encoder and decoder, are the same code with different s
     post-norm   norm(x + c * drop(f(x)))
 
 with f one of F (self-attention), H (cross-attention), G (feed-forward), and c the scheme's coefficient. Integrators
-other than Euler evaluate the same f at several stages of the sub-step.
+other than Euler evaluate the same f at several stages of the sub-step, or the whole layer at several stages. Where
+particles have a velocity, a state is (B, T, 2 D): positions, then velocities.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
-from macaron.nn.attention import Context, CrossAttention, SelfAttention
-from macaron.nn.budget import LayerSettings, full_width, layer_widths
-from macaron.nn.linear import FeedForward
-from macaron.ode import Branch, ButcherTableau, Scheme, Step, integrator
+from macaron.nn.attention import Context
+from macaron.nn.budget import LayerSettings, branch_width, full_width, inner_width, layer_widths
+from macaron.nn.operators import build_operator
+from macaron.ode import Branch, ButcherTableau, Scheme, Step, Velocity, integrator
+
+
+def runge_kutta(tableau: ButcherTableau, x: Tensor, step: float, field: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """One step of an integrator from (B, T, D); ``field`` takes a state and the number of the stage."""
+    stages: list[Tensor] = []
+    for row in tableau.a:
+        at = x
+        for weight, stage in zip(row, stages, strict=False):
+            if weight:
+                at = torch.add(at, stage, alpha=step * weight)
+        stages.append(field(at, len(stages)))
+    for weight, stage in zip(tableau.b, stages, strict=True):
+        if weight:
+            x = torch.add(x, stage, alpha=step * weight)
+    return x
+
+
+class KickAndDrift(nn.Module):
+    """The coefficients of a velocity in a sub-layer (`macaron.ode.velocity`): numbers, or parameters."""
+
+    def __init__(self, form: Velocity, hidden_size: int) -> None:
+        super().__init__()
+        self.form = form
+        self.beta: Any = form.beta
+        self.mu: Any = form.mu
+        self.nu: Any = form.nu
+        if form.learned != "no":
+            size = hidden_size if form.learned == "channel" else 1
+            self.beta, self.mu, self.nu = (nn.Parameter(torch.empty(size)) for _ in range(3))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start from the given coefficients."""
+        for name, parameter in self.named_parameters():
+            if not parameter.is_meta:
+                nn.init.constant_(parameter, getattr(self.form, name))
+
+    def forward(self, state: Tensor, move: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """New positions and velocities (B, T, D); ``move`` is the sub-step's move of a state."""
+        x, v = state.chunk(2, dim=-1)
+        v = self.beta * v + move(x + self.mu * v)
+        return x + self.nu * v, v
 
 
 class SubLayer(nn.Module):
     """One operator with its norm and dropout: the vector field of a sub-step."""
 
-    def __init__(self, operator: str, width: int, application: int, settings: LayerSettings) -> None:
+    def __init__(
+        self, operator: str, width: int, application: int, settings: LayerSettings, depth: int = 0, branch: int = 0
+    ) -> None:
         super().__init__()
         self.pre_norm, self.dropout = settings.norm == "pre", settings.dropout
         # Each stage of F has different states, hence its own keys and values.
         self.slot_per_stage = operator == "F"
         self.norm = build_norm(settings)
-        size, drawn = settings.hidden_size, (settings.initializer, settings.bias)
-        self.operator: nn.Module
-        if operator == "G":
-            activation = settings.activation
-            if not isinstance(activation, str) and not callable(activation):
-                activation = activation[application]
-            self.operator = FeedForward(size, width, activation, settings.activation_dropout, *drawn)
-        else:
-            attention = {"F": SelfAttention, "H": CrossAttention}[operator]
-            self.operator = attention(size, settings.num_attention_heads, width, settings.attention_dropout, *drawn)
+        velocity = settings.velocity_value()
+        self.velocity = None if velocity.plain else KickAndDrift(velocity, settings.hidden_size)
+        self.operator = build_operator(operator, width, settings, application, depth, branch)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
@@ -51,16 +90,14 @@ class SubLayer(nn.Module):
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
         """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""
-        stages: list[Tensor] = []
-        for row in tableau.a:
-            at = x
-            for weight, stage in zip(row, stages, strict=False):
-                if weight:
-                    at = torch.add(at, stage, alpha=coefficient * weight)
-            stages.append(self.field(at, context, slot + len(stages) * self.slot_per_stage))
-        for weight, stage in zip(tableau.b, stages, strict=True):
-            if weight:
-                x = torch.add(x, stage, alpha=coefficient * weight)
+        if self.velocity is not None:
+            x, v = self.velocity(x, lambda at: coefficient * self.field(at, context, slot))
+            return torch.cat([x if self.pre_norm else self.norm(x), v], dim=-1)
+
+        def field(at: Tensor, stage: int) -> Tensor:
+            return self.field(at, context, slot + stage * self.slot_per_stage)
+
+        x = runge_kutta(tableau, x, coefficient, field)
         return x if self.pre_norm else self.norm(x)
 
 
@@ -78,8 +115,9 @@ class Move:
 class SubStep:
     """A sub-step that has been computed, as passed to a visitor (see `SchemeLayer.forward`).
 
-    :param branch: index of the branch of the scheme, with its ``weight``
-    :param before: (B, T, D), the state, as is ``after``
+    :param branch: index of the branch of the scheme, with its ``weight``; the stages of a layer that is integrated as a
+        whole follow each other as branches
+    :param before: (B, T, D), the state, as is ``after``; with a velocity (B, T, 2 D)
     """
 
     layer: "SchemeLayer"
@@ -105,6 +143,7 @@ class SchemeLayer(nn.Module):
 
     :param widths: for each operator the widths of its sub-layers; a single sub-layer is shared by all applications
     :param sublayers: use these instead of new ones (prologue and epilogue of a stack that is tied across depth)
+    :param depth: number of the layer
     """
 
     def __init__(
@@ -113,11 +152,13 @@ class SchemeLayer(nn.Module):
         widths: dict[str, tuple[int, ...]],
         settings: LayerSettings,
         sublayers: nn.ModuleDict | None = None,
+        depth: int = 0,
     ) -> None:
         super().__init__()
-        self.tableau = integrator(settings.integrator)
+        self.tableau, self.layer_tableau = integrator(settings.integrator), integrator(settings.layer_integrator)
         stages = len(self.tableau.b)
         modules = nn.ModuleDict() if sublayers is None else sublayers
+        (branch,) = widths.get("B", (0,))
         applied: Counter[str] = Counter()
         walk: list[tuple[float, tuple[Move, ...]]] = []
         for weight, steps in branches:
@@ -126,7 +167,7 @@ class SchemeLayer(nn.Module):
                 index = min(applied[operator], len(widths[operator]) - 1)
                 name = f"{operator}{index + 1}"
                 if name not in modules:
-                    modules[name] = SubLayer(operator, widths[operator][index], index, settings)
+                    modules[name] = SubLayer(operator, widths[operator][index], index, settings, depth, branch)
                 # Each stage of F has its own keys. Those of H depend on the encoder's output alone: one slot per
                 # sub-layer is enough.
                 slots = {"F": applied["F"] * stages, "G": 0, "H": index}
@@ -134,7 +175,8 @@ class SchemeLayer(nn.Module):
                 applied[operator] += 1
             walk.append((weight, tuple(moves)))
         self.walk = tuple(walk)
-        self.self_slots = applied["F"] * stages
+        self.stage_slots = applied["F"] * stages
+        self.self_slots = self.stage_slots * self.layer_tableau.stages
         self.memory_slots = min(applied["H"], len(widths.get("H", ())))
         if sublayers is None:
             self.sublayers = modules
@@ -146,6 +188,11 @@ class SchemeLayer(nn.Module):
         """The sub-layer of a sub-step."""
         return self.sublayers[move.sublayer]  # type: ignore[return-value]
 
+    @property
+    def moves(self) -> list[Move]:
+        """The sub-steps of all branches."""
+        return [move for _, moves in self.walk for move in moves]
+
     def forward(
         self, x: Tensor, context: Context, self_slot: int = 0, memory_slot: int = 0, visit: Visitor | None = None
     ) -> Tensor:
@@ -154,6 +201,21 @@ class SchemeLayer(nn.Module):
         :param self_slot: first slot of this layer's self-attentions in the cache; ``memory_slot``: of its others
         :param visit: called after every sub-step
         """
+        if len(self.layer_tableau.b) == 1:
+            return self.step(x, context, self_slot, memory_slot, visit)
+
+        def move(at: Tensor, stage: int) -> Tensor:
+            def seen(step: SubStep) -> None:
+                if visit is not None:
+                    branch, weight = step.branch + stage * len(self.walk), step.weight * self.layer_tableau.b[stage]
+                    visit(replace(step, branch=branch, weight=weight))
+
+            return self.step(at, context, self_slot + stage * self.stage_slots, memory_slot, seen) - at
+
+        return runge_kutta(self.layer_tableau, x, 1.0, move)
+
+    def step(self, x: Tensor, context: Context, self_slot: int, memory_slot: int, visit: Visitor | None) -> Tensor:
+        """As `forward`, without stages of the whole layer."""
         start, total = x, None
         for branch, (weight, moves) in enumerate(self.walk):
             x = start
@@ -168,22 +230,29 @@ class SchemeLayer(nn.Module):
         return x if total is None else total
 
 
-def build_norm(settings: LayerSettings) -> nn.LayerNorm:
+def build_norm(settings: LayerSettings) -> nn.LayerNorm | nn.RMSNorm:
     """The norm of a sub-layer or of a stack."""
+    if settings.norm_type == "rms":
+        return nn.RMSNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine)
     return nn.LayerNorm(settings.hidden_size, settings.layer_norm_eps, settings.norm_affine, settings.bias)
 
 
-def build_layer(scheme: Scheme, settings: LayerSettings) -> SchemeLayer:
-    """The layer of a scheme, with widths from the parameter budget."""
+def build_layer(scheme: Scheme, settings: LayerSettings, depth: int = 0) -> SchemeLayer:
+    """The layer of a scheme, with widths from the parameter budget; ``depth`` is its number, from 0."""
     check_operators(scheme.operators, scheme.name)
-    widths = layer_widths(scheme, settings)
+    widths = layer_widths(scheme, settings, depth)
     each = settings.activation
     if not isinstance(each, str) and not callable(each) and len(each) != len(widths.get("G", ())):
         raise MacaronError(
             f"{len(each)} activations are given, but a layer of scheme {scheme.name!r} has "
             f"{len(widths.get('G', ()))} feed-forward network(s)"
         )
-    return SchemeLayer(scheme.branches, widths, settings)
+    if not scheme.is_sequential and not settings.velocity_value().plain:
+        raise MacaronError(
+            f"scheme {scheme.name!r} is a sum of several sequences, but a velocity follows one: take another scheme "
+            "or velocity = 'none'"
+        )
+    return SchemeLayer(scheme.branches, widths, settings, depth=depth)
 
 
 def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.ModuleDict | None = None) -> SchemeLayer:
@@ -195,8 +264,8 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
     check_operators([operator for operator, _ in steps], "prologue or epilogue")
     widths: dict[str, tuple[int, ...]] = {}
     for operator, coefficient in steps:
-        share = max(1, round(abs(coefficient) * full_width(settings, operator)))
-        widths[operator] = (*widths.get(operator, ()), share)
+        share, before = max(1, round(abs(coefficient) * full_width(settings, operator))), widths.get(operator, ())
+        widths[operator] = (*before, inner_width(settings, share, len(before)) if operator == "G" else share)
     if not isinstance(settings.activation, str) and not callable(settings.activation):
         raise MacaronError("a stack with a prologue or epilogue takes one activation for all feed-forward networks")
     if borrowed is not None:
@@ -207,6 +276,7 @@ def build_ends(steps: Sequence[Step], settings: LayerSettings, borrowed: nn.Modu
                 "share one field"
             )
         widths = {operator: each[:1] for operator, each in widths.items()}
+    widths["B"] = (branch_width(settings, settings.intermediate_size),)
     return SchemeLayer((Branch(1.0, tuple(steps)),), widths, settings, borrowed)
 
 

@@ -5,6 +5,7 @@ Each leaf has its own initialisation: transformers initialises leaf by leaf, and
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -12,11 +13,35 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Gated:
+    """``gate(a) * b`` of the halves a and b of a tensor (..., 2 I): (..., I)."""
+
+    gate: Activation
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Gate the second half by the first."""
+        a, b = x.chunk(2, dim=-1)
+        return self.gate(a) * b
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """The square of relu."""
+    return F.relu(x).square()
+
+
+#: Those of `macaron.nn.budget.ACTIVATION_NAMES`.
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,  # exact, by erf
-    "gelu_new": partial(F.gelu, approximate="tanh"),  # GPT-2's
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu2": relu_squared,
     "silu": F.silu,
+    "glu": Gated(torch.sigmoid),
+    "swiglu": Gated(F.silu),
+    "geglu": Gated(F.gelu),
 }
 
 
@@ -83,7 +108,9 @@ class EmbeddingTable(nn.Embedding):
 class FeedForward(nn.Module):
     """G: convection, how each particle moves by itself, ``W2 drop(act(W1 x + b1)) + b2``.
 
-    :param activation: a name of `ACTIVATIONS`, or any function of a tensor
+    A gated activation halves the width: then W1 has twice the rows, those of the gates first.
+
+    :param activation: a name in `ACTIVATIONS`, or any function of a tensor
     :param dropout: on the inner activations
     """
 
@@ -100,7 +127,9 @@ class FeedForward(nn.Module):
         self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
         self.dropout = dropout
         normal = init == "kaiming"  # otherwise Xavier's rule; both as in the authors' code
-        self.fc1 = Linear(hidden_size, inner_size, bias, std=hidden_size**-0.5 if normal else None)
+        rows = 2 * inner_size if isinstance(self.activation, Gated) else inner_size
+        bound, std = xavier_bound(hidden_size, inner_size), hidden_size**-0.5 if normal else None
+        self.fc1 = Linear(hidden_size, rows, bias, bound=bound, std=std)
         self.fc2 = Linear(inner_size, hidden_size, bias, std=math.sqrt(2 / inner_size) if normal else None)
 
     def forward(self, x: Tensor, context: object, slot: int) -> Tensor:

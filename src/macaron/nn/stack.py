@@ -1,15 +1,37 @@
 """A stack of layers: the integration over depth, with sub-steps of its own at both ends if asked."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings
+from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
+from macaron.nn.linear import EmbeddingTable
 from macaron.ode import Scheme, Step
+
+
+class StepSignals(nn.Module):
+    """Position vectors and a learned vector of the step, added before every step (Universal Transformer)."""
+
+    def __init__(self, steps: int, hidden_size: int) -> None:
+        super().__init__()
+        self.steps = EmbeddingTable(steps, hidden_size)
+
+    def forward(self, x: Tensor, context: Context, step: int) -> Tensor:
+        """Add the signals of a step to (B, T, D), or to the positions in (B, T, 2 D); to rows as to (B, T, ...)."""
+        own = self.steps.weight[step]
+        precise = torch.promote_types(x.dtype, torch.float32)
+        assert context.positions is not None
+        signal = sinusoids(context.positions, len(own), precise).to(x.dtype) + own
+        signal = F.pad(signal, (0, x.shape[-1] - len(own)))
+        return (x.view(context.batch, -1, x.shape[-1]) + signal).view_as(x) if context.batch else x + signal
 
 
 class Stack(nn.Module):
@@ -34,7 +56,7 @@ class Stack(nn.Module):
         self.num_layers = num_layers
         # Tied across depth there is one layer, applied num_layers times.
         tied = settings.tying == "depth"
-        layers = [build_layer(scheme, settings) for _ in range(1 if tied else num_layers)]
+        layers = [build_layer(scheme, settings, number) for number in range(1 if tied else num_layers)]
         self.layers = nn.ModuleList(layers)
         borrowed = layers[0].sublayers if tied else None
         self.prologue = build_ends(prologue, settings, borrowed) if prologue else None
@@ -43,6 +65,10 @@ class Stack(nn.Module):
         #: All steps in order of application, the ends included. A plain list: nothing is registered twice.
         self.steps = [step for step in (self.prologue, *middle, self.epilogue) if step is not None]
         self.norm = build_norm(settings) if settings.norm == "pre" else None
+        self.has_velocity = not settings.velocity_value().plain
+        signals = settings.positions_at == "layers"
+        self.signals = StepSignals(len(self.steps), settings.hidden_size) if signals else None
+        self.needs_positions = signals or settings.interaction("F").positions == "rotary"
         # transformers sets these when a user enables gradient checkpointing.
         self.gradient_checkpointing = False
         self._gradient_checkpointing_func: Callable[..., Any] | None = None
@@ -62,10 +88,19 @@ class Stack(nn.Module):
         :param visit: called after every sub-step
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
         """
+        if self.needs_positions and context.positions is None:
+            start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
+            steps = len(x) // context.batch if context.batch else x.shape[1]
+            context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
+        size = x.shape[-1]
+        if self.has_velocity:
+            x = torch.cat([x, torch.zeros_like(x)], dim=-1)
         self_slot = memory_slot = 0
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
             if states is not None:
-                states.append(x)
+                states.append(x[..., :size] if self.has_velocity else x)
+            if self.signals is not None:
+                x = self.signals(x, context, number)
             # Without a cache the slots mean nothing; left out, all layers are one and the same graph to the compiler.
             slots = () if context.cache is None else (self_slot, memory_slot)
             if self.gradient_checkpointing and self.training and self._gradient_checkpointing_func:
@@ -74,4 +109,6 @@ class Stack(nn.Module):
                 x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
+        if self.has_velocity:
+            x = x[..., :size]
         return self.norm(x) if norm and self.norm is not None else x

@@ -7,9 +7,11 @@ from macaron.ode.measure import OrderMeter, expected_local_order, order_table
 from macaron.ode.scheme import Branch, Scheme, SchemeError, Step
 from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
+from macaron.ode.velocity import VELOCITIES, Velocity, velocity
 
 __all__ = [
     "ALIASES",
+    "VELOCITIES",
     "Branch",
     "ButcherTableau",
     "OrderMeter",
@@ -17,6 +19,7 @@ __all__ = [
     "SchemeError",
     "Step",
     "System",
+    "Velocity",
     "compose",
     "exact_step",
     "expected_local_order",
@@ -35,4 +38,5 @@ __all__ = [
     "symmetric",
     "triple_jump",
     "two_operator_names",
+    "velocity",
 ]

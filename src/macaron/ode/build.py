@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from macaron.ode.scheme import Scheme, SchemeError, Step, finite, shown
+from macaron.errors import shown
+from macaron.ode.scheme import Scheme, SchemeError, Step, finite
 
 
 def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:

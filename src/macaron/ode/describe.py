@@ -6,6 +6,7 @@ from typing import Any
 
 from macaron.ode.measure import METHODS, expected_local_order
 from macaron.ode.scheme import Branch, Scheme
+from macaron.ode.velocity import PLAIN, Velocity
 
 # Names of branches. x is the input and t the time.
 LETTERS = "abcdefghijklmnopqrsuvwyz"
@@ -66,17 +67,28 @@ def steps_text(scheme: Scheme) -> str:
     return _sum((branch.weight, f"({branch_text(branch)})") for branch in scheme.branches)
 
 
-def equations(scheme: Scheme) -> list[str]:
-    """The layer with Euler sub-steps, one equation per sub-step; γ is the step, t the time at its start."""
+def equations(scheme: Scheme, form: Velocity = PLAIN, layer: str = "euler") -> list[str]:
+    """The layer with Euler sub-steps, one equation per sub-step; γ is the step, t the time at its start.
+
+    :param form: of a velocity: each of these sub-steps is then a kick and a drift
+    :param layer: the integrator of the layer as a whole
+    """
+    notes = [] if layer == "euler" else [f"{layer}, whose field is the move x' - x of these"]
+    if not form.plain:
+        kick = f"v = {_sum([(form.beta, 'v'), (1.0, 'c γ O(x' + _term(form.mu, 'v') + ')')])}"
+        drift = f"x' = x{_term(form.nu, 'v')}"
+        notes.append(
+            f"each x + c γ O(x) is {kick}, then {drift}" + ("" if form.learned == "no" else " (at first: learned)")
+        )
     if scheme.is_sequential:
-        return _chain(scheme.branches[0], "x", "x'")
+        return [*_chain(scheme.branches[0], "x", "x'"), *notes]
     lines: list[str] = []
     parts: list[tuple[float, str]] = []
     for i, branch in enumerate(scheme.branches):
         letter = LETTERS[i] if i < len(LETTERS) else f"z{i}_"
         lines += _chain(branch, letter, letter)
         parts.append((branch.weight, letter if branch.steps else "x"))
-    return [*lines, f"x' = {_sum(parts)}"]
+    return [*lines, f"x' = {_sum(parts)}", *notes]
 
 
 def number(value: float) -> str:

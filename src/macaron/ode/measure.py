@@ -13,7 +13,7 @@ import numpy as np
 from macaron.errors import MacaronError, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import exact_step, integrated_flow, split_step
+from macaron.ode.flows import exact_step, integrated_flow, layer_step
 from macaron.ode.scheme import Scheme
 from macaron.ode.systems import System, particle_system
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
@@ -38,21 +38,24 @@ class OrderMeter:
         self._h = steps.reshape(-1, *(1,) * self.system.start.ndim)
         self._references: dict[frozenset[str], Array] = {}
 
-    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> Array:
-        """The error of one step for each step size and system, shape (steps, systems)."""
+    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
+        """The error of one step for each step size and system, shape (steps, systems).
+
+        :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
+        """
         if missing := set(scheme.operators) - set(self.system.fields):
             raise MacaronError(
                 f"{scheme.name}: the system has no field {', '.join(sorted(missing))}, "
                 f"only {', '.join(self.system.fields)}"
             )
         flow = integrated_flow(self.system.fields, method)
-        end = split_step(scheme, flow, self.system.time, self.system.start, self._h)
+        end = layer_step(scheme, flow, integrator(layer), self.system.time, self.system.start, self._h)
         errors: Array = np.sqrt(np.sum((end - self._reference(scheme)) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
-    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> float:
+    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> float:
         """The measured local order: one more than the order of the method."""
-        errors = self.errors(scheme, method)
+        errors = self.errors(scheme, method, layer)
         try:
             return slope(self.steps, errors)
         except MacaronError as error:
@@ -90,6 +93,17 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
     if method == "exact":
         return scheme.order + 1
     return min(scheme.order, integrator(method).order) + 1
+
+
+def layer_order(scheme: Scheme, layer: str) -> int:
+    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`).
+
+    If every operator acts on the layer's input, the layer's move is a field, and the order is the integrator's.
+    Otherwise the move of an operator contains that of an earlier one. The sum of the fields has no such term of second
+    degree, and no integrator of the whole removes it: order 1.
+    """
+    parallel = all(len(branch.steps) <= 1 for branch in scheme.branches)
+    return integrator(layer).order if parallel else 1
 
 
 def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:

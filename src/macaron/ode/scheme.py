@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from math import fsum
-from reprlib import repr as shortened
 from typing import Any, NamedTuple, TypeAlias
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, shown
 from macaron.json_files import parse_json
 from macaron.limits import MOST_STEPS
 from macaron.ode.word_series import order_and_error, word_series
@@ -243,14 +242,6 @@ def finite(scheme: str, value: Any, what: str) -> float:
         if abs(number) <= LARGEST:
             return number
     raise SchemeError(f"{scheme}: the {what} must be a finite number of at most {LARGEST:g}, not {shown(value)}")
-
-
-def shown(value: Any) -> str:
-    """A shortened repr for messages. It never fails: an integer of 5000 digits has no repr."""
-    try:
-        return shortened(value)
-    except (ValueError, RecursionError):
-        return f"{type(value).__name__} too large to show"
 
 
 def _toggled(name: str, suffix: str) -> str:

@@ -1,18 +1,17 @@
 """The models that are served: by language pair, by name; and the detection of a text's language among theirs."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from macaron.errors import MacaronError, UsageError, unknown
+from macaron.errors import MacaronError, UsageError
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
-from macaron.models.load import find_folder, run_of, stored_type
+from macaron.models.load import find_folder, load_config, run_of, stored_type
 
-Kind = Literal["translation", "encoder"]
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
 _ENGLISH = (
     "af=Afrikaans ar=Arabic az=Azerbaijani be=Belarusian bg=Bulgarian bn=Bengali bs=Bosnian ca=Catalan cs=Czech "
@@ -27,6 +26,9 @@ _ENGLISH = (
 )
 #: English names of languages by their codes.
 LANGUAGES: dict[str, str] = dict(each.split("=") for each in _ENGLISH.split())
+#: Characters that a language is detected from.
+_DETECTED = 2000
+_TAG = re.compile(r"<[^<>]*>")
 
 
 @dataclass(frozen=True)
@@ -34,78 +36,68 @@ class ServedModel:
     """A model and what it is for.
 
     :param name: unique among the served models: ``de-en``, or the folder's name for an encoder
+    :param tasks: Hugging Face's names of what it does, its own task first
     :param source: language codes of a translation model, empty for encoders
-    :param labels: of a classifier; empty for other models
     """
 
     name: str
     folder: Path
-    kind: Kind
+    tasks: tuple[str, ...]
     source: str = ""
     target: str = ""
-    labels: tuple[str, ...] = ()
 
 
 class Catalogue:
-    """All models that are served.
+    """All models that are served, by their names and by their pairs of languages.
 
     :param arguments: model folders or folders of runs; ``de-en=FOLDER`` names the languages of a model
     """
 
     def __init__(self, arguments: Iterable[str]) -> None:
-        self.models = tuple(_served(argument) for argument in arguments)
-        seen: dict[str, ServedModel] = {}
-        for model in self.models:
-            if (other := seen.setdefault(model.name, model)) is not model:
+        self.models: dict[str, ServedModel] = {}
+        for model in map(_served, arguments):
+            if (other := self.models.setdefault(model.name, model)) is not model:
                 raise UsageError(
                     f"{model.folder} and {other.folder} are both {model.name}: serve one of them, or two servers"
                 )
+        self.pairs = {(model.source, model.target): model for model in self.models.values() if model.source}
+        #: Codes of the languages that can be translated; and all codes, those first.
+        self.sources = list(dict.fromkeys(source for source, _ in self.pairs))
+        self.languages = list(dict.fromkeys([*self.sources, *(target for _, target in self.pairs)]))
 
-    def named(self, name: str) -> ServedModel:
-        """The model of a name."""
-        found = next((model for model in self.models if model.name == name), None)
-        if found is None:
-            raise unknown("model", name, [model.name for model in self.models])
-        return found
+    def language(self, code: str) -> str:
+        """A language as the models name it: ``EN-US`` and ``en_XX`` are ``en`` where only that is known."""
+        given = code.replace("_", "-")
+        for form in (str.lower, _base):
+            if found := [known for known in self.languages if form(known) == form(given)]:
+                return found[0]
+        known = ", ".join(self.languages) or "none"
+        raise MacaronError(f"the language {code[:20]} is not supported: this server has {known}")
 
-    def pair(self, source: str, target: str) -> ServedModel | None:
-        """The model that translates from one language into another; case does not matter."""
-        wanted = (source.lower(), target.lower())
-        return next((m for m in self.translators if (m.source.lower(), m.target.lower()) == wanted), None)
+    def pair(self, source: str, target: str) -> ServedModel:
+        """The model that translates from one language into another, both as `language` gives them."""
+        if (source, target) not in self.pairs:
+            pairs = ", ".join(model.name for model in self.pairs.values())
+            raise MacaronError(f"{source} to {target} is not supported: this server has {pairs}")
+        return self.pairs[source, target]
 
-    @property
-    def translators(self) -> list[ServedModel]:
-        """The translation models."""
-        return [model for model in self.models if model.kind == "translation"]
+    def detect(self, text: str, target: str = "") -> list[tuple[str, float]]:
+        """The source languages that a text may have, with confidences between 0 and 1, best first.
 
-    @property
-    def sources(self) -> list[str]:
-        """Codes of the languages that can be translated."""
-        return list(dict.fromkeys(model.source for model in self.translators))
-
-    def targets(self, source: str) -> list[str]:
-        """Codes of the languages that a language can be translated into."""
-        return [model.target for model in self.translators if model.source == source]
-
-    @property
-    def languages(self) -> list[str]:
-        """All codes, sources first."""
-        return list(dict.fromkeys([*self.sources, *(model.target for model in self.translators)]))
-
-    def detect(self, text: str) -> list[tuple[str, float]]:
-        """The served source languages with their probabilities for a text, best first."""
-        sources = self.sources
-        found: list[tuple[str, float]] = []
-        if len(sources) > 1 and self._identifier is not None:
-            codes = {_base(code): code for code in reversed(sources)}
-            found = [(codes[str(each)], float(share)) for each, share in self._identifier.rank(text) if each in codes]
-        known = {code for code, _ in found}
-        rest = [code for code in sources if code not in known]
-        return found + [(code, 1.0 if len(sources) == 1 else 0.0) for code in rest]
+        :param target: only languages that are translated into this one; and itself, if it is the best
+        """
+        shares = dict.fromkeys(self.sources, 1.0 if len(self.sources) == 1 else 0.0)
+        if len(shares) > 1 and self._identifier is not None:
+            codes = {_base(code): code for code in reversed(self.sources)}
+            sample = _TAG.sub(" ", text[: 4 * _DETECTED])[:_DETECTED]
+            shares |= {codes[str(each)]: float(share) for each, share in self._identifier.rank(sample)}
+        ranked = sorted(shares.items(), key=lambda each: -each[1])
+        best = ranked[0][0] if ranked else ""
+        return [each for each in ranked if not target or each[0] == target == best or (each[0], target) in self.pairs]
 
     @cached_property
     def _identifier(self) -> Any:
-        """Loaded when first needed, in some tenths of a second."""
+        """Loaded when first needed, in some tenths of a second; None where it knows fewer than two of the languages."""
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
         found = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
@@ -130,9 +122,9 @@ def _served(argument: str) -> ServedModel:
     folder = find_folder(given[3] if given else argument)
     kind = stored_type(folder)
     if kind == EncoderConfig.model_type:
-        config = EncoderConfig.from_dict(read_json(folder / "config.json", Record))
-        labels: Sequence[str] = config.label_names if config.id2label else ()
-        return ServedModel(_name(folder), folder, "encoder", labels=tuple(labels))
+        config = load_config(folder, EncoderConfig)
+        own = "text_classification" if config.id2label else "fill_mask"
+        return ServedModel(_name(folder), folder, (own, "feature_extraction", "sentence_similarity"))
     if kind != TranslationConfig.model_type:
         raise MacaronError(f"{folder}: a model of type {kind!r} cannot be served")
     stored = read_json(folder / "tokenizer_config.json", Record)
@@ -140,7 +132,7 @@ def _served(argument: str) -> ServedModel:
     if not all(isinstance(code, str) and code for code in pair):
         raise UsageError(f"{folder}: the model does not name its languages. Name them: de-en={argument}")
     source, target = map(str, pair)
-    return ServedModel(f"{source}-{target}", folder, "translation", source, target)
+    return ServedModel(f"{source}-{target}", folder, ("translation",), source, target)
 
 
 def _name(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """The engine: one queue of sentences over all requests, and workers that take batches of them.
 
-It lives in the event loop of the server and computes nothing itself. A worker that becomes free gets the next batch at
+It lives in the event loop of the server and computes nothing itself. A worker that becomes free takes the next batch at
 once, without waiting for more: the sentences that come while a batch is computed are the next one. Answers come back
 sentence by sentence, so that their clients can ask again before the batch is over.
 """
@@ -8,13 +8,16 @@ sentence by sentence, so that their clients can ask again before the batch is ov
 import asyncio
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
+
+from starlette.exceptions import HTTPException
 
 from macaron.decode.documents import Document, Format, split_document
-from macaron.decode.place_tags import Alignment, Link
+from macaron.decode.place_tags import Link
+from macaron.errors import MacaronError
 from macaron.processes import available_cores
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.metrics import Metrics
@@ -22,8 +25,8 @@ from macaron.serve.queue import BatchKind, Sentence, TurnQueue, Work
 from macaron.serve.settings import ServeSettings
 from macaron.serve.worker_process import WorkerLost, WorkerProcess
 
-__all__ = ["Busy", "Engine", "Format", "TooLate", "TranslatedText", "WorkerLost"]
-
+S = TypeVar("S")
+T = TypeVar("T")
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
 #: A request is accepted if it will be done in this share of its time, as far as one can tell.
@@ -36,26 +39,8 @@ _TURNS = 5
 _MOST_WORKERS = 4
 #: Longer texts are cut into sentences in a thread.
 _LONG = 2000
-
-
-class Busy(Exception):
-    """Too much is waiting."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the server is busy: try again in {retry_after} s")
-        self.retry_after = retry_after
-
-
-class TooLate(Exception):
-    """The deadline has passed."""
-
-
-@dataclass(frozen=True)
-class TranslatedText:
-    """A translation, and the next best ones."""
-
-    text: str
-    alternatives: tuple[str, ...] = ()
+#: Seconds until a worker that cannot be started is tried again.
+_PAUSE = 10
 
 
 class Engine:
@@ -66,33 +51,28 @@ class Engine:
         self._queue = TurnQueue()
         count = settings.workers or min(_MOST_WORKERS, available_cores())
         first_line = {
-            "models": [
-                {"name": each.name, "folder": str(each.folder), "kind": each.kind, "labels": each.labels}
-                for each in catalogue.models
-            ],
+            "models": {name: [str(model.folder), model.tasks[0]] for name, model in catalogue.models.items()},
             "device": settings.device,
             "int8": settings.int8,
             "threads": max(1, available_cores() // count),
         }
         stuck = max(60.0, 4 * settings.deadline)
-        self._wanted = asyncio.Event()  # a worker has become free, or there is something new in the queue
-        self._dispatcher: asyncio.Task[None] | None = None
-        events = (self._account, self._wanted.set, self.metrics.restarts.inc)
-        self._workers = [WorkerProcess(first_line, stuck, *events) for _ in range(count)]
+        self._wanted = asyncio.Event()  # there is something new in the queue, or a worker has died
+        self._workers = [WorkerProcess(first_line, stuck, self._wanted.set) for _ in range(count)]
+        self._keepers: list[asyncio.Task[None]] = []
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
         self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
-        self.metrics.workers.set_function(lambda: sum(worker.alive for worker in self._workers))
+        self.metrics.workers.set_function(lambda: self.alive)
 
     @property
-    def healthy(self) -> bool:
-        """Whether a worker lives."""
-        return any(worker.alive for worker in self._workers)
+    def alive(self) -> int:
+        """How many workers live."""
+        return sum(worker.alive for worker in self._workers)
 
     async def start(self) -> None:
         """Start the workers and wait until all of them have loaded the models."""
-        self._dispatcher = asyncio.create_task(self._dispatch())
         try:
             await self._workers[0].start()
             if not self.settings.workers and self._workers[0].device != "cpu":
@@ -101,11 +81,12 @@ class Engine:
         except BaseException:
             await self.stop(0)
             raise
+        self._keepers = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
 
     async def stop(self, grace: float) -> None:
         """End the workers, each after its batch; kill those that take longer than so many seconds."""
-        if self._dispatcher is not None:
-            self._dispatcher.cancel()
+        for keeper in self._keepers:
+            keeper.cancel()
         await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
 
     async def translate(
@@ -116,54 +97,40 @@ class Engine:
         format: Format = "text",
         alternatives: int = 0,
         deadline: float | None = None,
-    ) -> list[TranslatedText]:
-        """Translate texts with a model of the catalogue; each as `Translator.translate` does.
+    ) -> list[list[str]]:
+        """Translations of texts, best first, by a model of the catalogue; the first is that of `Translator.translate`.
 
         :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
             sentence, and those that are equal to others are left out
         :param deadline: in seconds; by default that of the settings
         """
-        served = self.catalogue.named(model)
-
-        def split() -> list[Document]:
-            return [split_document(text, format, served.source) for text in texts]
-
+        served = self.catalogue.models[model]
         long = sum(map(len, texts)) > _LONG
-        documents = await asyncio.to_thread(split) if long else split()
+        documents = await _each(lambda text: split_document(text, format, served.source), texts, long)
         # A sentence with tags inside goes as a list: it gets an alignment, too.
         items = [
             [text] if marked else text
             for each in documents
             for text, marked in zip(each.sentences, each.marked, strict=True)
         ]
-        found = iter(await self._do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
+        found = iter(await self.do(model, "translate", items, {"nbest": alternatives + 1}, deadline))
 
-        def join(document: Document) -> TranslatedText:
+        def join(document: Document) -> list[str]:
             mine = list(islice(found, len(document.sentences)))
-            ranked = ([_ranked(each, rank) for each in mine] for rank in range(alternatives + 1))
-            best, *others = (
-                document.join([text for text, _ in chosen], [links for _, links in chosen], served.target)
-                for chosen in ranked
-            )
-            return TranslatedText(best, tuple(dict.fromkeys(each for each in others if each != best)))
+            ranked = (_joined(document, mine, rank, served.target) for rank in range(alternatives + 1))
+            return list(dict.fromkeys(ranked))
 
-        def joined() -> list[TranslatedText]:
-            return [join(document) for document in documents]
+        return await _each(join, documents, long)
 
-        return await asyncio.to_thread(joined) if long else joined()
-
-    async def call(self, model: str, task: str, inputs: Any, parameters: Mapping[str, Any]) -> Any:
-        """What a model gives for a task: ``text_classification``, ``fill_mask``, ``feature_extraction`` take a list.
-
-        ``particles`` takes a sentence and gives a page.
-        """
-        [found] = await self._do(model, task, [inputs], parameters, None)
-        return found
-
-    async def _do(
-        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None
+    async def do(
+        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None = None
     ) -> list[Any]:
-        """The results of sentences, or of the inputs of a task, in their order."""
+        """What a model gives for items, in their order.
+
+        The items of ``translate`` are sentences, or lists of one that is aligned, too. Those of ``particles`` are
+        sentences, of which it gives pages; those of ``text_classification``, ``fill_mask`` and ``feature_extraction``
+        are lists of texts.
+        """
         loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
         kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
@@ -175,11 +142,7 @@ class Engine:
             async with asyncio.timeout(limit):
                 return await asyncio.gather(*(each.answer for each in sentences))
         except TimeoutError:
-            self.metrics.late.inc()
-            raise TooLate(f"the deadline of {limit:g} s has passed") from None
-        except asyncio.CancelledError:
-            self.metrics.abandoned.inc()
-            raise
+            raise HTTPException(504, "the request took too long: send less at once, or try again later") from None
         finally:
             self._queue.discard(work)
 
@@ -193,23 +156,41 @@ class Engine:
         for kind, length in ahead.items():
             past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
-        seconds /= max(1, sum(worker.alive for worker in self._workers))
+        seconds /= max(1, self.alive)
         if seconds > _SURE * limit or len(self._queue) >= self.settings.queue:
-            self.metrics.refused.inc()
-            raise Busy(min(60, max(1, math.ceil(seconds - _SURE * limit))))
+            wait = min(60, max(1, math.ceil(seconds - _SURE * limit)))
+            raise HTTPException(503, f"the server is busy: try again in {wait} s", {"Retry-After": str(wait)})
 
-    async def _dispatch(self) -> None:
-        """Give batches to the workers that are free."""
+    async def _keep(self, worker: WorkerProcess) -> None:
+        """Give a worker batches as long as it lives, and start it again when it has died."""
+        loop = asyncio.get_running_loop()
         while True:
+            try:
+                kind, batch = await self._next_batch(worker)
+                start = loop.time()
+                await worker.run(kind, batch)
+                self._account(kind, batch, loop.time() - start)
+                continue
+            except WorkerLost:
+                self.metrics.restarts.inc()
+            while not worker.alive:
+                try:
+                    await worker.start()
+                except MacaronError as error:
+                    print(f"macaron: a worker cannot be started: {error}", file=sys.stderr, flush=True)
+                    await asyncio.sleep(_PAUSE)
+
+    async def _next_batch(self, worker: WorkerProcess) -> tuple[BatchKind, list[Sentence]]:
+        """A worker's share of what waits, as soon as something does; WorkerLost if it dies before."""
+        while worker.alive:
             await self._wanted.wait()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+            free = sum(each.alive and not each.batch for each in self._workers)
+            if worker.alive and self._queue:
+                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(self._queue.sentences / free))
             self._wanted.clear()
-            free = [worker for worker in self._workers if worker.free]
-            for number, worker in enumerate(free):
-                share = math.ceil(self._queue.sentences / (len(free) - number))
-                if share:
-                    worker.run(*self._queue.take(worker.budget * _CHARACTERS, share))
+        raise WorkerLost
 
     def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""
@@ -222,12 +203,16 @@ class Engine:
         self.metrics.batch_sentences.observe(len(batch))
 
 
-def _ranked(found: Sequence[Any], rank: int) -> tuple[str, Alignment | None]:
-    """The n-th best translation of a sentence, or its last one, with its own alignment."""
-    texts, alignments = found
-    place = min(rank, len(texts) - 1)
-    links = alignments and alignments[place]
-    return texts[place], None if links is None else Alignment(tuple(Link(*map(tuple, link)) for link in links))
+async def _each(work: Callable[[S], T], parts: Iterable[S], aside: bool) -> list[T]:
+    """What some work gives for each part; in a thread if it takes time."""
+    return await asyncio.to_thread(lambda: list(map(work, parts))) if aside else list(map(work, parts))
+
+
+def _joined(document: Document, found: Sequence[Any], rank: int, lang: str) -> str:
+    """A document of the n-th best translations of its sentences, or their last ones, each with its own alignment."""
+    chosen = [each[min(rank, len(each) - 1)] for each in found]
+    alignments = [None if links is None else tuple(Link(*map(tuple, link)) for link in links) for _, links in chosen]
+    return document.join([text for text, _ in chosen], alignments, lang)
 
 
 def _length(content: Any) -> int:

@@ -1,18 +1,25 @@
-"""LibreTranslate's protocol. Where ``q`` is a list, all parts of the answer are lists."""
+"""LibreTranslate's protocol. Where ``q`` is a list, all parts of the answer are lists.
+
+Translated files are kept in memory, and fetched once, not long after.
+"""
 
 import asyncio
-from typing import Any
+import secrets
+from pathlib import PurePath
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from macaron.decode.documents import ENDINGS
+from macaron.errors import MacaronError
+from macaron.limits import Between
 from macaron.serve.catalogue import language_name
-from macaron.serve.files import Files
-from macaron.serve.requests import string, strings, whole_number
-from macaron.serve.service import AUTO, Service
+from macaron.serve.service import AUTO, Asked, route
 
 #: Alternatives of a text.
 MOST_ALTERNATIVES = 10
@@ -20,65 +27,50 @@ MOST_ALTERNATIVES = 10
 _FRONTEND_TIMEOUT = 500
 
 
-class LibreTranslate:
-    """Handlers of requests."""
+async def _translate(ask: Asked) -> Any:
+    fields = ask.fields
+    texts, source, target = fields.strings("q"), fields.read("source"), fields.read("target")
+    format = fields.read("format", Literal["text", "html"], "text")
+    more = fields.read("alternatives", Annotated[int, Between(0, MOST_ALTERNATIVES)], 0)
+    ask.measure(texts)
+    answers = await ask.translate(texts, source, target, format=format, alternatives=more)
+    columns: dict[str, list[Any]] = {"translatedText": [each[0] for each, _, _ in answers]}
+    if source.lower() == AUTO:
+        columns["detectedLanguage"] = [_detected(code, share) for _, code, share in answers]
+    if more:
+        columns["alternatives"] = [each[1:] for each, _, _ in answers]
+    single = isinstance(fields["q"], str)
+    return {name: values[0] if single else values for name, values in columns.items()}
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
 
-    def routes(self) -> list[Route]:
-        """The paths of the protocol, /health aside."""
-        return [
-            Route("/translate", self._translate, methods=["POST"]),
-            Route("/detect", self._detect, methods=["POST"]),
-            Route("/languages", self._languages),
-            Route("/frontend/settings", self._frontend_settings),
-            *Files(self.service).routes(),
-        ]
+async def _detect(ask: Asked) -> Any:
+    texts = ask.fields.strings("q")
+    ask.measure(texts)
+    return [_detected(*each) for each in await asyncio.to_thread(ask.engine.catalogue.detect, " ".join(texts))]
 
-    async def _translate(self, request: Request) -> Response:
-        fields, key = await self.service.admit(request)
-        texts, source, target = strings(fields, "q"), string(fields, "source"), string(fields, "target")
-        format = string(fields, "format", "") or "text"
-        if format not in ("text", "html"):
-            raise HTTPException(400, f"the format {format[:20]} is not supported: text and html are")
-        more = whole_number(fields, "alternatives", 0, MOST_ALTERNATIVES, 0)
-        self.service.measure(request, texts, key)
-        answers = await self.service.translate(request, texts, source, target, format=format, alternatives=more)
-        columns: dict[str, list[Any]] = {"translatedText": [each.text for each, _, _ in answers]}
-        if source.lower() == AUTO:
-            columns["detectedLanguage"] = [_detected(code, share) for _, code, share in answers]
-        if more:
-            columns["alternatives"] = [each.alternatives for each, _, _ in answers]
-        single = isinstance(fields["q"], str)
-        return JSONResponse({name: values[0] if single else values for name, values in columns.items()})
 
-    async def _detect(self, request: Request) -> Response:
-        fields, key = await self.service.admit(request)
-        texts = strings(fields, "q")
-        self.service.measure(request, texts, key)
-        found = await asyncio.to_thread(self.service.detect, " ".join(texts))
-        return JSONResponse([_detected(*each) for each in found])
+async def _languages(request: Request) -> Response:
+    """Targets as well as sources: clients look for both in this list."""
+    catalogue = request.app.state.engine.catalogue
+    targets = {code: [target for source, target in catalogue.pairs if source == code] for code in catalogue.languages}
+    return JSONResponse([{**_named(code), "targets": found} for code, found in targets.items()])
 
-    async def _languages(self, _: Request) -> Response:
-        """Targets as well as sources: clients look for both in this list."""
-        catalogue = self.service.catalogue
-        return JSONResponse([{**_named(code), "targets": catalogue.targets(code)} for code in catalogue.languages])
 
-    async def _frontend_settings(self, _: Request) -> Response:
-        keys, first = bool(self.service.access.keys), next(iter(self.service.catalogue.translators), None)
-        return JSONResponse(
-            {
-                "charLimit": self.service.settings.text_limit,
-                "frontendTimeout": _FRONTEND_TIMEOUT,
-                "apiKeys": keys,
-                "keyRequired": keys,
-                "suggestions": False,
-                "filesTranslation": first is not None,
-                "supportedFilesFormat": list(ENDINGS),
-                "language": {"source": _named(first.source), "target": _named(first.target)} if first else {},
-            }
-        )
+async def _frontend_settings(request: Request) -> Response:
+    engine, keys = request.app.state.engine, bool(request.app.state.access.keys)
+    pair = next(iter(engine.catalogue.pairs), ())
+    return JSONResponse(
+        {
+            "charLimit": engine.settings.text_limit,
+            "frontendTimeout": _FRONTEND_TIMEOUT,
+            "apiKeys": keys,
+            "keyRequired": keys,
+            "suggestions": False,
+            "filesTranslation": bool(pair),
+            "supportedFilesFormat": list(ENDINGS),
+            "language": dict(zip(("source", "target"), map(_named, pair), strict=False)),
+        }
+    )
 
 
 def _named(code: str) -> dict[str, Any]:
@@ -87,3 +79,73 @@ def _named(code: str) -> dict[str, Any]:
 
 def _detected(code: str, confidence: float) -> dict[str, Any]:
     return {"confidence": round(100 * confidence, 1), "language": code}
+
+
+class TranslatedFiles:
+    """Names and contents of files, by tokens that nobody guesses.
+
+    :param seconds: until a file that nobody fetches is gone
+    :param most: bytes of all files; of more, the oldest are gone
+    """
+
+    def __init__(self, seconds: float = 20 * 60, most: int = 64 << 20) -> None:
+        self.seconds, self.most = seconds, most
+        self._files: dict[str, tuple[str, bytes]] = {}
+
+    def keep(self, name: str, content: bytes) -> str:
+        """Keep a file; the token under which it is fetched."""
+        token = secrets.token_urlsafe(24)
+        self._files[token] = (name, content)
+        while sum(len(each) for _, each in self._files.values()) > self.most:
+            del self._files[next(iter(self._files))]
+        asyncio.get_running_loop().call_later(self.seconds, self.fetch, token)
+        return token
+
+    def fetch(self, token: str) -> tuple[str, bytes] | None:
+        """Name and content of a file, which is gone then; None if there is none."""
+        return self._files.pop(token, None)
+
+
+async def _translate_file(ask: Asked) -> Any:
+    file, source, target = ask.fields.get("file"), ask.fields.read("source"), ask.fields.read("target")
+    if not isinstance(file, UploadFile):
+        raise MacaronError("the parameter file must be a file, sent as multipart/form-data")
+    path = PurePath((file.filename or "").replace("\\", "/"))
+    format = ENDINGS.get(path.suffix.lower())
+    if format is None:
+        raise MacaronError(f"files of this format are not supported: {', '.join(ENDINGS)} are")
+    try:
+        text = (await file.read()).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise MacaronError("the file is not UTF-8 text") from None
+    deadline = ask.engine.settings.file_deadline
+    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
+    ask.access.characters[ask.key] += len(text)
+    name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
+    token = ask.request.app.state.files.keep(name, translated.encode())
+    return {"translatedFileUrl": f"{ask.request.base_url}download_file/{token}/{quote(name, safe='')}"}
+
+
+async def _download_file(request: Request) -> Response:
+    # A HEAD does not use the file up.
+    file = request.app.state.files.fetch(request.path_params["token"]) if request.method == "GET" else None
+    if file is None:
+        raise HTTPException(404, "this file has been fetched already, has been removed, or never was here")
+    # Never shown by a browser in the name of this server, whatever is in it.
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file[0], safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    return Response(file[1], media_type="application/octet-stream", headers=headers)
+
+
+#: The paths of the protocol, /health aside.
+ROUTES = [
+    route("/translate", _translate),
+    route("/detect", _detect),
+    Route("/languages", _languages),
+    Route("/frontend/settings", _frontend_settings),
+    route("/translate_file", _translate_file),
+    Route("/download_file/{token}/{name}", _download_file),
+]

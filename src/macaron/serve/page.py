@@ -1,5 +1,6 @@
 """The page at ``/``: its files, and a sentence of the reader as particles in a model ("look inside")."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -12,10 +13,8 @@ from macaron.decode.text_pieces import text_pieces
 from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
 from macaron.lab.page import escape, render_page
-from macaron.serve.engine import Busy, TooLate, WorkerLost
-from macaron.serve.protocols import explain
-from macaron.serve.requests import string, while_connected, whole_number
-from macaron.serve.service import Service
+from macaron.serve.requests import as_http
+from macaron.serve.service import Asked, answered
 
 #: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
 #: text (trusted types), and no other site frames it.
@@ -27,52 +26,46 @@ POLICY = (
 INSIDE_POLICY = f"{LAB_POLICY}; sandbox allow-scripts; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
 #: The page's own files, and those that it shares with the lab's pages.
-_ASSETS = {"macaron.serve": ("index.html", "page.css", "page.js", "icon.svg"), "macaron.lab": ("base.css", "base.js")}
+_ASSETS = {
+    **dict.fromkeys(("index.html", "page.css", "page.js", "icon.svg"), "macaron.serve"),
+    **dict.fromkeys(("base.css", "base.js"), "macaron.lab"),
+}
 
 
-class Page:
-    """Handlers of requests."""
+async def _asset(request: Request) -> Response:
+    """A file of the page; at ``/`` the page itself."""
+    name = request.path_params.get("name", "index.html")
+    if name not in _ASSETS:
+        raise HTTPException(404, "there is no such file")
+    content = (files(_ASSETS[name]) / "assets" / name).read_bytes()
+    return _response(content, POLICY, media_type=_TYPES[name.rpartition(".")[2]])
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.assets = {
-            name: (files(room) / "assets" / name).read_bytes() for room, names in _ASSETS.items() for name in names
-        }
 
-    def routes(self) -> list[Route]:
-        """The page, its files, and the look inside. Addresses in the page are relative: a proxy may add a path."""
-        return [
-            Route("/", self.asset),
-            Route("/assets/{name}", self.asset),
-            Route("/inside", self.inside, methods=["POST"]),
-        ]
+async def _inside(request: Request) -> Response:
+    """The sentence at the cursor (``at``) of a text as particles. A form asks, so errors are pages, too."""
+    try:
+        return _response(await answered(request, _particles), INSIDE_POLICY)
+    except (HTTPException, MacaronError) as error:
+        told = as_http(error)
+        message = f"{told.detail[:1].upper()}{told.detail[1:]}"
+        body = f"<p>{escape(message)}</p>\n<p>Close this tab to return to the text.</p>"
+        return _response(render_page("Look inside", body), INSIDE_POLICY, told.headers, status_code=told.status_code)
 
-    async def asset(self, request: Request) -> Response:
-        """A file of the page; at ``/`` the page itself."""
-        name = request.path_params.get("name", "index.html")
-        if name not in self.assets:
-            raise HTTPException(404, "there is no such file")
-        return _response(self.assets[name], POLICY, _TYPES[name.rpartition(".")[2]])
 
-    async def inside(self, request: Request) -> Response:
-        """The sentence at the cursor (``at``) of a text as particles. A form asks, so errors are pages, too."""
-        try:
-            return _response(await self._particles(request), INSIDE_POLICY)
-        except (HTTPException, MacaronError, Busy, WorkerLost, TooLate) as error:
-            status, message, headers = explain(error)
-            body = f"<p>{escape(message[:1].upper() + message[1:])}</p>\n<p>Close this tab to return to the text.</p>"
-            return _response(render_page("Look inside", body), INSIDE_POLICY, status=status, headers=headers)
+async def _particles(ask: Asked) -> str:
+    text, source, target = (ask.fields.read(name) for name in ("q", "source", "target"))
+    ask.measure([text])
+    catalogue = ask.engine.catalogue
+    model = catalogue.pair(catalogue.language(source), catalogue.language(target))
+    if not text:
+        raise MacaronError("there is no text")
+    sentence = sentence_at(text, ask.fields.read("at", int, 0), model.source)
+    [found] = await ask.engine.do(model.name, "particles", [sentence], {})
+    return str(found)
 
-    async def _particles(self, request: Request) -> str:
-        fields, key = await self.service.admit(request)
-        text, source, target = (string(fields, name) for name in ("q", "source", "target"))
-        self.service.measure(request, [text], key)
-        model = self.service.model(self.service.language(source), self.service.language(target))
-        if not text:
-            raise HTTPException(400, "there is no text")
-        sentence = sentence_at(text, whole_number(fields, "at", 0, 10**8, 0), model.source)
-        page: Any = await while_connected(request, self.service.engine.call(model.name, "particles", sentence, {}))
-        return str(page)
+
+#: Addresses in the page are relative: a proxy may add a path.
+ROUTES = [Route("/", _asset), Route("/assets/{name}", _asset), Route("/inside", _inside, methods=["POST"])]
 
 
 def sentence_at(text: str, before: int, lang: str) -> str:
@@ -88,9 +81,7 @@ def sentence_at(text: str, before: int, lang: str) -> str:
     return found or " ".join(text.split())
 
 
-def _response(
-    content: bytes | str, policy: str, kind: str = "text/html", status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
+def _response(content: bytes | str, policy: str, headers: Mapping[str, str] | None = None, **options: Any) -> Response:
     safe = {
         "Content-Security-Policy": policy,
         "X-Content-Type-Options": "nosniff",
@@ -99,4 +90,4 @@ def _response(
         # Asked for again after an update of the server; a sentence is kept nowhere.
         "Cache-Control": "no-cache" if policy == POLICY else "no-store",
     }
-    return Response(content, status, {**(headers or {}), **safe}, media_type=kind)
+    return Response(content, headers={**(headers or {}), **safe}, **{"media_type": "text/html", **options})

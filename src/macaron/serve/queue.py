@@ -8,7 +8,6 @@ of the line. So a request waits for at most one batch for each of those before i
 import asyncio
 import math
 from bisect import bisect_left
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -44,13 +43,11 @@ class Work:
     """What a request wants.
 
     :param waiting: its sentences, by length
-    :param counted: characters that the queue has counted for it
     """
 
     kind: BatchKind
     waiting: list[Sentence]
     length: int = field(init=False)
-    counted: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self.waiting = sorted(self.waiting, key=lambda each: each.length)
@@ -74,9 +71,6 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._line: dict[Work, None] = {}  # in the order of their turns
-        # Most requests have one sentence. Those are counted together: a long line is not walked for every new one.
-        self._single: Counter[BatchKind] = Counter()
-        self._longer: dict[Work, None] = {}
 
     def __len__(self) -> int:
         return len(self._line)
@@ -90,26 +84,18 @@ class TurnQueue:
         """Put a request at the end of the line."""
         if work.waiting:
             self._line[work] = None
-            if len(work.waiting) > 1:
-                self._longer[work] = None
-            else:
-                work.counted = work.length
-                self._single[work.kind] += work.counted
 
     def discard(self, work: Work) -> None:
         """Take a request out, with what it has waiting."""
         self._line.pop(work, None)
-        self._longer.pop(work, None)
-        self._single[work.kind] -= work.counted
-        work.counted = 0
 
     def ahead_of(self, work: Work) -> dict[BatchKind, float]:
         """What is translated before a new request is done, in characters by kind, itself not counted.
 
         Requests take turns: as long as it has sentences waiting, each of the others gets about as many translated.
         """
-        found: dict[BatchKind, float] = {kind: length for kind, length in self._single.items() if length}
-        for other in self._longer:
+        found: dict[BatchKind, float] = {}
+        for other in self._line:
             share = min(1.0, len(work.waiting) / len(other.waiting))
             found[other.kind] = found.get(other.kind, 0) + share * other.length
         return found

@@ -1,103 +1,113 @@
-"""Requests: the fields of a body and a query, checked; and work that ends when the client has gone."""
+"""Requests: the fields of body and query, checked; work that ends when the client has gone; the shapes of errors."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, TypeVar
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive
 
 from macaron.errors import MacaronError
 from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
+from macaron.origin import Origin
+from macaron.settings import convert
 
 T = TypeVar("T")
-Fields = Mapping[str, Any]
 #: Fields of a form; bytes of a body that takes time to parse.
 _MOST_FIELDS, _LARGE = 2000, 1 << 16
+#: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
+_DRAINED = 8
 # It warns of damaged forms, which anybody can send: they are answered, not logged.
 logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
-async def read_fields(request: Request) -> dict[str, Any]:
+class Fields(dict[str, Any]):
+    """The fields of a request, each checked when it is read. A field that is null counts as missing."""
+
+    def read(self, name: str, kind: Any = str, default: Any = None) -> Any:
+        """A field of a type.
+
+        :param default: for a field that is missing or empty; without it the field is required
+        """
+        value = self._given(name, default)
+        if isinstance(value, str):
+            value = value.strip()
+            if not value and default is not None:
+                return default
+            if kind is not str and value.isdecimal() and len(value) < 10:
+                value = int(value)  # forms have strings only
+        return convert(kind, value, Origin(), (name,))
+
+    def strings(self, name: str) -> list[str]:
+        """A required field that is a string or a list of strings."""
+        value = self._given(name)
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise MacaronError(f"{name} must be a string or a list of strings")
+        if len(values) > MOST_TEXTS:
+            raise HTTPException(413, f"{name} has {len(values):,} texts: at most {MOST_TEXTS:,} are allowed")
+        return values
+
+    def section(self, name: str) -> "Fields":
+        """A field that has fields itself; empty where it is missing."""
+        value = self._given(name, {})
+        if not isinstance(value, dict):
+            raise MacaronError(f"{name} must be an object")
+        return Fields(value)
+
+    def _given(self, name: str, default: Any = None) -> Any:
+        value = self.get(name)
+        if value is None and default is None:
+            raise MacaronError(f"the parameter {name} is missing")
+        return default if value is None else value
+
+
+async def read_fields(request: Request, largest: int) -> Fields:
     """The fields of a request: those of the query, and over them those of a JSON object or of a form.
 
-    A field that a form has several times is a list; a field that is null is left out. Some clients send a GET with a
-    body, some a POST with a query and none, some a key in the query beside a JSON body.
+    A field that a form has several times is a list. Some clients send a GET with a body, some a POST with a query and
+    none, some a key in the query beside a JSON body.
+
+    :param largest: bytes of the body; more are refused (413)
     """
+    request = Request(request.scope, _limited(request.receive, largest))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         fields = _form(request.scope["query_string"])
         if kind == "multipart/form-data":
-            form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=1 << 30)  # BodyLimit has it
+            form = await request.form(max_files=1, max_fields=_MOST_FIELDS, max_part_size=largest)
             fields |= _joined(form.multi_items())
         else:
             body, parse = await request.body(), _json if kind.endswith(("/json", "+json")) else _form
             # Other requests go on meanwhile.
             fields |= await asyncio.to_thread(parse, body) if len(body) > _LARGE else parse(body)
         check_limits(fields)
-    except (ValueError, RecursionError, MacaronError) as error:
-        raise HTTPException(400, str(error) if isinstance(error, MacaronError) else why(error)) from None
-    return {name: value for name, value in fields.items() if value is not None}
+    except (ValueError, RecursionError) as error:
+        raise MacaronError(why(error)) from None
+    return Fields(fields)
 
 
-def string(fields: Fields, name: str, default: str | None = None) -> str:
-    """A field that is a string; without a default it is required."""
-    value = _given(fields, name, default)
-    if not isinstance(value, str):
-        raise HTTPException(400, f"{name} must be a string")
-    return value.strip()
+def _limited(receive: Receive, largest: int) -> Receive:
+    read = 0
 
+    async def part() -> Message:
+        nonlocal read
+        while True:
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read <= largest:
+                return message
+            if not message.get("more_body") or read > _DRAINED * largest:
+                raise HTTPException(413, f"the request is larger than the limit of {largest:,} bytes")
 
-def strings(fields: Fields, name: str) -> list[str]:
-    """A required field that is a string or a list of strings."""
-    value = _given(fields, name)
-    values = [value] if isinstance(value, str) else value
-    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-        raise HTTPException(400, f"{name} must be a string or a list of strings")
-    if len(values) > MOST_TEXTS:
-        raise HTTPException(413, f"{name} has {len(values):,} texts: at most {MOST_TEXTS:,} are allowed")
-    return values
-
-
-def whole_number(fields: Fields, name: str, least: int, most: int, default: int) -> int:
-    """A field that is a whole number, in a form a string."""
-    value = fields.get(name, default)
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise HTTPException(400, f"{name} must be a whole number between {least} and {most}")
-    return value
-
-
-async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """What some work gives; it is cancelled when the client has gone."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    except asyncio.CancelledError:  # uvicorn ends what still runs when the time after SIGTERM is over
-        raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None
-    finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _given(fields: Fields, name: str, default: str | None = None) -> Any:
-    value = fields.get(name, default)
-    if value is None:
-        raise HTTPException(400, f"the parameter {name} is missing")
-    return value
+    return part
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -117,3 +127,73 @@ def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     for name, value in pairs:
         values.setdefault(name, []).append(value)
     return {name: several[0] if len(several) == 1 else several for name, several in values.items()}
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """What some work gives; it is cancelled when the client has gone."""
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    except asyncio.CancelledError:  # uvicorn ends what still runs when the time after SIGTERM is over
+        raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
+
+
+class Protocol(NamedTuple):
+    """Statuses of requests without an API key, with a wrong one, with too long a text; and the body of an error."""
+
+    key_missing: int
+    key_wrong: int
+    too_long: int
+    error: Callable[[str], Any]
+
+
+_LIBRETRANSLATE = Protocol(400, 403, 400, lambda message: {"error": message})
+_HUGGING_FACE = Protocol(401, 401, 413, lambda message: {"error": message})
+#: By the beginnings of paths.
+_PROTOCOLS = {
+    "/v2/": Protocol(403, 403, 413, lambda message: {"message": message}),
+    "/v1/": Protocol(401, 401, 413, lambda message: {"error": {"message": message, "type": None, "code": None}}),
+    "/pipeline/": _HUGGING_FACE,
+    "/models/": _HUGGING_FACE,
+}
+
+
+def protocol_of(path: str) -> Protocol:
+    """The protocol of a path of the server."""
+    found = (each for start, each in _PROTOCOLS.items() if path.startswith(start))
+    return _HUGGING_FACE if path == "/" else next(found, _LIBRETRANSLATE)
+
+
+def as_http(error: Exception) -> HTTPException:
+    """An error as what HTTP tells of it."""
+    if isinstance(error, HTTPException):
+        return error
+    if isinstance(error, MacaronError):
+        return HTTPException(400, str(error))
+    if isinstance(error, ClientDisconnect):
+        return HTTPException(499, "the client has gone")  # nobody reads it; it is counted
+    # Where it happened, but no message: it may quote the text.
+    places = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    print(f"macaron: a request failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+    return HTTPException(500, "something went wrong inside the server")
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    told = as_http(error)
+    return JSONResponse(protocol_of(request.scope["path"]).error(told.detail), told.status_code, told.headers)
+
+
+#: What Starlette calls for an exception; not a plain function, which would wait for a thread.
+ERRORS = dict.fromkeys((HTTPException, MacaronError, ClientDisconnect, Exception), _answer)

@@ -1,31 +1,22 @@
 """Everything that ``macaron serve`` is told."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from macaron.errors import UsageError
+from macaron.errors import MacaronError, UsageError
+from macaron.files import read_lines
+
+#: Keys, and their requests per minute; None for the server's limit.
+Keys = Mapping[str, int | None]
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """How to serve.
+    """How to serve: the options of the command, which explains them, and two limits that it does not offer.
 
-    :param host: the address to listen on; by default this machine only
-    :param port: 0 takes any that is free
-    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
-    :param int8: on the CPU, matrices in 8 bits
-    :param workers: processes that hold the models; the cores are divided between them. 0: one for each core, up to
-        four, on a CPU; one on a GPU
-    :param queue: requests that may wait; more are refused. So are those that would be done too late
-    :param deadline: seconds until a request is given up, if it does not say otherwise
-    :param file_deadline: the same for a file
-    :param grace: seconds that running requests have after SIGTERM
-    :param patience: seconds that a client has to send a request
-    :param api_keys: a file of keys; without it everybody may ask
-    :param requests_per_minute: of one key or client; 0: any number
-    :param text_limit: characters of a request
+    :param file_deadline: seconds until the translation of a file is given up
     :param body_limit: bytes of a request, and of a file
-    :param origins: of the pages that browsers may let ask (CORS)
     """
 
     host: str = "127.0.0.1"
@@ -45,17 +36,27 @@ class ServeSettings:
     origins: tuple[str, ...] = ("*",)
 
     def __post_init__(self) -> None:
-        for name in ("deadline", "file_deadline", "grace", "patience"):
-            if not 0 < getattr(self, name) <= 86_400:
-                given = f"{getattr(self, name):g}"
-                raise UsageError(f"--{name.replace('_', '-')} must be above 0 and at most a day, not {given}")
         if self.int8 and self.device not in ("auto", "cpu"):
             raise UsageError(f"--int8 is for the CPU, not for {self.device}: leave it out, or choose --device cpu")
         for origin in self.origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise UsageError(f"--cors takes an origin, such as https://example.org, or *; not {origin!r}")
 
-    @property
-    def local(self) -> bool:
-        """Whether only this machine can reach the server."""
-        return self.host in ("127.0.0.1", "::1", "localhost") or self.host.startswith("127.")
+
+def read_keys(path: Path) -> Keys:
+    """The keys of a file: one per line, with requests per minute after a space; ``#`` begins a comment."""
+    keys: dict[str, int | None] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        key, *limits = line.partition("#")[0].split() or [""]
+        # The key itself is in no message: messages are logged.
+        if key in keys:
+            raise MacaronError(f"{path}, line {number}: this key is there twice")
+        numbers = all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits)
+        if not key.isascii() or not numbers or len(limits) > 1:
+            wanted = "write a key of ASCII characters and, if it has a limit, its requests per minute (1 to 1000000)"
+            raise MacaronError(f"{path}, line {number}: {wanted}")
+        if key:
+            keys[key] = int(limits[0]) if limits else None
+    if not keys:
+        raise MacaronError(f"{path}: no key in this file. Write one key per line.")
+    return keys

@@ -1,11 +1,11 @@
 """A worker: the process that holds the models. It imports torch; the process that answers HTTP does not.
 
 Lines of JSON come on standard input and go to standard output. The first line holds the settings, and is answered by
-``{"ready": ...}`` or ``{"failed": message}``. Each further line is a batch, ``{"model", "task", "items", "options"}``.
-Its items are answered one by one, as soon as each is done, by ``{"item": index, "result": ...}`` or ``{"item": index,
-"error": message, "fault": ...}``; ``{"done": true}`` ends the batch. ``fault`` is true where the input is not to blame.
-The process ends with its input, and ignores SIGTERM and Ctrl-C, which may reach all processes at once: its parent
-decides when the work is done.
+``{"budget": tokens, "device": ...}`` or ``{"failed": message}``. Each further line is a batch, ``{"model", "task",
+"items", "options"}``. Its items are answered one by one, as soon as each is done, by ``{"item": index, "result": ...}``
+or ``{"item": index, "error": message}``, without a message where the input is not to blame; ``{"done": true}`` ends the
+batch. The process ends with its input, and ignores SIGTERM and Ctrl-C, which may reach all processes at once: its
+parent decides when the work is done.
 """
 
 import json
@@ -33,6 +33,8 @@ from macaron.tasks.mask_filler import MaskFiller
 
 #: Is told the index of an item and its result.
 Found = Callable[[int, Any], None]
+#: Is told a message for the parent.
+Send = Callable[[dict[str, Any]], None]
 
 
 class Models:
@@ -45,16 +47,14 @@ class Models:
         if "OMP_NUM_THREADS" not in os.environ:
             torch.set_num_threads(settings["threads"])
         self.device = settings["device"]
-        self.folders = {each["name"]: Path(each["folder"]) for each in settings["models"]}
+        self.folders = {name: Path(folder) for name, (folder, _) in settings["models"].items()}
         self.translators: dict[str, Translator] = {}
-        for each in settings["models"]:
-            folder = self.folders[each["name"]]
-            if each["kind"] == "translation":
-                made = Translator(folder, device=self.device, int8=settings["int8"])
-                made.translate("a")  # what is made once is made now
-                self.translators[each["name"]] = made
+        for name, (folder, task) in settings["models"].items():
+            if task == "translation":
+                self.translators[name] = Translator(folder, device=self.device, int8=settings["int8"])
+                self.translators[name].translate("a")  # what is made once is made now
             else:
-                _loaded(Predictor if each["labels"] else Embedder, folder, self.device)
+                _loaded(Predictor if task == "text_classification" else Embedder, Path(folder), self.device)
         self.budget = min((each.batch_tokens for each in self.translators.values()), default=1024)
 
     def run(self, model: str, task: str, items: Sequence[Any], options: dict[str, Any], found: Found) -> None:
@@ -75,16 +75,15 @@ class Models:
         def told(index: int, best: list[Any]) -> None:
             made = [each.text for each in best]
             if isinstance(items[index], str):
-                found(index, [made, None])
+                found(index, [(text, None) for text in made])
             else:
                 marked[index] = made
 
         translator.translate_nbest(texts, nbest=nbest, bound=True, found=told)
-        if marked:
-            sources = [texts[index] for index, made in marked.items() for _ in made]
-            aligned = iter(translator.align(sources, [text for made in marked.values() for text in made]))
-            for index, made in marked.items():
-                found(index, [made, [each and each.links for each in islice(aligned, len(made))]])
+        sources = [texts[index] for index, made in marked.items() for _ in made]
+        aligned = iter(translator.align(sources, [text for made in marked.values() for text in made]))
+        for index, made in marked.items():
+            found(index, list(zip(made, islice(aligned, len(made)), strict=True)))
 
 
 @cache
@@ -125,9 +124,7 @@ _TASKS: dict[str, Callable[..., Any]] = {
 }
 
 
-def answer(
-    models: Models, batch: dict[str, Any], chosen: Sequence[int], send: Callable[[dict[str, Any]], None]
-) -> None:
+def answer(models: Models, batch: dict[str, Any], chosen: Sequence[int], send: Send) -> None:
     """Do some items of a batch. Where they fail, they are tried one by one: one bad text is no harm to others."""
     model, task, items, options = (batch[name] for name in ("model", "task", "items", "options"))
     left = list(chosen)
@@ -142,14 +139,15 @@ def answer(
         if len(chosen) > 1:
             for index in list(left):
                 answer(models, batch, [index], send)
-        elif isinstance(error, MacaronError):
+            return
+        message = ""
+        if isinstance(error, MacaronError):
             message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
-            send({"item": chosen[0], "error": message, "fault": False})
         else:
             # Where it happened, but no message: it may quote the text.
             places = "".join(traceback.format_tb(error.__traceback__)[-3:])
             print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
-            send({"item": chosen[0], "error": type(error).__name__, "fault": True})
+        send({"item": chosen[0], "error": message})
 
 
 def main(read: BinaryIO, write: BinaryIO) -> None:
@@ -164,7 +162,7 @@ def main(read: BinaryIO, write: BinaryIO) -> None:
     except MacaronError as error:
         send({"failed": str(error)})
         return
-    send({"ready": True, "budget": models.budget, "device": choose_device(models.device).type})
+    send({"budget": models.budget, "device": choose_device(models.device).type})
     for line in read:
         batch = json.loads(line)
         answer(models, batch, range(len(batch["items"])), send)

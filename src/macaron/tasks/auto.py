@@ -3,8 +3,10 @@
 What is given in the recipe or on the command line is kept. docs/choices.md has the measurements behind the table.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import read_manifest
@@ -12,81 +14,35 @@ from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.processes import available_cores
 from macaron.recipe import AUTO, DEFAULT_PRESETS, ModelSettings, Recipe
+from macaron.settings import load_toml
 from macaron.train.settings import PretrainSettings, TrainSettings
 
 #: Minutes that are assumed where epochs are the limit.
 UNKNOWN_MINUTES = 60.0
 #: Cores that training a small model can use.
 MOST_CORES = 8
-#: [train] for all choices of a kind of device.
-_COSINE: dict[str, Any] = {"schedule": "cosine", "warmup": 400}
-_CPU: dict[str, Any] = {**_COSINE, "weight_decay": 0.01, "clip_norm": 1.0, "embeddings": "counts"}
-_GPU: dict[str, Any] = {**_COSINE, "ema": 0.999}
-_ENCODER: dict[str, Any] = {
-    **{"schedule": "linear", "warmup": 300, "warmup_rate": 0.0, "weight_decay": 0.01, "clip_norm": 1.0},
-    **{"epsilon": 1e-6, "row_tokens": 128},
-}
-# Short texts and many masks: a small model begins to use the context of a word after fewer updates.
-_CPU_ENCODER: dict[str, Any] = {**_ENCODER, "row_tokens": 32, "embeddings": "counts"}
-_CPU_TEXTS: dict[str, Any] = {"nsp": False, "mask_ratio": 0.3}
 
 
 @dataclass(frozen=True)
 class Size:
-    """A row of the table.
-
-    :param minutes: it is chosen up to this time: core-minutes on a CPU, minutes on a GPU
-    :param speed: target tokens in a minute that it trains on, by core or GPU, roughly
-    """
+    """A model, and the settings for it: see auto.toml."""
 
     minutes: float
     speed: float
     preset: str
-    model: dict[str, Any]
     train: dict[str, Any]
+    model: dict[str, Any] = field(default_factory=dict)
     pretrain: dict[str, Any] = field(default_factory=dict)
 
 
-def _translation(hidden: int, layers: int) -> dict[str, Any]:
-    return {**_width(hidden), "encoder_layers": layers, "decoder_layers": layers}
-
-
-def _encoder(hidden: int, layers: int) -> dict[str, Any]:
-    return {**_width(hidden), "num_hidden_layers": layers}
-
-
-def _width(hidden: int) -> dict[str, Any]:
-    return {"hidden_size": hidden, "intermediate_size": 4 * hidden, "num_attention_heads": max(hidden // 64, 4)}
-
-
-def _rate(batch: int, rate: float) -> dict[str, Any]:
-    return {"batch_tokens": batch, "learning_rate": rate}
-
-
-_INF = float("inf")
 #: By kind of data and device, in the order of the time.
-TABLE: dict[tuple[str, str], tuple[Size, ...]] = {
-    ("pairs", "cpu"): (
-        Size(20, 250_000, "macaron-tiny", _translation(128, 2), {**_CPU, **_rate(1_024, 0.004)}),
-        Size(120, 80_000, "macaron-tiny", _translation(256, 2), {**_CPU, **_rate(1_024, 0.003)}),
-        Size(1_000, 90_000, "macaron-tiny", _translation(256, 3), {**_CPU, **_rate(2_048, 0.003)}),
-        Size(_INF, 60_000, "macaron-tiny", _translation(256, 6), {**_CPU, **_rate(4_096, 0.002)}),
-    ),
-    ("pairs", "gpu"): (
-        Size(2, 40_000_000, "macaron-tiny", _translation(256, 4), {**_GPU, **_rate(16_384, 0.003)}),
-        Size(_INF, 30_000_000, "macaron-small", {}, {**_GPU, **_rate(16_384, 0.002)}),
-    ),
-    ("text", "cpu"): (
-        Size(15, 250_000, "macaron-bert-tiny", _encoder(128, 2), {**_CPU_ENCODER, **_rate(1_024, 0.003)}, _CPU_TEXTS),
-        Size(
-            1_000, 140_000, "macaron-bert-tiny", _encoder(256, 2), {**_CPU_ENCODER, **_rate(2_048, 0.002)}, _CPU_TEXTS
-        ),
-        Size(_INF, 200_000, "macaron-bert-tiny", _encoder(256, 4), {**_ENCODER, **_rate(4_096, 0.002)}),
-    ),
-    ("text", "gpu"): (Size(_INF, 36_000_000, "macaron-bert-base", {}, {**_ENCODER, **_rate(32_768, 0.001)}),),
+TABLE: dict[tuple[str, str], list[Size]] = {
+    (kind, device): [Size(**{**size, "train": {**given["train"], **size["train"]}}) for size in given["sizes"]]
+    for kind, devices in load_toml(Path(__file__).with_suffix(".toml"))[0].items()
+    for device, given in devices.items()
 }
 #: Dropout by the number of epochs.
-DROPOUT = ((6.0, 0.0), (20.0, 0.1), (_INF, 0.3))
+DROPOUT = ((6.0, 0.0), (20.0, 0.1), (math.inf, 0.3))
 
 
 def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _: None) -> Recipe:

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from macaron.data.glue_tasks import GlueTask
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
+from macaron.limits import Between
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.language import LanguageForSequenceClassification
 from macaron.train.settings import TrainSettings
@@ -86,17 +86,6 @@ class Objective:
         return weight, bias
 
 
-def glue_objective(task: GlueTask, one_logit: bool = True) -> Objective:
-    """The authors' objective of a GLUE task.
-
-    :param one_logit: one logit for CoLA, MRPC and QQP; otherwise two as for the other tasks
-    """
-    if task.regression:
-        # The authors' 0.5 * (score - 3).
-        return Objective("score", ("score",), shift=3.0, scale=2.0)
-    return Objective("one-logit" if one_logit and task.one_logit else "classes", task.labels)
-
-
 @dataclass(frozen=True)
 class ClassificationBatch:
     """Tokens, segments and the mask of real tokens, all (B, T); targets (B,); weights (B,), 0 for filler rows."""
@@ -147,11 +136,9 @@ class FineTuning:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise MacaronError(f"{name.replace('_', ' ')} must be at least 1, not {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise MacaronError(f"learning rate must be above 0, not {self.learning_rate}")
+        Between(1, math.inf).check("batch size", self.batch_size)
+        Between(1, math.inf).check("epochs", self.epochs)
+        require(self.learning_rate > 0, f"learning rate must be above 0, not {self.learning_rate}")
         self.train_settings(1)
 
     def updates(self, examples: int) -> int:

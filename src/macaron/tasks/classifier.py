@@ -237,7 +237,7 @@ class Predictor(EncoderOnDevice):
         with self.memory_explained("examples"):
             logits = self.all_logits(data)
         if not np.isfinite(logits).all():
-            raise not_finite()
+            raise not_finite(self.folder)
         values = self.objective.predictions(logits)
         labels = self.objective.labels
         if self.objective.kind == "score":

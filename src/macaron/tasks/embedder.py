@@ -64,7 +64,7 @@ class Embedder(EncoderOnDevice):
         with self.memory_explained("texts"):
             vectors = self.over_batches(data, partial(self._vectors, normalize), self.size).astype(np.float32)
         if not np.isfinite(vectors).all():
-            raise not_finite()
+            raise not_finite(self.folder)
         return vectors
 
     def _vectors(self, normalize: bool, batch: ClassificationBatch) -> Tensor:

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,23 +22,8 @@ from macaron.tasks.classifier import MAX_LENGTH, Encoded, EncoderOnDevice, Preci
 from macaron.train.optimiser import Optimiser, copy_weights, learning_rate
 from macaron.train.step import RecordedStep, TrainStep
 
-#: Most shapes to compile kernels for; torch's own limit is lower.
-_COMPILED_SHAPES = 64
 #: Batches that are made together.
 _POOL = 64
-
-
-@dataclass(frozen=True)
-class TunerSettings:
-    """How the model of all runs is loaded and computed.
-
-    :param compiled: compile the layers: somewhat faster in long runs, slow to start
-    """
-
-    max_length: int = MAX_LENGTH
-    dropout: float | None = None
-    precision: Precision = "auto"
-    compiled: bool = False
 
 
 @dataclass
@@ -74,14 +58,15 @@ class FineTuner(EncoderOnDevice):
     step: TrainStep
     _trained: tuple[str, int] | None = None  # kind and logits of the last run's objective
 
-    def __init__(self, path: Path, device: str = "auto", settings: TunerSettings | None = None) -> None:
-        settings = settings or TunerSettings()
-        super().__init__(path, device, settings.precision, settings.max_length, new_head=True, dropout=settings.dropout)
-        self.compiled = settings.compiled
-        if self.compiled:
-            torch._dynamo.config.recompile_limit = _COMPILED_SHAPES
-            for layer in self.model.stack.layers:
-                layer.compile(dynamic=False if self.on_gpu else None)
+    def __init__(
+        self,
+        path: Path,
+        device: str = "auto",
+        precision: Precision = "auto",
+        max_length: int = MAX_LENGTH,
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__(path, device, precision, max_length, new_head=True, dropout=dropout)
         kept = ((n, p) for n, p in self.model.named_parameters() if not n.startswith("classifier."))
         self.pretrained = {name: parameter.detach().clone() for name, parameter in kept}
 
@@ -183,12 +168,10 @@ class FineTuner(EncoderOnDevice):
     def _score(
         self, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
     ) -> dict[str, dict[str, float]]:
-        # Layers that are compiled for training are not compiled again for scoring.
-        with torch.compiler.set_stance("force_eager") if self.compiled else nullcontext():
-            for name, examples in dev.items():
-                logits = self.all_logits(examples)
-                outcome.diverged |= not bool(np.isfinite(logits).all())
-                outcome.predictions[name] = self.module.objective.predictions(logits)
+        for name, examples in dev.items():
+            logits = self.all_logits(examples)
+            outcome.diverged |= not bool(np.isfinite(logits).all())
+            outcome.predictions[name] = self.module.objective.predictions(logits)
         return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from macaron.data.tabular import Table, class_indices, find_classes, numbers_of, read_table
+from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.locks import LOCK
@@ -24,8 +24,7 @@ _UNFINISHED = {"settings.json", "metrics.jsonl", "report.html", LOCK}
 
 def finetune_csv(
     load: Callable[[], FineTuner],
-    train: Path,
-    dev: Path,
+    tables: dict[str, Table],
     texts: Sequence[str],
     label: str,
     regression: bool,
@@ -36,21 +35,20 @@ def finetune_csv(
     """Fine-tune and write RUN/model, that of the best epoch; returns a line with the scores.
 
     :param choose_rate: take the learning rate that suits the model's size
-    :param load: called after the files are read
+    :param load: called after the first checks
+    :param tables: the examples of ``train`` and ``dev``
     """
     remove_leftovers(out)
     found = {path.name for path in out.iterdir()} if out.exists() else set()
     if not found <= {*_UNFINISHED, *(["model"] if "settings.json" in found else [])}:
         check_unused(out, "give another --out")
-    tables = {"train": read_table(train, texts, label), "dev": read_table(dev, texts, label)}
-    objective, labels = make_objective(tables, label, regression)
+    objective = make_objective(tables, label, regression)
     metrics: tuple[str, ...] = ("pearson", "spearman") if regression else ("accuracy",)
     positive = objective.labels[1] if len(objective.labels) == 2 else None
     if positive is not None:
         metrics += ("f1", "matthews")
     progress, signals, tuner = Progress(), StopSignals(), load()
-    data = tuner.encode(tables["train"].texts, objective, labels["train"])
-    held = tuner.encode(tables["dev"].texts, objective, labels["dev"])
+    data, held = (tuner.encode(tables[name].texts, objective, tables[name].values) for name in ("train", "dev"))
     cut = data.truncated + held.truncated
     classes = f"{len(objective.labels)} classes: {', '.join(objective.labels)[:200]}"
     progress.say(
@@ -61,7 +59,8 @@ def finetune_csv(
         rate, reason = usual_rate(tuner.model.config.hidden_size, settings.updates(len(data)))
         settings = replace(settings, learning_rate=rate)
         progress.say(f"learning rate {rate:g} ({reason}; --learning-rate sets another)")
-    described = {"train": str(train), "dev": str(dev), "texts": list(texts), "label": label, **asdict(settings)}
+    files = {name: table.name for name, table in tables.items()}
+    described = {**files, "texts": list(texts), "label": label, **asdict(settings)}
     write_json(out / "settings.json", described)
     history: list[str] = []
 
@@ -98,14 +97,16 @@ def finetune_csv(
     return f"{score_line(outcome.scores, positive)}; the model is in {out / 'model'}"
 
 
-def make_objective(tables: dict[str, Table], label: str, regression: bool) -> tuple[Objective, dict[str, list[float]]]:
-    """The objective, and the labels of all tables as indices or numbers."""
+def make_objective(tables: dict[str, Table], label: str, regression: bool) -> Objective:
+    """The objective of some tables, which get their values."""
+    train = tables["train"]
+    classes = () if regression else find_classes(train)
+    for each in tables.values():
+        each.values = numbers_of(each) if regression else class_indices(each, classes)
     if not regression:
-        classes = find_classes(tables["train"])
-        return Objective("classes", classes), {name: class_indices(each, classes) for name, each in tables.items()}
-    labels = {name: numbers_of(each) for name, each in tables.items()}
+        return Objective("classes", classes)
     # Scores are standardised: otherwise each scale would need a learning rate of its own.
-    spread = pstdev(labels["train"])
+    spread = pstdev(train.values)
     if not spread:
-        raise MacaronError(f"{tables['train'].name}: all scores are {labels['train'][0]:g}: nothing to learn")
-    return Objective("score", (label,), shift=fmean(labels["train"]), scale=spread), labels
+        raise MacaronError(f"{train.name}: all scores are {train.values[0]:g}: nothing to learn")
+    return Objective("score", (label,), shift=fmean(train.values), scale=spread)

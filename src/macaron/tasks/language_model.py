@@ -90,7 +90,7 @@ class LanguageLoss(nn.Module):
     def forward(self, batch: LanguageBatch) -> Tensor:
         """The sum (1,) of the negative log-likelihoods of a batch's targets."""
         model = self.model
-        context = Context(kernel=model.kernel, causal=self.flash)
+        context = Context(kernel=model.kernel, causal=self.flash, positions=batch.positions)
         if self.flash:
             context.sequences = SequenceOffsets(batch.starts, batch.ids.shape[1])
         else:

@@ -2,26 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
 
 import torch
 
 from macaron.device import choose_device
 from macaron.errors import MacaronError, not_finite
+from macaron.json_files import Record
 from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.vocabulary import MASK
-
-
-class Filling(TypedDict):
-    """A token for a mask, as transformers' pipeline gives it."""
-
-    score: float
-    token: int
-    token_str: str
-    sequence: str
 
 
 class MaskFiller:
@@ -42,8 +33,8 @@ class MaskFiller:
         self.tokenizer = model_tokenizer(self.folder, "encoder", model.config)
         self.model = model.to(choose_device(device))
 
-    def fill(self, texts: Sequence[str], top_k: int = 5, targets: Sequence[str] = ()) -> list[list[Filling]]:
-        """The most probable tokens for the mask of each text, best first.
+    def fill(self, texts: Sequence[str], top_k: int = 5, targets: Sequence[str] = ()) -> list[list[Record]]:
+        """The most probable tokens for the mask of each text, best first, as transformers' pipeline gives them.
 
         :param texts: each with one ``<mask>``
         :param targets: words to choose among; by default all. The first token of a word counts.
@@ -54,7 +45,7 @@ class MaskFiller:
             raise MacaronError("the targets have no token that the model knows")
         return [self._fill(text, top_k, among) for text in texts]
 
-    def _fill(self, text: str, top_k: int, among: Sequence[int]) -> list[Filling]:
+    def _fill(self, text: str, top_k: int, among: Sequence[int]) -> list[Record]:
         [ids] = self.tokenizer.encode_lines([text], recognise_specials=True)
         mask, longest = self.tokenizer.special_names[MASK], self.model.config.longest_input
         if ids.count(MASK) != 1:
@@ -66,12 +57,12 @@ class MaskFiller:
             states = self.model.model(torch.tensor([ids], device=device))
             shares = self.model.mlm_logits(states[0, place]).float().softmax(dim=-1)[: len(self.tokenizer)].cpu()
         if not bool(torch.isfinite(shares).all()):
-            raise not_finite()
+            raise not_finite(self.folder)
         allowed = torch.tensor(among) if among else torch.arange(len(shares))
         best = allowed[shares[allowed].topk(min(top_k, len(allowed))).indices].tolist()
         words = self.tokenizer.decode_lines([[token] for token in best])
         whole = self.tokenizer.decode_lines([[*ids[:place], token, *ids[place + 1 :]] for token in best])
         return [
-            Filling(score=float(shares[token]), token=token, token_str=word, sequence=sequence)
+            {"score": float(shares[token]), "token": token, "token_str": word, "sequence": sequence}
             for token, word, sequence in zip(best, words, whole, strict=True)
         ]

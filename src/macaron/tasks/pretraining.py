@@ -7,11 +7,13 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from macaron.data.batching import section_blocks, section_count
 from macaron.data.prepared import PreparedText, TextSplit
 from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError
@@ -58,6 +60,7 @@ class PretrainingLoss(nn.Module):
             context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
         else:
             context = Context(mask=packed_mask(batch.text), kernel=model.kernel)
+        context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
         needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
@@ -116,6 +119,9 @@ class TextTask(Task):
         settings.check(self.train)
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
+        # A section needs two documents, for next sentences.
+        most = max(1, self.corpora["train"].count // 2)
+        self.sections = min(section_count(len(self.sentences["train"])), most)
         self.shape = Shape.of(self.train, settings, self.corpora["train"])
         self._collator = ThreadPoolExecutor(1, "collate")
         self._collated: dict[tuple[int, ...], Future[Any]] = {}
@@ -140,10 +146,14 @@ class TextTask(Task):
     def _collate(self, split: TextSplit, made: Plan, index: int) -> Any:
         """A micro-batch on the CPU."""
 
-    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
-        """Cut the corpus into texts and pack them; `Plan.tokens` are the targets of a micro-batch."""
-        seed, group = (self.train.seed, epoch), self.train.accumulate
-        made = self._plan(self.corpora["train"], seed, group)
+    def plan_section(self, number: int) -> Sequence[MicroBatch]:
+        """Cut a section into texts and pack them; `Plan.tokens` are the targets of a micro-batch."""
+        seed, group = (self.train.seed, number), self.train.accumulate
+        corpus = self.corpora["train"]
+        if self.sections > 1:
+            blocks = section_blocks(corpus.count, (number - 1) % self.sections, self.sections, self.train.seed)
+            corpus = replace(corpus, chosen=np.concatenate([np.arange(*block) for block in blocks]))
+        made = self._plan(corpus, seed, group)
         tokens = made.tokens.tolist()
         return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]
 
@@ -176,7 +186,7 @@ class PretrainingTask(TextTask):
         config = encoder_config(recipe, data.vocab_size)
         longest = max(config.max_position_embeddings, settings.longest(train))
         # The authors' code has other segment ids.
-        self.tokenizer = data.tokenizer.with_segments(config.first_segment)
+        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
         fingerprint = self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(train.seed)

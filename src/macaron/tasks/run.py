@@ -50,7 +50,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
     :returns: whether this process should write the report; no process if the run has ended before, with a report
     """
     with (
-        join(recipe.train) as processes,
+        join(recipe.train.wants_gpu(torch.cuda.is_available())) as processes,
         explained(recipe.train, out),
         writing(out) if processes.first else nullcontext(),
     ):
@@ -71,7 +71,7 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
 
 def pace_of(recipe: Recipe, seconds: float) -> Pace:
     """The pace of a recipe on this machine, from a trial of some seconds; nothing is written."""
-    with join(recipe.train) as processes:
+    with join(recipe.train.wants_gpu(torch.cuda.is_available())) as processes:
         return measure(Trainer(_task(recipe, processes), recipe.train, Path(), processes), seconds)
 
 
@@ -119,7 +119,7 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     task = _TASKS[recipe.task](recipe)
     if not isinstance(task, TranslationTask):
         return task
-    if processes.first and (left := len(task.train_pairs) - len(task.kept)):
+    if processes.first and (left := len(task.train_pairs) - task.kept):
         print(f"{left:,} training pairs are too long and left out", file=sys.stderr)
     if processes.first and len(task.corpora) > 1:
         print("\n".join(f"corpus {corpus}" for corpus in task.corpora), file=sys.stderr)

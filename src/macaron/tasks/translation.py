@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from macaron.data.batching import Indices, Rows, bucket, epoch_order, pack, packed, padded
-from macaron.data.corpora import Mixture, reweighted
+from macaron.data.batching import (
+    Indices,
+    Mixture,
+    Rows,
+    bucket,
+    epoch_order,
+    pack,
+    packed,
+    padded,
+    reweighted,
+    section_blocks,
+    section_count,
+)
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
@@ -48,30 +60,29 @@ class TranslationBatch:
     target_sentence: Tensor | None = None
 
 
-def short_pairs(pairs: PairStore, limit: int) -> Indices:
-    """The indices of the pairs with no side longer than ``limit``."""
-    longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
-    return np.flatnonzero(longest <= limit)
+def short_pairs(pairs: PairStore, limit: int, start: int = 0, stop: int | None = None) -> Indices:
+    """The indices of the pairs from ``start`` to ``stop`` with no side longer than ``limit``."""
+    longest = np.maximum(pairs.source.lengths(start, stop), pairs.target.lengths(start, stop))
+    return start + np.flatnonzero(longest <= limit)
 
 
 def plan_padded(pairs: PairStore, kept: Indices, max_tokens: int, seed: int) -> list[MicroBatch]:
     """Padded micro-batches of pairs of similar length."""
-    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    source, target = pairs.source.lengths_of(kept), pairs.target.lengths_of(kept)
     found = bucket(source, target, max_tokens, seed)
     return [MicroBatch(int(target[each].sum()), partial(padded_batch, pairs, kept[each])) for each in found]
 
 
 def plan_packed(pairs: PairStore, kept: Indices, width: int, per_batch: int, seed: int, epoch: int) -> list[MicroBatch]:
     """Micro-batches of ``per_batch`` packed rows each."""
-    source, target = pairs.source.lengths[kept], pairs.target.lengths[kept]
+    source, target = pairs.source.lengths_of(kept), pairs.target.lengths_of(kept)
     rows = pack(source, target, width, seed, epoch)
-    starts = np.arange(0, rows.count + per_batch, per_batch)
-    cuts = np.searchsorted(rows.row, starts)
+    cuts = np.searchsorted(rows.row, np.arange(0, rows.count + per_batch, per_batch)).tolist()
+    indices, row, targets = kept[rows.pairs], rows.row % per_batch, target[rows.pairs]
     planned = []
-    for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=False):
-        chosen = rows.pairs[first:last]
-        own = Rows(kept[chosen], rows.row[first:last] - start, per_batch)
-        planned.append(MicroBatch(int(target[chosen].sum()), partial(packed_batch, pairs, own, width)))
+    for start, stop in pairwise(cuts):
+        own = Rows(indices[start:stop], row[start:stop], per_batch)
+        planned.append(MicroBatch(int(targets[start:stop].sum()), partial(packed_batch, pairs, own, width)))
     return planned
 
 
@@ -119,12 +130,14 @@ class TranslationLoss(nn.Module):
             source, target = batch.source_sentence, batch.target_sentence
             assert target is not None
             x = embedding(batch.source, batch.source_positions)
-            memory = model.encoder(x, Context(mask=same_text(source, source), kernel=model.kernel))
+            mask, positions = same_text(source, source), batch.source_positions
+            memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, positions=positions))
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions)
             mask, memory_mask = same_text(target, target) & triangle, same_text(target, source)
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
+            context.positions = batch.target_positions
             states = model.decoder(y, context)
         return self.criterion(*embedding.output(states), batch.target)
 
@@ -166,17 +179,25 @@ class TranslationTask(Task):
                 "tokens: take 'bleu' or 'loss'"
             )
         name = "row_tokens" if self.packing and train.row_tokens < train.max_length else "max_length"
-        limit: int = getattr(train, name)
-        self.kept = short_pairs(self.train_pairs, limit)
-        if not len(self.train_pairs):
+        self.limit: int = getattr(train, name)
+        size = len(self.train_pairs)
+        if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
-        if not len(self.kept):
+        self.sections = section_count(size)
+        #: Pairs that are short enough.
+        self.kept = sum(len(self._section(section)) for section in range(self.sections))
+        if not self.kept:
             raise MacaronError(
-                f"{data.folder}: all {len(self.train_pairs):,} training pairs are longer than train.{name} = {limit} "
+                f"{data.folder}: all {size:,} training pairs are longer than train.{name} = {self.limit} "
                 "tokens, and such pairs are left out: raise it"
             )
         self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
-        self.mixture = Mixture(self.kept, self.corpora, train.seed)
+        self.mixture = Mixture(self._section(0), self.corpora, train.seed)
+
+    def _section(self, section: int) -> Indices:
+        """The pairs of a section that are short enough."""
+        blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
+        return np.concatenate([short_pairs(self.train_pairs, self.limit, *block) for block in blocks])
 
     def identity(self, *, legacy: bool = False) -> dict[str, Any]:
         """The tokens, whether they are packed, and the weights of corpora if they differ from 1."""
@@ -185,19 +206,24 @@ class TranslationTask(Task):
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:
-        return self._bucketed(1)
+        return self._bucketed(self.mixture.epoch(1))
 
-    def _bucketed(self, epoch: int) -> list[MicroBatch]:
-        return plan_padded(self.train_pairs, self.mixture.epoch(epoch), self.train.batch_tokens, self.train.seed)
+    def _bucketed(self, seen: Indices) -> list[MicroBatch]:
+        return plan_padded(self.train_pairs, seen, self.train.batch_tokens, self.train.seed)
 
-    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
-        """Pack the pairs of an epoch, or shuffle the buckets, which are new if each epoch has pairs of its own."""
+    def plan_section(self, number: int) -> Sequence[MicroBatch]:
+        """Pack the pairs of a section, or shuffle its buckets, which are new if each epoch has pairs of its own."""
         width, seed = self.train.row_tokens, self.train.seed
-        if self.packing:
-            seen = self.mixture.epoch(epoch)
-            return plan_packed(self.train_pairs, seen, width, self.rows_per_batch, seed, epoch)
-        buckets = self._buckets if self.mixture.constant else self._bucketed(epoch)
-        return [buckets[i] for i in epoch_order(len(buckets), seed, epoch)]
+        epoch, section = divmod(number - 1, self.sections)
+        if self.sections == 1 and self.mixture.constant and not self.packing:
+            buckets = self._buckets
+        else:
+            mixture = Mixture(self._section(section), self.corpora, seed) if section else self.mixture
+            seen = mixture.epoch(epoch + 1)
+            if self.packing:
+                return plan_packed(self.train_pairs, seen, width, self.rows_per_batch, seed, number)
+            buckets = self._bucketed(seen)
+        return [buckets[i] for i in epoch_order(len(buckets), seed, number)]
 
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
         """Sums of the losses over this process's share, and its targets."""

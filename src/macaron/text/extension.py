@@ -17,10 +17,9 @@ from tokenizers.pre_tokenizers import CharDelimiterSplit
 from tokenizers.trainers import BpeTrainer
 
 from macaron.errors import require
-from macaron.text.special_tokens import check_tag, tag_tokens
 from macaron.text.subword import RESERVED
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import FILLER, UNK, fillers
+from macaron.text.vocabulary import FILLER, UNK, check_tag, fillers, tag_tokens
 
 #: Words in a line of text for the trainer.
 WORDS_PER_LINE = 512
@@ -157,8 +156,8 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
     return found
 
 
-def _learned(sequences: Mapping[str, int], count: int) -> list[tuple[list[int], list[int]]]:
-    """The most frequent merges of private letters, as the numbers of the pieces on both sides."""
+def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
+    """The most frequent merges of private letters."""
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))
@@ -166,18 +165,11 @@ def _learned(sequences: Mapping[str, int], count: int) -> list[tuple[list[int], 
         repeated_words(sequences, raw=False),
         BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False),
     )
-    merges = json.loads(trained.to_str())["model"]["merges"]
-    return [(_numbers(left), _numbers(right)) for left, right in merges]
+    return _merges(json.loads(trained.to_str()))
 
 
-def _numbers(letters: str) -> list[int]:
-    return [ord(letter) - _LETTERS for letter in letters]
-
-
-def _chosen(
-    merges: Sequence[tuple[list[int], list[int]]], known: Sequence[str], taken: set[str], count: int
-) -> tuple[Pairs, list[str]]:
-    """The merges that make up to ``count`` new pieces, and these.
+def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) -> tuple[Pairs, list[str]]:
+    """The merges of private letters that make up to ``count`` new pieces, of the pieces; and the new ones.
 
     :param known: the pieces by number
     :param taken: what may not be made: pieces that exist. Text without a new piece would be split differently
@@ -185,7 +177,7 @@ def _chosen(
     usable, chosen = set(known), []
     new: dict[str, None] = {}
     for pair in merges:
-        left, right = ("".join(known[index] for index in side) for side in pair)
+        left, right = ("".join(known[ord(letter) - _LETTERS] for letter in side) for side in pair)
         fine = left + right not in taken and not any(name in left + right for name in RESERVED)
         if not (fine and left in usable and right in usable):
             continue

@@ -12,11 +12,11 @@ The tokenizer stores the settings of its pipeline, so that input and output are 
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import accumulate
 from threading import Thread
-from typing import Annotated, Any, Literal, TypedDict, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from macaron.errors import MacaronError
 from macaron.limits import LARGEST_VOCABULARY, Between
@@ -134,21 +134,35 @@ def _moses_tools(language: str) -> tuple[Any, Any, Any]:
     return MosesPunctNormalizer(language), MosesTokenizer(language), MosesDetokenizer(language)
 
 
-class StoredSettings(TypedDict, total=False):
-    """The settings of a tokenizer in tokenizer_config.json; transformers has keys of its own there."""
+@dataclass(eq=False, repr=False, kw_only=True)
+class TokenizerSettings:
+    """The settings of a tokenizer, as tokenizer_config.json stores them; transformers has keys of its own there.
 
-    kind: TokenizerKind
-    pipeline: PipelineName
-    source_lang: str | None
-    target_lang: str | None
-    lower: bool
-    normalize: bool
-    segments: list[Literal[0, 1]]
-    dictionary_size: Annotated[int, Between(1, LARGEST_VOCABULARY)] | None
-    show_unknown: bool
-    tags: list[str]
-    model_max_length: Any
+    :param kind: ``translation`` or ``encoder``
+    :param pipeline: ``raw``, ``moses`` or ``spaces``
+    :param source_lang: language code of the source side; ``moses`` needs it
+    :param target_lang: language code of the target side; ``moses`` needs it
+    :param lower: lower-case; for ``moses``
+    :param normalize: normalise punctuation; for ``moses``
+    :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
+    :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
+    :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens
+    :param tags: tokens that may stand in front of a source, see `macaron.text.vocabulary`
+    :param model_max_length: longest input of the model, for transformers; there is no limit by default
+    """
+
+    kind: TokenizerKind = "translation"
+    pipeline: PipelineName = "raw"
+    source_lang: str | None = None
+    target_lang: str | None = None
+    lower: bool = True
+    normalize: bool = True
+    segments: list[Literal[0, 1]] = field(default_factory=lambda: [0, 1])
+    dictionary_size: Annotated[int, Between(1, LARGEST_VOCABULARY)] | None = None
+    show_unknown: bool = False
+    tags: list[str] = field(default_factory=list)
+    model_max_length: Any = int(1e30)
 
 
-#: The settings of the class that are stored.
-SETTINGS = tuple(StoredSettings.__annotations__)
+#: Their names.
+SETTINGS = tuple(each.name for each in fields(TokenizerSettings))

@@ -18,10 +18,8 @@ full stop at the end is left out, and inner spaces too: "z.B" is "z. B." as well
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from string import ascii_lowercase
 
 from macaron.settings import load_toml
 from macaron.text.pipeline import State
@@ -56,24 +54,8 @@ _ROMAN = re.compile(r"[IVX]{2,5}")
 _NEAR = 40
 
 
-@dataclass(frozen=True)
-class Abbreviations:
-    """The words of a language that decide about a full stop.
-
-    :param titles: abbreviations before a name or in mid-sentence: they never end a sentence
-    :param numbered: end none before a number
-    :param others: may end a sentence, and often do not
-    :param starters: words that begin a sentence far more often than they follow an abbreviation
-    :param ordinals: words that follow an ordinal number, as in "3. Mai"
-    :param before_ordinals: words before an ordinal number, as in "der 2. Weltkrieg"
-    """
-
-    titles: frozenset[str]
-    numbered: frozenset[str]
-    others: frozenset[str]
-    starters: frozenset[str]
-    ordinals: frozenset[str] = frozenset()
-    before_ordinals: frozenset[str] = frozenset()
+#: The words of a language that decide about a full stop: see abbreviations.toml.
+Abbreviations = dict[str, frozenset[str]]
 
 
 @lru_cache(maxsize=16)
@@ -81,9 +63,7 @@ def abbreviations(lang: str) -> Abbreviations:
     """The words of a language, given by its code."""
     lists, _ = load_toml(Path(__file__).with_name("abbreviations.toml"))
     if lang in lists:
-        letters = ascii_lowercase if lang == "de" else ""  # as in "z. B."
-        found = {name: frozenset(text.split()) for name, text in lists[lang].items()}
-        return Abbreviations(**{**found, "titles": found["titles"].union(letters)})
+        return {name: frozenset(text.split()) for name, text in lists[lang].items()}
     english = abbreviations("en")
     try:
         from sacremoses.corpus import NonbreakingPrefixes
@@ -92,7 +72,7 @@ def abbreviations(lang: str) -> Abbreviations:
     except (ImportError, OSError, KeyError):  # no list for this language
         return english
     added = {entry.lower() for entry in entries if " " not in entry and len(entry) > 1 and not entry.isdigit()}
-    return Abbreviations(**{**vars(english), "titles": english.titles | added})
+    return {**english, "titles": english["titles"] | added}
 
 
 def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str]]:
@@ -152,20 +132,20 @@ def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool
         words[-2:] = ["".join(words[-2:])]
     stem = words[-1].lstrip(_OPENERS)
     word_after = following.rstrip(",;:.!?" + _CLOSERS)
-    starter = word_after.split("'")[0].split("’")[0] in known.starters
+    starter = word_after.split("'")[0].split("’")[0] in known["starters"]
     names = {stem, stem.lower()}
-    if names & known.titles and not (len(stem) == 1 and stem.isupper()):  # "c. 1870", but "vitamin C."
+    if names & known["titles"] and not (len(stem) == 1 and stem.isupper()):  # "c. 1870", but "vitamin C."
         return False
-    if following[:1].isdigit() and (names & known.numbered or _COINS.fullmatch(stem.lower())):
+    if following[:1].isdigit() and (names & known["numbered"] or _COINS.fullmatch(stem.lower())):
         return False
-    if known.ordinals and stem[-1:].isdigit():
-        ordinal = len(words) > 1 and words[-2].lower() in known.before_ordinals and len(stem) < 4 and not starter
+    if known["ordinals"] and stem[-1:].isdigit():
+        ordinal = len(words) > 1 and words[-2].lower() in known["before_ordinals"] and len(stem) < 4 and not starter
         date = len(stem) < 3 and following[:1].isdigit()
-        return not (ordinal or date or word_after in known.ordinals)
+        return not (ordinal or date or word_after in known["ordinals"])
     # An initial, an acronym, or one of the others. "I" is mostly the pronoun, but "Charles I. Jones" is not.
     if len(stem) == 1 and stem.isalpha() and (stem.isupper() or not cased):
         return starter
-    if _ACRONYM.fullmatch(stem) or names & known.others or (known.ordinals and _ROMAN.fullmatch(stem)):
+    if _ACRONYM.fullmatch(stem) or names & known["others"] or (known["ordinals"] and _ROMAN.fullmatch(stem)):
         return starter if cased else False
     return True
 

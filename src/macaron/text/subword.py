@@ -6,8 +6,7 @@ around a sentence here: the tokenizer class does that.
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from tokenizers.pre_tokenizers import ByteLevel, CharDelimiterSplit, Split
 from tokenizers.pre_tokenizers import Sequence as Steps
 from tokenizers.trainers import BpeTrainer
 
-from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.errors import MacaronError, require
 from macaron.text.pipeline import MOSES_SETTINGS, Pipeline, PipelineName, Side
-from macaron.text.special_tokens import with_tags
 from macaron.text.vocabulary import (
     COMPLETE_SIZE,
     CONTINUED,
@@ -37,6 +34,7 @@ from macaron.text.vocabulary import (
     read_codes,
     read_dictionary,
     specials,
+    with_tags,
 )
 
 #: Byte-level BPE merges inside these matches only. A word takes the space before it, its accents and inner
@@ -88,17 +86,17 @@ def fairseq_backend(
 
 
 def trained_backend(
-    lines: Iterable[str] | Sequence[Path],
+    lines: Iterable[str],
     vocab_size: int,
     *,
-    target_lines: Iterable[str] | Sequence[Path] = (),
+    target_lines: Iterable[str] = (),
     pipeline: PipelineName = "raw",
     kind: TokenizerKind = "translation",
     prepared: bool = False,
     pad_to_multiple: int = 1,
     **settings: Any,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """Train a joint subword vocabulary on lines of text, or on the files whose `Path` is given.
+    """Train a joint subword vocabulary on lines of text.
 
     The same lines give the same tokenizer. Counting and merging use all cores; the ``moses`` pipeline runs in this
     process, so a big corpus is better prepared in several and given as `prepared`.
@@ -115,11 +113,10 @@ def trained_backend(
     :param settings: of `MacaronTokenizer`
     :returns: the subword model and the tokenizer's settings
     """
+    require(not isinstance(lines, str), f"expected lines of text, not {lines!r} alone")
     text = Pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})
-    both: tuple[tuple[Side, Iterable[str] | Sequence[Path]], ...] = (("source", lines), ("target", target_lines))
-    stream = chain.from_iterable(
-        (line if prepared else text.encode(line, side) for line in _lines_of(given)) for side, given in both
-    )
+    both: tuple[tuple[Side, Iterable[str]], ...] = (("source", lines), ("target", target_lines))
+    stream = (line if prepared else text.encode(line, side) for side, given in both for line in given)
     train_bpe = train_byte_bpe if pipeline == "raw" else train_word_bpe
     if pipeline != "raw" and vocab_size < COMPLETE_SIZE:
         settings.setdefault("show_unknown", True)
@@ -264,13 +261,3 @@ def _warn_of_inversions(merges: Sequence[tuple[str, str]]) -> None:
             f"with several {symbol!r} may be split differently from subword-nmt",
             stacklevel=3,
         )
-
-
-def _lines_of(given: Iterable[str] | Sequence[Path]) -> Iterator[str]:
-    if isinstance(given, str | Path):
-        raise MacaronError(f"expected lines of text or a list of Paths, not {given!r} alone")
-    for item in given:
-        if isinstance(item, Path):
-            yield from read_lines(item)
-        else:
-            yield item

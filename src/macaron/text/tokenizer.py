@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -17,33 +17,30 @@ from tokenizers.processors import TemplateProcessing
 
 from macaron.errors import MacaronError, require
 from macaron.files import write_text
-from macaron.json_files import Record, read_json
+from macaron.json_files import Record, conforming, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.seal import check, seal
-from macaron.settings import OTHERS
 from macaron.text.fingerprint import fingerprint
 from macaron.text.pipeline import (
+    MOSES_SETTINGS,
     SETTINGS,
     Pipeline,
-    PipelineName,
     Side,
     State,
-    StoredSettings,
+    TokenizerSettings,
     spans_of_original,
 )
-from macaron.text.special_tokens import stand_ins
 from macaron.text.subword import fairseq_backend, trained_backend
-from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials
+from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials, stand_ins
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
 _TARGET = "target_tokenizer.json"  # only where the target side has a subword model of its own
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", _TARGET)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NO_LIMIT = int(1e30)  # transformers' model_max_length where there is none
 
 
-class MacaronTokenizer:
+class MacaronTokenizer(TokenizerSettings):
     """Subword tokenizer with its text pipeline, for all kinds of models.
 
     Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``. Language
@@ -54,50 +51,19 @@ class MacaronTokenizer:
 
     :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
     :param target_backend: the subword model of the target side, if it has one of its own, with the same vocabulary
-    :param kind: ``translation``, ``encoder`` or ``language``
-    :param pipeline: ``raw``, ``moses`` or ``spaces``, see `macaron.text.pipeline`
-    :param source_lang: language code of the source side; ``moses`` needs it
-    :param target_lang: language code of the target side; ``moses`` needs it
-    :param lower: lower-case; for ``moses``
-    :param normalize: normalise punctuation; for ``moses``
-    :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
-    :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
-    :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens
-    :param tags: tokens that may stand in front of a source, see `macaron.text.special_tokens`
-    :param model_max_length: longest input of the model, for transformers
+    :param settings: see `macaron.text.pipeline.TokenizerSettings`
     """
 
-    def __init__(
-        self,
-        backend: Tokenizer,
-        *,
-        target_backend: Tokenizer | None = None,
-        kind: TokenizerKind = "translation",
-        pipeline: PipelineName = "raw",
-        source_lang: str | None = None,
-        target_lang: str | None = None,
-        lower: bool = True,
-        normalize: bool = True,
-        segments: Sequence[int] = (0, 1),
-        dictionary_size: int | None = None,
-        show_unknown: bool = False,
-        tags: Sequence[str] = (),
-        model_max_length: int = _NO_LIMIT,
-    ) -> None:
-        self._tokenizer, self.target_backend = backend, target_backend
-        self.special_names = specials(kind)
-        self.kind, self.pipeline = kind, pipeline
-        self.source_lang, self.target_lang = source_lang, target_lang
-        self.lower, self.normalize = lower, normalize
-        self.segments = list(segments)
+    def __init__(self, backend: Tokenizer, target_backend: Tokenizer | None = None, **settings: Any) -> None:
+        TokenizerSettings.__init__(self, **settings)
+        self.target_backend = target_backend
+        self.segments, self.tags = list(self.segments), list(self.tags)
         require(len(self.segments) == 2, f"segments must be two numbers, not {self.segments}")
-        self.dictionary_size, self.show_unknown = dictionary_size, show_unknown
-        self.tags, self.model_max_length = list(tags), model_max_length
-        languages = (source_lang, target_lang)
-        self.text_pipeline = (
-            Pipeline(pipeline, *languages, lower, normalize) if pipeline == "moses" else Pipeline(pipeline)
-        )
-        self._ghosts = {} if dictionary_size is None else ghost_ids(backend, dictionary_size)
+        self._tokenizer = backend
+        self.special_names = specials(self.kind)
+        moses = {name: getattr(self, name) for name in MOSES_SETTINGS} if self.pipeline == "moses" else {}
+        self.text_pipeline = Pipeline(self.pipeline, **moses)
+        self._ghosts = {} if self.dictionary_size is None else ghost_ids(backend, self.dictionary_size)
 
     # Making, saving, loading
 
@@ -126,7 +92,7 @@ class MacaronTokenizer:
         return cls.from_backend(backend, **settings)
 
     @classmethod
-    def train(cls, lines: Iterable[str] | Sequence[Path], vocab_size: int, **settings: Any) -> Self:
+    def train(cls, lines: Iterable[str], vocab_size: int, **settings: Any) -> Self:
         """Train a tokenizer, see `macaron.text.subword.trained_backend`."""
         backend, settings = trained_backend(lines, vocab_size, **settings)
         return cls.from_backend(backend, **settings)
@@ -136,7 +102,9 @@ class MacaronTokenizer:
         """Load the tokenizer of a folder."""
         folder = Path(folder)
         check(folder, TOKENIZER_FILES)
-        stored: Record = read_json(folder / "tokenizer_config.json", Annotated[StoredSettings, OTHERS])
+        path = folder / "tokenizer_config.json"
+        stored: Record = read_json(path, Record)
+        settings = conforming(TokenizerSettings, {name: stored[name] for name in SETTINGS if name in stored}, path)
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -153,8 +121,7 @@ class MacaronTokenizer:
             raise MacaronError(
                 f"{folder / 'tokenizer.json'}: damaged, of {largest + 1:,} ids {len(ids):,} have a token"
             )
-        settings = {name: stored[name] for name in SETTINGS if name in stored}
-        return cls(backend, target_backend=target, **settings)
+        return cls(backend, target, **vars(settings))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers reads, too."""
@@ -170,41 +137,26 @@ class MacaronTokenizer:
 
     def stored_settings(self) -> dict[str, Any]:
         """The settings of ``tokenizer_config.json``: ours where they mean something, and what transformers needs."""
-        names = self.special_names
+        encoder, names = self.kind == "encoder", self.special_names
+        meant = ["kind", "pipeline", "source_lang", "target_lang", "model_max_length"]
+        meant += ["lower", "normalize"] if self.pipeline == "moses" else []
+        meant += ["segments"] if encoder else []
+        meant += [name for name in ("dictionary_size", "show_unknown", "tags") if getattr(self, name)]
         stored: dict[str, Any] = {
-            **{name: getattr(self, name) for name in ("kind", "pipeline", "source_lang", "target_lang")},
-            "model_max_length": self.model_max_length,
+            **{name: getattr(self, name) for name in meant},
             "pad_token": names[PAD],
             "eos_token": names[EOS],
             "unk_token": names[UNK],
             "extra_special_tokens": [names[0], *self.tags],
-            "split_special_tokens": self.kind != "encoder",
+            "split_special_tokens": not encoder,
         }
-        if self.pipeline == "moses":
-            stored |= {"lower": self.lower, "normalize": self.normalize}
-        if self.kind == "encoder":
-            stored |= {
-                "segments": self.segments,
-                "cls_token": names[CLS],
-                "sep_token": names[EOS],
-                "mask_token": names[MASK],
-                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            }
+        if encoder:
+            inputs = ["input_ids", "token_type_ids", "attention_mask"]
+            stored |= {"cls_token": names[CLS], "sep_token": names[EOS], "mask_token": names[MASK]}
+            stored["model_input_names"] = inputs
         if self.kind == "language":
             stored |= {"bos_token": names[EOS], "padding_side": "left"}
-        if self.dictionary_size is not None:
-            stored["dictionary_size"] = self.dictionary_size
-        if self.show_unknown:
-            stored["show_unknown"] = True
-        if self.tags:
-            stored["tags"] = self.tags
         return stored
-
-    def with_segments(self, first: int) -> Self:
-        """The same for an encoder whose first sentence has this segment id, 0 or 1, and whose second has the other."""
-        if self.segments == [first, 1 - first]:
-            return self
-        return self.changed(segments=(first, 1 - first))
 
     def changed(self, backend: Tokenizer | None = None, **settings: Any) -> Self:
         """A copy with other settings, or with another subword model."""

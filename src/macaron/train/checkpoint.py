@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict, get_type_hints
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -23,7 +23,6 @@ from macaron.limits import Between
 from macaron.models.load import CHECKPOINT_WEIGHTS
 from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - handed on
 from macaron.seal import check, seal
-from macaron.settings import OTHERS
 from macaron.train.failures import disk_full
 
 #: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
@@ -33,6 +32,7 @@ LEGACY_FORMAT = 1
 READABLE = (LEGACY_FORMAT, 2, FORMAT)
 Weights = dict[str, Tensor]
 _MOMENTS, _STATE = "optimiser.safetensors", "state.json"
+_Parts = Annotated[int, Between(1, 4096)]
 
 
 @dataclass
@@ -42,49 +42,42 @@ class RunState:
     Random numbers need no state: every micro-batch seeds its own from the run's seed, the update and its index.
     """
 
-    update: int = 0
-    epoch: int = 1
-    batch: int = 0  # finished micro-batches of this epoch
-    batches: int = 0  # all micro-batches of this epoch
-    seconds: float = 0.0
-    best_update: int | None = None
-    best_value: float | None = None  # of train.best_metric
-    validations_without_gain: int = 0
-    parts: int = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
-    validation_parts: int = 1  # likewise, in validations
-    log_losses: list[float] = field(default_factory=list)  # sums since the last logged line
-    log_targets: int = 0  # targets since the last logged line
+    update: Count = 0
+    epoch: Annotated[int, Between(1, 2**30)] = 1  # with the seed, itself below 2**31, it seeds NumPy: below 2**32
+    batch: Count = 0  # finished micro-batches of this section of the epoch
+    batches: Count = 0  # all micro-batches of this section
+    section: Count = 0
+    sections: Annotated[int, Between(1, 2**30)] = 1  # of an epoch
+    seconds: Annotated[float, Between(0, 1e10)] = 0.0
+    best_update: Count | None = None
+    best_value: Real | None = None  # of train.best_metric
+    validations_without_gain: Count = 0
+    parts: _Parts = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
+    validation_parts: _Parts = 1  # likewise, in validations
+    log_losses: list[Real] = field(default_factory=list)  # sums since the last logged line
+    log_targets: Count = 0  # targets since the last logged line
+
+    def finish(self, batches: int) -> bool:
+        """Count finished micro-batches; whether the epoch ends with them."""
+        self.batch += batches
+        if self.batch < self.batches:
+            return False
+        self.section, self.batch, self.batches = (self.section + 1) % self.sections, 0, 0
+        self.epoch += self.section == 0
+        return self.section == 0
 
 
-class _StoredState(TypedDict):
-    """A `RunState` as it is stored; formats 1 and 2 call the best value a loss."""
-
-    update: Count
-    epoch: Annotated[int, Between(1, 2**30)]  # with the seed, itself below 2**31, it seeds NumPy: below 2**32
-    batch: Count
-    batches: Count
-    seconds: Annotated[float, Between(0, 1e10)]
-    best_update: Count | None
-    best_value: NotRequired[Real | None]
-    best_loss: NotRequired[Real | None]
-    validations_without_gain: Count
-    parts: NotRequired[Annotated[int, Between(1, 4096)]]
-    validation_parts: NotRequired[Annotated[int, Between(1, 4096)]]
-    log_losses: list[Real]
-    log_targets: Count
+#: A `RunState` as it is stored: with all keys.
+_Stored = TypedDict("_Stored", get_type_hints(RunState, include_extras=True))  # type: ignore[misc]
 
 
 class _StateFile(TypedDict):
     """state.json."""
 
     format: int
-    progress: _StoredState
+    progress: _Stored
     identity: Record
     scheduled: bool
-
-
-class _Format(TypedDict):
-    format: int
 
 
 @dataclass(frozen=True)
@@ -129,28 +122,34 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     """Read a checkpoint, with or without its tensors; a damaged one raises a message with the remedy."""
     remedy = _remedy(folder)
     wanted = {_STATE: True, CHECKPOINT_WEIGHTS: weights, _MOMENTS: moments}
-    check(folder, [name for name, read in wanted.items() if read], remedy)
+    check(folder, None if all(wanted.values()) else [name for name, read in wanted.items() if read], remedy)
     try:
-        head: _Format = read_json(folder / _STATE, Annotated[_Format, OTHERS], remedy)
-        if head["format"] not in READABLE:
+        head: Record = read_json(folder / _STATE, Record, remedy)
+        if head.get("format") not in READABLE:
             raise MacaronError(
-                f"{folder}: a checkpoint of format {head['format']}, this version of Macaron reads "
+                f"{folder}: a checkpoint of format {head.get('format')}, this version of Macaron reads "
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        state: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
-        if state["progress"]["batch"] > state["progress"]["batches"]:
+        # Earlier versions did not write parts and sections; formats 1 and 2 call the best value a loss.
+        before = {"parts": 1, "validation_parts": 1, "section": 0, "sections": 1}
+        progress = head["progress"] = before | head["progress"]
+        progress["best_value"] = progress.pop("best_loss", progress.get("best_value"))
+        found: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
+        state = RunState(**found["progress"])
+        if state.batch > state.batches:
             raise ValueError("progress.batch is above progress.batches")
-        if folder.name.partition("-")[2] != f"{state['progress']['update']:08d}":
-            raise ValueError(f"progress.update is {state['progress']['update']}")
-        progress = {name: value for name, value in state["progress"].items() if name != "best_loss"}
+        if state.section >= state.sections:
+            raise ValueError("progress.section must be below progress.sections")
+        if folder.name.partition("-")[2] != f"{state.update:08d}":
+            raise ValueError(f"progress.update is {state.update}")
         return Checkpoint(
             weights=load_file(folder / CHECKPOINT_WEIGHTS) if weights else {},
             moments=load_file(folder / _MOMENTS) if moments else {},
-            state=RunState(**{"best_value": state["progress"].get("best_loss"), **progress}),  # type: ignore[arg-type]
-            identity=state["identity"],
-            scheduled=state["scheduled"],
-            format=state["format"],
+            state=state,
+            identity=found["identity"],
+            scheduled=found["scheduled"],
+            format=found["format"],
         )
     # safetensors raises nearly anything for a damaged file.
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:

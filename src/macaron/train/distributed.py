@@ -1,6 +1,6 @@
 """Distributed training: this process among the others, and how the model is distributed.
 
-Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``.
+Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``; so is ``translate --corpus``.
 """
 
 import gc
@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.fsdp import FSDPModule, fully_shard
-
-from macaron.train.settings import TrainSettings
+from torch.distributed.rendezvous import rendezvous
 
 _BUCKET = 1 << 23  # gradients that are summed at once
 
@@ -71,6 +71,18 @@ class Processes:
             pieces = torch.split(flat, [gradient.numel() for gradient in bucket])
             torch._foreach_copy_(bucket, [piece.view_as(own) for piece, own in zip(pieces, bucket, strict=True)])
 
+    def gather(self, content: bytes) -> list[bytes]:
+        """What every process gives, by rank; the CPUs communicate."""
+        if self.world == 1:
+            return [content]
+        sizes = torch.zeros(self.world, dtype=torch.long)
+        sizes[self.rank] = len(content)
+        most = int(self.sum(sizes).max())
+        padded = torch.frombuffer(bytearray(content.ljust(most + 1)), dtype=torch.uint8)
+        found = [torch.empty_like(padded) for _ in range(self.world)]
+        dist.all_gather(found, padded)
+        return [each.numpy().tobytes()[:size] for each, size in zip(found, sizes.tolist(), strict=True)]
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         self.agree(False, 0.0)
@@ -87,7 +99,7 @@ class Processes:
 
 
 @contextmanager
-def join(settings: TrainSettings) -> Iterator[Processes]:
+def join(on_gpu: bool) -> Iterator[Processes]:
     """A context in which this process is one of torchrun's process group; without torchrun it is alone.
 
     Inside another such context the group is used that exists. Objects that communicate must be gone at the end.
@@ -98,10 +110,13 @@ def join(settings: TrainSettings) -> Iterator[Processes]:
     local = int(os.environ.get("LOCAL_RANK", "0"))
     opens = not dist.is_initialized()
     if opens:
-        on_gpu = settings.wants_gpu(torch.cuda.is_available())
         if on_gpu:
             torch.cuda.set_device(local)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+        # Processes that torchrun has started again must not find the addresses of the ended ones in its store.
+        store, rank, world = next(rendezvous("env://"))
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), local)
     finally:

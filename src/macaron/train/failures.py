@@ -30,6 +30,17 @@ def memory_explained(message: str) -> Iterator[None]:
 
 
 @contextmanager
+def loss_explained(remedy: str) -> Iterator[None]:
+    """A context in which a lost process raises a message with this remedy."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
+            raise ProcessLost(f"another process of this run has ended. See its message, and {remedy}") from error
+        raise
+
+
+@contextmanager
 def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
     """A context in which too little memory or disk, or a lost process, becomes a message that says what to change."""
     half = max(1, settings.batch_tokens // 2)
@@ -40,18 +51,15 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
         "with train.distributed = 'fsdp'."
     )
     try:
-        with memory_explained(memory):
+        with memory_explained(memory), loss_explained(f"continue from the last checkpoint with: {resume_command(run)}"):
             yield
     except OSError as error:
         if error.errno in FULL:
             raise disk_full(run, run, error) from error
         raise
     except MacaronError as error:
-        if (
-            isinstance(error.__cause__, OSError)
-            and error.__cause__.errno in FULL
-            and resume_command(run) not in str(error)
-        ):
+        full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
+        if full and (run / "recipe.toml").is_file() and resume_command(run) not in str(error):
             raise MacaronError(f"{error} Then continue with: {resume_command(run)}") from error
         raise
     except KeyboardInterrupt as stop:  # at once: before the first update, or by a second Ctrl-C
@@ -59,13 +67,6 @@ def explained(settings: TrainSettings, run: Path) -> Iterator[None]:
             raise
         by = str(stop) or "stopped by Ctrl-C"
         raise Interrupted(f"{by}; continue from the last checkpoint with: {resume_command(run)}") from None
-    except RuntimeError as error:
-        if isinstance(error, torch.distributed.DistError) or "gloo/" in str(error):  # gloo has no exception class
-            raise ProcessLost(
-                "another process of this run has ended. See its message, and continue from the last checkpoint "
-                f"with: {resume_command(run)}"
-            ) from error
-        raise
 
 
 def not_finite(what: str, when: str, weights: dict[str, Tensor], kept: list[Path]) -> MacaronError:

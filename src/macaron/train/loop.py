@@ -14,16 +14,15 @@ from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.train import checkpoint, stopping
-from macaron.train.accumulation import Accumulation, within_memory
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
 from macaron.train.failures import not_finite
 from macaron.train.logs import RunLog
 from macaron.train.optimiser import Optimiser, copy_weights, freeze, learning_rate, whole
+from macaron.train.passes import TITLES, Validation, accumulate, within_memory
 from macaron.train.settings import TrainSettings
 from macaron.train.step import RecordedStep, TrainStep, precision
 from macaron.train.task import MicroBatch, Task
-from macaron.train.validation import TITLES, Validation
 
 
 class Trainer:
@@ -64,7 +63,6 @@ class Trainer:
         # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
         recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
-        self.gradients = Accumulation(task, self.step, processes, self.device, settings.seed)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
@@ -92,23 +90,25 @@ class Trainer:
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
-                    self._epoch()
+                    self._section()
                 return self._finish()
         finally:
             self.log.close()
 
-    def _epoch(self) -> None:
-        """The rest of an epoch, or of the run if that ends before."""
-        state, epoch = self.state, self.state.epoch
-        plan = self.task.plan(epoch)
+    def _section(self) -> None:
+        """The rest of a section of an epoch, or of the run if that ends before."""
+        state, sections = self.state, self.task.sections
+        present = state.epoch, state.section
+        plan = self.task.plan((state.epoch - 1) * sections + state.section + 1)
         if not plan:
             raise MacaronError("the training data is empty")
         if state.batch >= len(plan):
             raise MacaronError(f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}")
-        state.batches = len(plan)
-        while state.epoch == epoch and not self._over():
-            self._update(plan[state.batch : state.batch + self.settings.accumulate])
-            self._after_update(end_of_epoch=state.batch >= len(plan))
+        state.batches, state.sections = len(plan), sections
+        while (state.epoch, state.section) == present and not self._over():
+            group = plan[state.batch : state.batch + self.settings.accumulate]
+            self._update(group)
+            self._after_update(state.epoch, end_of_epoch=state.finish(len(group)))
 
     def _update(self, group: Sequence[MicroBatch]) -> None:
         """Forward and backward of all micro-batches of an update, then one step of the optimiser."""
@@ -116,20 +116,20 @@ class Trainer:
         self.task.module.train()
         targets = sum(planned.targets for planned in group)
         self.rate = learning_rate(self.settings, state.update, self._shares()[0])
-        losses, parts = within_memory(
-            lambda parts: self.gradients(group, state.update, parts),
-            state.parts,
-            self.task,
-            self.processes.most,
-            self._drop_gradients,
+        seed = (self.settings.seed * 1_000_003 + state.update) * 4099
+
+        def gradients(parts: int) -> Tensor:
+            return accumulate(self.task, self.step, group, self.processes, self.device, seed, parts)
+
+        # The parts are those of the later ones, too: they would not fit either.
+        losses, state.parts = within_memory(
+            gradients, state.parts, self.task, self.processes.most, self._drop_gradients
         )
-        state.parts = parts  # of the later ones, too: they would not fit either
         self.log_losses += losses
         if self.processes.world > 1 and self.settings.distributed == "ddp":
             self.processes.sum_gradients(self.optimiser.named.values())
         self.norm = self.optimiser.step(self.rate, state.update)
         state.update += 1
-        state.batch += len(group)
         state.log_targets += targets
         self.pace_targets += targets
         self._consult()
@@ -138,20 +138,17 @@ class Trainer:
         self.step.forget()
         self.optimiser.drop_gradients()
 
-    def _after_update(self, end_of_epoch: bool) -> None:
-        """Log, validate, save, stop: whatever is due after an update."""
+    def _after_update(self, epoch: int, end_of_epoch: bool) -> None:
+        """Log, validate, save, stop: whatever is due after an update of an epoch."""
         settings, state = self.settings, self.state
         log = state.update % settings.log_every == 0 or end_of_epoch
         validate, save = (
             state.update % every == 0 if every else end_of_epoch
             for every in (settings.validate_every, settings.checkpoint_every)
         )
-        epoch = state.epoch
         if state.parts > self.parts_logged:
             self.parts_logged = state.parts
             self.log.metrics(state.update, {"epoch": epoch, "parts": state.parts}, max(self._shares()))
-        if end_of_epoch:
-            state.epoch, state.batch, state.batches = epoch + 1, 0, 0
         at_end = self._over()
         if not self.estimated and (log or self.seconds - self.begun[0] > stopping.ESTIMATE_AFTER):
             self.estimated = True

@@ -37,8 +37,7 @@ class Optimiser:
 
     def __init__(self, module: nn.Module, settings: TrainSettings, keep_gradients: bool = False) -> None:
         self.settings, self.keep_gradients = settings, keep_gradients
-        # Tied parameters appear once; the names are the model's, without the wrappers of DDP or compile.
-        self.named = {clean(name): parameter for name, parameter in module.named_parameters()}
+        self.named = dict(module.named_parameters())  # tied parameters appear once
         self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
         on_gpu = any(parameter.is_cuda for parameter in self.named.values())
         self.adam = torch.optim.AdamW(
@@ -157,11 +156,6 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> nn.Module:
     return module
 
 
-def clean(name: str) -> str:
-    """A parameter's name without the prefixes of wrappers."""
-    return name.removeprefix("module.").replace("_orig_mod.", "")
-
-
 def whole(tensor: Tensor) -> Tensor:
     """A tensor gathered from all processes if it is sharded, on the CPU."""
     if isinstance(tensor, DTensor):
@@ -186,4 +180,4 @@ def copy_weights(source: dict[str, Tensor], target: Iterable[tuple[str, Tensor]]
     """Fill parameters with weights of the same names."""
     with torch.no_grad():
         for name, parameter in target:
-            parameter.copy_(laid_out_like(parameter, source[clean(name)]))
+            parameter.copy_(laid_out_like(parameter, source[name]))

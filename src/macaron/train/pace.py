@@ -38,7 +38,7 @@ class Pace:
 def measure(trainer: Trainer, seconds: float) -> Pace:
     """Train for some seconds, then restore the trainer: the run is the same as without this trial."""
     weights, accumulate = trainer.weights(), trainer.settings.accumulate
-    plan = trainer.task.plan(1)
+    plan, sections = trainer.task.plan(1), trainer.task.sections
     groups = [plan[i : i + accumulate] for i in range(0, len(plan), accumulate)]
     trainer.pace_targets, targets, first = 0, 0, WARM_UP[trainer.device.type]
 
@@ -72,7 +72,7 @@ def measure(trainer: Trainer, seconds: float) -> Pace:
     trainer.log_losses.zero_()
     trainer.state = RunState(parts=trainer.state.parts, validation_parts=trainer.state.validation_parts)
     mean = sum(each.targets for each in plan) / len(groups)
-    return Pace(trained * mean / max(targets, 1), validation, len(groups))
+    return Pace(trained * mean / max(targets, 1), validation, len(groups) * sections)
 
 
 def trial_seconds(minutes: float) -> float:
@@ -118,7 +118,7 @@ def fit(trainer: Trainer, given: Collection[str], say: Say) -> None:
         if updates < FEW:
             say(f"warning: {updates:,} updates are too few to learn from: give more --minutes, or a smaller model")
         return
-    length = len(trainer.task.plan(1)) / settings.accumulate
+    length = len(trainer.task.plan(1)) * trainer.task.sections / settings.accumulate
     updates = settings.max_updates or int((settings.max_epochs or 0) * length)
     if updates <= settings.warmup:
         say(

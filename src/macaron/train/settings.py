@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from macaron.errors import MacaronError, require
 from macaron.limits import LONGEST_TEXT, MOST_TOKENS, Between
+from macaron.settings import check_fields
 
 #: What is trained.
 TaskName = Literal["translation", "pre-training", "language-model"]
@@ -14,23 +15,33 @@ TaskName = Literal["translation", "pre-training", "language-model"]
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
 #: Validation sentences that are translated where BLEU or chrF is needed and bleu_sentences does not say how many.
 SCORED_SENTENCES = 2000
-#: What the values of some keys must be: a test, and the words for it.
-_RANGES: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
-    (("accumulate", "log_every", "keep"), lambda value: value >= 1, "at least 1"),
-    (LIMITS, lambda value: value is None or 0 < value <= 2**53, "above 0"),
-    (("learning_rate", "epsilon"), lambda value: 0 < value < math.inf, "above 0"),
-    (
-        (
-            *("warmup", "warmup_rate", "weight_decay", "clip_norm", "average"),
-            *("validate_every", "checkpoint_every", "bleu_sentences", "patience"),
-        ),
-        lambda value: 0 <= value < math.inf,
-        "at least 0",
-    ),
-    (("label_smoothing", "ema", "final_rate"), lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    (("betas",), lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value), "two numbers in [0, 1)"),
-    (("seed",), lambda value: 0 <= value < 1 << 31, "from 0 to 2147483647"),
-)
+
+
+@dataclass(frozen=True)
+class Must:
+    """What a value must be, in words, and the test for it: an annotation, as `Between` is."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def __contains__(self, value: Any) -> bool:
+        return self.holds(value)
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse other values, by this name."""
+        require(value in self, f"{name} must be {self.words}, not {value}")
+
+
+_FROM_0, _FROM_1 = Between(0, 1e300), Between(1, 1e300)
+_ABOVE_0 = Must("above 0 and finite", lambda value: 0 < value < math.inf)
+_LIMIT = Must("above 0 and at most 2^53", lambda value: 0 < value <= 2**53)
+_BELOW_1 = Must("at least 0 and below 1", lambda value: 0 <= value < 1)
+_BETAS = Must("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))
+_SEED = Must("from 0 to 2147483647", lambda value: 0 <= value < 1 << 31)
+_RATIO = Must("above 0 and below 1", lambda value: 0 < value < 1)
+_Length = Annotated[int, Between(1, LONGEST_TEXT)]
+_Count = Annotated[int, _FROM_0]
+_Share = Annotated[float, Must("from 0 to 1", lambda value: 0 <= value <= 1)]
 
 
 @dataclass(frozen=True)
@@ -45,36 +56,36 @@ class TrainSettings:
     """
 
     task: TaskName | Literal["auto"] = "auto"
-    batch_tokens: int = 4096
-    accumulate: int = 1
+    batch_tokens: Annotated[int, Between(1, MOST_TOKENS)] = 4096
+    accumulate: Annotated[int, _FROM_1] = 1
     batching: Literal["auto", "bucket", "pack"] = "auto"
-    row_tokens: int = 192
-    max_length: int = 1024
-    max_updates: int | None = None
-    max_epochs: int | None = None
-    max_minutes: float | None = None
-    learning_rate: float = 1e-3
-    betas: tuple[float, ...] = (0.9, 0.98)
-    epsilon: float = 1e-8
-    weight_decay: float = 1e-4
-    clip_norm: float = 0.0
-    label_smoothing: float = 0.1
+    row_tokens: _Length = 192
+    max_length: _Length = 1024
+    max_updates: Annotated[int, _LIMIT] | None = None
+    max_epochs: Annotated[int, _LIMIT] | None = None
+    max_minutes: Annotated[float, _LIMIT] | None = None
+    learning_rate: Annotated[float, _ABOVE_0] = 1e-3
+    betas: Annotated[tuple[float, ...], _BETAS] = (0.9, 0.98)
+    epsilon: Annotated[float, _ABOVE_0] = 1e-8
+    weight_decay: Annotated[float, _FROM_0] = 1e-4
+    clip_norm: Annotated[float, _FROM_0] = 0.0
+    label_smoothing: Annotated[float, _BELOW_1] = 0.1
     schedule: Literal["inverse-sqrt", "linear", "cosine", "constant"] = "inverse-sqrt"
-    warmup: int = 4000
-    warmup_rate: float = 1e-7
-    final_rate: float = 0.0
-    average: int = 0
-    ema: float = 0.0
+    warmup: _Count = 4000
+    warmup_rate: Annotated[float, _FROM_0] = 1e-7
+    final_rate: Annotated[float, _BELOW_1] = 0.0
+    average: _Count = 0
+    ema: Annotated[float, _BELOW_1] = 0.0
     embeddings: Literal["random", "counts"] = "random"
     freeze: tuple[str, ...] = ()
-    seed: int = 1
-    log_every: int = 100
-    validate_every: int = 0
-    checkpoint_every: int = 0
+    seed: Annotated[int, _SEED] = 1
+    log_every: Annotated[int, _FROM_1] = 100
+    validate_every: _Count = 0
+    checkpoint_every: _Count = 0
     best_metric: Literal["loss", "bleu", "chrf"] = "loss"
-    bleu_sentences: int = 0
-    patience: int = 0
-    keep: int = 2
+    bleu_sentences: _Count = 0
+    patience: _Count = 0
+    keep: Annotated[int, _FROM_1] = 2
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: Literal["auto", "on", "off"] = "auto"
@@ -82,15 +93,7 @@ class TrainSettings:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for names, fine, what in _RANGES:
-            for name in names:
-                value = getattr(self, name)
-                if not fine(value):
-                    shown = list(value) if isinstance(value, tuple) else value
-                    raise MacaronError(f"train.{name} must be {what}, not {shown}")
-        Between(1, MOST_TOKENS).check("train.batch_tokens", self.batch_tokens)
-        for name in ("row_tokens", "max_length"):
-            Between(1, LONGEST_TEXT).check(f"train.{name}", getattr(self, name))
+        check_fields(self, "train")
         if all(getattr(self, name) is None for name in LIMITS):
             raise MacaronError("the run needs a limit: set train.max_updates, train.max_epochs or train.max_minutes")
         if self.average == 1:
@@ -137,25 +140,22 @@ class PretrainSettings:
     """
 
     mlm: bool = True
-    mask_ratio: float = 0.15
-    mask_share: float = 0.8
-    random_share: float = 0.1
+    mask_ratio: Annotated[float, _RATIO] = 0.15
+    mask_share: _Share = 0.8
+    random_share: _Share = 0.1
     cls_target: bool = False
     nsp: bool = True
-    next_share: float = 0.5
+    next_share: _Share = 0.5
     pairs: Literal["spans", "sentences"] = "spans"
     max_tokens: int | None = None
-    short_share: float = 0.1
+    short_share: _Share = 0.1
     attention: Literal["auto", "masked", "flash"] = "auto"
 
     def __post_init__(self) -> None:
+        check_fields(self, "pretrain")
         require(self.mlm or self.nsp, "pretrain.mlm and pretrain.nsp are both off: nothing is left to learn")
         predicted = self.mlm or not self.cls_target
         require(predicted, "pretrain.cls_target is a word to predict: it needs pretrain.mlm = true")
-        require(0 < self.mask_ratio < 1, f"pretrain.mask_ratio must be above 0 and below 1, not {self.mask_ratio}")
-        for name in ("mask_share", "random_share", "next_share", "short_share"):
-            share = getattr(self, name)
-            require(0 <= share <= 1, f"pretrain.{name} must be from 0 to 1, not {share}")
         changed = self.mask_share + self.random_share
         require(changed <= 1 + 1e-9, "pretrain.mask_share and pretrain.random_share are more than 1 together")
 

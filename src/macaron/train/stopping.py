@@ -19,7 +19,7 @@ def shares(settings: TrainSettings, state: RunState, seconds: float) -> list[flo
 
     The largest is the share of the run that is done. The first is that of the schedule, whatever the others are.
     """
-    within = state.batch / state.batches if state.batches else 0.0
+    within = (state.section + (state.batch / state.batches if state.batches else 0.0)) / state.sections
     done = {"max_updates": state.update, "max_epochs": state.epoch - 1 + within, "max_minutes": seconds / 60}
     given = ((getattr(settings, name), done[name]) for name in LIMITS)
     return [min(value / limit, 1.0) for limit, value in given if limit is not None]

@@ -36,6 +36,7 @@ class Task(ABC):
     loss_names      names of these sums
     layers          of the model: small graphs for the compiler, one for all layers of a stack
     compiled_parts  modules worth compiling, the layers among them
+    sections        of an epoch: parts of a large corpus that are planned one after the other
     """
 
     data: PreparedData | PreparedText
@@ -45,6 +46,7 @@ class Task(ABC):
     loss_names: tuple[str, ...]
     layers: list[nn.Module]
     compiled_parts: list[nn.Module]
+    sections: int = 1
 
     def __init__(self) -> None:
         #: Rows and width of the batch that is computed, for messages.
@@ -58,22 +60,23 @@ class Task(ABC):
         :param legacy: as checkpoints of format 1 hold it
         """
         digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
-        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest}
+        sections = {"sections": self.sections} if self.sections > 1 else {}
+        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest, **sections}
 
     @abstractmethod
-    def plan_epoch(self, epoch: int) -> Sequence[MicroBatch]:
-        """All micro-batches of an epoch (from 1); always the same for an epoch. Runs in a thread."""
+    def plan_section(self, number: int) -> Sequence[MicroBatch]:
+        """All micro-batches of a section; always the same for a number. Runs in a thread.
 
-    def plan(self, epoch: int) -> Sequence[MicroBatch]:
-        """The plan of an epoch. The next one is planned in the background: a GPU would have to wait for it."""
+        :param number: counts all sections of all epochs, from 1
+        """
+
+    def plan(self, number: int) -> Sequence[MicroBatch]:
+        """The plan of a section. The next one is planned in the background: a GPU would have to wait for it."""
         self._plans = {
-            each: self._plans.get(each) or self._planner.submit(self.plan_epoch, each) for each in (epoch, epoch + 1)
+            each: self._plans.get(each) or self._planner.submit(self.plan_section, each)
+            for each in (number, number + 1)
         }
-        return self._plans[epoch].result()
-
-    def batch(self, planned: MicroBatch, device: torch.device) -> Any:
-        """Collate a micro-batch on a device."""
-        return planned.collate(device)
+        return self._plans[number].result()
 
     def parts(self, batch: Any, count: int) -> list[tuple[Any, bool]]:
         """Cut a batch into parts, and say which count: with too few rows the first part is repeated in vain.

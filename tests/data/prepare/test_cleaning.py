@@ -233,9 +233,7 @@ TOKENIZERS = {
 def test_ids_are_the_tokenizers(pipeline: str, size: int, lines: list[str]) -> None:
     tokenizer = TOKENIZERS[pipeline, size]
     prepared = [tokenizer.text_pipeline.encode(line) for line in lines]
-    backend = tokenizer.backend_tokenizer
-    backend.encode_special_tokens = True
-    encoder = WordEncoder(backend, "<u2", pipeline == "raw")
+    encoder = WordEncoder(tokenizer)
     expected = tokenizer.encode_lines(lines)
     for _ in range(2):  # what is remembered is no other
         ids, lengths = encoder.encode(prepared)
@@ -246,6 +244,6 @@ def test_ids_are_the_tokenizers(pipeline: str, size: int, lines: list[str]) -> N
 def test_a_worker_forgets_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_KNOWN", 5)
     tokenizer = TOKENIZERS["raw", 290]
-    encoder = WordEncoder(tokenizer.backend_tokenizer, "<u2", True)
+    encoder = WordEncoder(tokenizer)
     for line in ("a b c", "d e f", "a b c d e f g h", "a b"):
         assert encoder.encode([" " + line])[0].tolist() == tokenizer.encode_lines([line])[0]

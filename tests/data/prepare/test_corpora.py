@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from macaron.data.prepare import prepare
+from macaron.data.prepare.job import CHUNKS
 from macaron.data.prepare.roles import choose_pairs
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
@@ -53,9 +54,10 @@ def recipe(tmp_path: Path) -> PairsSettings:
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_tag_is_one_token_in_front_of_every_source_of_its_corpus(
-    recipe: PairsSettings, pipeline: str, workers: int
+    recipe: PairsSettings, pipeline: str, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = prepare(replace(recipe, pipeline=pipeline), workers=workers, chunk_lines=7).data
+    monkeypatch.setitem(CHUNKS, "pairs", (7, 1 << 20))
+    data = prepare(replace(recipe, pipeline=pipeline), workers=workers).data
     tokenizer = data.tokenizer
     tag = tokenizer.backend_tokenizer.token_to_id("<law>")
     assert tokenizer.tags == ["<law>"]

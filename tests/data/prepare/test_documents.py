@@ -18,7 +18,7 @@ from macaron.data.manifest import data_kind
 from macaron.data.prepare import encoding, prepare, roles
 from macaron.data.prepare.cleaning import clean_text
 from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks
-from macaron.data.prepare.job import TEXT_CHUNK, CleanedSplit, PrepareJob
+from macaron.data.prepare.job import CHUNKS, CleanedSplit, PrepareJob
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.data.settings import PairsSettings, TextFileSettings, TextSettings
@@ -83,7 +83,7 @@ def test_everything_fits_together(recipe: TextSettings) -> None:
     assert data.tokenizer.fingerprint() == data.tokenizer_fingerprint
     assert data_kind(recipe.out) == "text"
     train = data.sentences("train")
-    assert train.lengths.min() >= 1
+    assert train.lengths().min() >= 1
     assert train.ids.min() >= 6  # no special tokens
     assert train[0].tolist() == data.tokenizer.encode_lines([expected[0][0]], add_special_tokens=False)[0]
     assert isinstance(data.documents("train"), np.memmap)
@@ -112,13 +112,13 @@ def test_the_tokenizer_is_an_encoders(recipe: TextSettings, tmp_path: Path) -> N
     a, b = data.tokenizer.encode_lines(["two dogs", "a cat"], add_special_tokens=False)
     assert both["input_ids"] == [5, *a, 2, *b, 2]
     assert both["token_type_ids"] == [0] * (len(a) + 2) + [1] * (len(b) + 1)
-    other = tokenizer.with_segments(1)
+    other = tokenizer.changed(segments=(1, 0))
     other.save_pretrained(tmp_path / "other")
     for turned in (other, AutoTokenizer.from_pretrained(tmp_path / "other")):
         assert turned("two dogs", "a cat")["input_ids"] == both["input_ids"]
         assert turned("two dogs", "a cat")["token_type_ids"] == [1] * (len(a) + 2) + [0] * (len(b) + 1)
         assert turned.fingerprint() == other.fingerprint() != data.tokenizer_fingerprint
-    assert other.with_segments(0).fingerprint() == data.tokenizer_fingerprint
+    assert other.changed(segments=(0, 1)).fingerprint() == data.tokenizer_fingerprint
 
 
 def test_moses(recipe: TextSettings) -> None:
@@ -135,11 +135,14 @@ def test_moses(recipe: TextSettings) -> None:
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
 @pytest.mark.parametrize("lines", [1, 7, 1000])
-def test_workers_and_chunks_do_not_matter(recipe: TextSettings, pipeline: str, lines: int) -> None:
+def test_workers_and_chunks_do_not_matter(
+    recipe: TextSettings, pipeline: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = replace(recipe, pipeline=pipeline)
     prepare(recipe, workers=1)
+    monkeypatch.setitem(CHUNKS, "text", (lines, 1 << 20))
     other = replace(recipe, out=recipe.out.with_name("other"))
-    prepare(other, workers=2, chunk_lines=lines)
+    prepare(other, workers=2)
     assert contents(other.out) == contents(recipe.out)
 
 
@@ -163,12 +166,13 @@ def test_patterns_files_and_compression(recipe: TextSettings) -> None:
         prepare(twice, workers=1)
 
 
-def test_blank_lines_marks_and_line_ends(recipe: TextSettings) -> None:
+def test_blank_lines_marks_and_line_ends(recipe: TextSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(recipe, workers=1)
+    monkeypatch.setitem(CHUNKS, "text", (3, 1 << 20))
     odd = as_text(corpus()).replace("\n\n", "\n \t\n\n\u00a0\n").replace("\n", "\r\n").replace(" has", "  \t has")
     (recipe.root / "a.txt").write_bytes(b"\xef\xbb\xbf\n\n" + odd.encode() + b"\n\n\n")
     other = replace(recipe, out=recipe.out.with_name("other"))
-    prepare(other, workers=1, chunk_lines=3)
+    prepare(other, workers=1)
     assert contents(other.out) == contents(recipe.out)
 
 
@@ -339,7 +343,7 @@ def test_the_roles_of_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_chunks_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(("x" * 999_999 + "\n") * 9 + "\n" * 12_000)
-    found = list(chunks(AlignedFiles((tmp_path / "a",)), *TEXT_CHUNK))
+    found = list(chunks(AlignedFiles((tmp_path / "a",)), *CHUNKS["text"]))
     assert [chunk.last for chunk in found] == [False] * (len(found) - 1) + [True]
     assert max(sum(len(line or b"") for line in chunk.columns[0]) for chunk in found) < 3 << 20
     assert max(len(chunk.columns[0]) for chunk in found) <= 5_000
@@ -347,7 +351,8 @@ def test_chunks_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_memory_is_flat(recipe: TextSettings) -> None:
+def test_memory_is_flat(recipe: TextSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHUNKS, "text", (200, 1 << 20))
     peaks = []
     for count in (2_000, 6_000):
         (recipe.root / "a.txt").write_text(as_text(corpus(500) * (count // 500)))
@@ -356,7 +361,7 @@ def test_memory_is_flat(recipe: TextSettings) -> None:
         (folder / "work").mkdir()
         tracemalloc.start()
         with Workers(1) as workers:
-            job = PrepareJob(recipe, folder, workers, QUIET, 200)
+            job = PrepareJob(recipe, folder, workers, QUIET)
             train = job.clean("train", [AlignedFiles((recipe.root / "a.txt",))])
             assert job.choose(train, {})[VALID] > 0
         peaks.append(tracemalloc.get_traced_memory()[1])
@@ -367,6 +372,7 @@ def test_memory_is_flat(recipe: TextSettings) -> None:
 
 def test_subwords_are_learned_from_a_sample(recipe: TextSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_WORDS", 100)
-    data = prepare(recipe, workers=1, chunk_lines=5).data
+    monkeypatch.setitem(CHUNKS, "text", (5, 1 << 20))
+    data = prepare(recipe, workers=1).data
     subwords = data.manifest["subwords"]
     assert 0 < subwords["learned_from_sentences"] < subwords["of_sentences"] == len(data.sentences("train"))

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.fetch_settings import file_name
 from macaron.data.prepare import download as download_module
 from macaron.data.prepare import prepare
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import download
 from macaron.data.prepared import PreparedData
-from macaron.data.settings import CorpusSettings, PairsSettings
+from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError
 from macaron.processes import Progress
 from macaron.recipe import load_data_recipe
@@ -150,7 +149,8 @@ def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server: Server, tmp_p
     download(url, path, None, QUIET)
     assert path.read_bytes() == CONTENT
     # Another file's leftovers, or those of nobody knows what.
-    for note in ("{", json.dumps({"url": "http://other/a.bin"})):
+    partly = {"url": url, "validator": None, "total": 300}
+    for note in ("{", json.dumps({"url": "http://other/a.bin"}), *(json.dumps({**partly, key: []}) for key in partly)):
         path.unlink()
         (tmp_path / "a.bin.part").write_bytes(b"old" * 100)
         (tmp_path / "a.bin.part.json").write_text(note)

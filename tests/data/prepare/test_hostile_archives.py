@@ -117,6 +117,34 @@ def test_a_header_of_a_tar_is_no_way_around_the_limit(tmp_path: Path, monkeypatc
         unpack(tmp_path, gzip.compress(tarfile.TarInfo("empty").tobuf() * 20))
 
 
+def block(kind: bytes, content: bytes = b"") -> bytes:
+    """A header of a tar, and what belongs to it."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, len(content)
+    return header.tobuf(tarfile.GNU_FORMAT) + content + b"\0" * (-len(content) % 512)
+
+
+def records(*texts: str) -> bytes:
+    return b"".join(b"%d %s\n" % (len(text) + 2 + len(str(len(text) + 3)), text.encode()) for text in texts)
+
+
+def test_many_headers_of_a_tar_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each is small enough; together they would take minutes."""
+    monkeypatch.setattr(archive_module, "MOST_HEADERS", 1 << 19)
+    good, empty = tarred(""), tarfile.TarInfo("empty").tobuf()
+    extended = block(b"x", records(*(f"a{i:03}=" for i in range(500))))
+    named, of_all = block(b"L", b"n" * 4_000), block(b"g", records("comment=0123456789"))
+    assert unpack(tmp_path, of_all + (extended + empty) * 50 + (named + empty) * 50 + good) == TEXT
+    for header, often in ((extended, 140), (named, 140), (of_all, 30)):
+        with pytest.raises(MacaronError, match=r"its headers are larger than the limit of 524,288 bytes in all"):
+            unpack(tmp_path, gzip.compress((header + empty) * often + good))
+    # Maps of sparse files: as long as the archive, or cut off.
+    modern = block(b"x", records("GNU.sparse.major=1", "GNU.sparse.minor=0"))
+    for sparse in (modern + empty + b"99999999\n" + b"1\n" * 1_000, block(b"S")[:482] + b"\1" + bytes(29)):
+        with pytest.raises(MacaronError, match=r"archive: .*damaged"):
+            unpack(tmp_path, gzip.compress(sparse + good))
+
+
 def test_links_devices_and_paths_of_a_tar_lead_nowhere(tmp_path: Path):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as made:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from macaron.data.prepare import encoding, prepare
-from macaron.data.prepare.job import PrepareJob
+from macaron.data.prepare.job import CHUNKS, PrepareJob
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
+from macaron.processes import Progress
 from sealing import unseal
 
 GERMAN = ["Haus", "Baum", "Hund", "Katze", "Straße", "Kind", "Wagen", "Tür", "Buch", "Vogel"]
@@ -93,7 +94,7 @@ def test_everything_fits_together(recipe: PairsSettings) -> None:
     assert [ids.tolist() for ids in map(train.source.__getitem__, range(300))] == data.tokenizer.encode_lines(german)
     assert [train.target[i].tolist() for i in range(300)] == data.tokenizer.encode_lines(english, "target")
     assert all(train.source[i][-1] == 2 for i in range(300))
-    assert train.source.lengths.tolist() == [len(train.source[i]) for i in range(300)]
+    assert train.source.lengths().tolist() == [len(train.source[i]) for i in range(300)]
 
     test = data.pairs("test")
     assert data.text("test", "de") == ["Ganz neu", "</s> & <unk>", "", " Rand "]
@@ -121,11 +122,14 @@ def test_moses_text_is_tokenised_once(tmp_path: Path, recipe: PairsSettings) -> 
 
 
 @pytest.mark.parametrize("pipeline", ["raw", "moses"])
-def test_the_number_of_workers_does_not_matter(recipe: PairsSettings, pipeline: str) -> None:
+def test_the_number_of_workers_does_not_matter(
+    recipe: PairsSettings, pipeline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHUNKS, "pairs", (23, 1 << 20))
     results = {}
     for workers in (1, 2):
         out = recipe.out.with_name(f"out{workers}")
-        prepare(replace(recipe, out=out, pipeline=pipeline, valid=(), valid_every=7), workers=workers, chunk_lines=23)
+        prepare(replace(recipe, out=out, pipeline=pipeline, valid=(), valid_every=7), workers=workers)
         results[workers] = contents(out)
     assert results[1] == results[2]
     assert len(results[1]) > 10
@@ -163,7 +167,9 @@ def test_other_separators_of_unicode_split_no_line(recipe: PairsSettings) -> Non
     assert data.tokenizer.decode_lines([data.pairs("test").source[0]]) == [odd]
 
 
-def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_does_nothing_until_something_changes(
+    recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert prepare(recipe, workers=1).reason == "new"
     before = {path: path.stat().st_mtime_ns for path in recipe.out.rglob("[!.]*")}
     with monkeypatch.context() as patch:
@@ -190,6 +196,10 @@ def test_a_rerun_does_nothing_until_something_changes(recipe: PairsSettings, mon
     (recipe.out / "tokenizer" / "tokenizer.json").unlink()
     assert "tokenizer.json: damaged (missing" in (prepare(recipe, workers=1).reason or "")
     assert prepare(recipe, workers=1).reason is None
+    for name in ("prepared.json", "digests.json"):
+        (recipe.out / name).write_text("{")
+        prepare(recipe, workers=1, progress=Progress())
+        assert f"{recipe.out} is prepared again: written by another version, or damaged" in capsys.readouterr().err
 
 
 def test_somebody_elses_folder_is_left_alone(recipe: PairsSettings) -> None:
@@ -227,9 +237,10 @@ def test_held_out_sources_are_not_trained_on(recipe: PairsSettings) -> None:
 
 def test_big_corpora_are_sampled_for_subwords(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MAX_WORDS", 1000)
+    monkeypatch.setitem(CHUNKS, "pairs", (20, 1 << 20))
     fingerprints = set()
     for workers in (1, 2):
-        data = prepare(replace(recipe, out=recipe.out.with_name(f"s{workers}")), workers=workers, chunk_lines=20).data
+        data = prepare(replace(recipe, out=recipe.out.with_name(f"s{workers}")), workers=workers).data
         fingerprints.add(data.tokenizer_fingerprint)
         assert data.manifest["subwords"]["learned_from_pairs"] < data.manifest["subwords"]["of_pairs"] == 300
     assert len(fingerprints) == 1
@@ -270,11 +281,12 @@ def test_bad_training_files(recipe: PairsSettings, german: list[str], english: l
     ]
 
 
-def test_bad_bytes_in_a_test_set_are_refused(recipe: PairsSettings) -> None:
+def test_bad_bytes_in_a_test_set_are_refused(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHUNKS, "pairs", (1, 1 << 20))
     write(recipe.root / "test", ["gut", "schlecht \udcff"], ["good", "bad"])
     for workers in (1, 2):
         with pytest.raises(MacaronError, match=r"test\.de, line 2: not valid UTF-8"):
-            prepare(recipe, workers=workers, chunk_lines=1)
+            prepare(recipe, workers=workers)
 
 
 def test_a_failure_leaves_the_older_folder_as_it_was(recipe: PairsSettings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +353,11 @@ def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
     with pytest.raises(MacaronError, match=r"valid\.de: does not match prepared\.json: 4 pairs"):
         data.pairs("valid")
+    header = recipe.out / "test.de.json"
+    header.write_text(header.read_text().replace(f'"vocab_size": {data.vocab_size}', '"vocab_size": 9999'))
+    differ = rf"test\.de: does not match prepared\.json: 9,999 entries of the vocabulary, not {data.vocab_size}\. Run"
+    with pytest.raises(MacaronError, match=differ):
+        data.pairs("test")
     with pytest.raises(MacaronError, match="no split 'dev'; there is train, valid, test"):
         data.pairs("dev")
     with pytest.raises(MacaronError, match=r"test\.fr: No such file"):

@@ -293,7 +293,7 @@ def test_what_cannot_be_fetched(recipe: TextSettings, served: tuple[Path, str]) 
 
 
 def test_plain_text_is_fetched(recipe: TextSettings, served: tuple[Path, str], tmp_path: Path) -> None:
-    from macaron.data.fetch_settings import FetchSettings
+    from macaron.data.settings import FetchSettings
 
     (served[0] / "a.txt.gz").write_bytes(gzip.compress(b"One. Two.\n\nThree. Four.\n"))
     fetched = FetchSettings("more/a.txt.gz", (f"{served[1]}/a.txt.gz",))

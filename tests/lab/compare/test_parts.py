@@ -20,9 +20,10 @@ from macaron.lab.compare.kind_statistics import (
     f1_formula,
     length_classes,
     paired,
+    parts_of,
     pooled,
     seed_test,
-    sentence_tests,
+    sentence_test,
     word_matches,
 )
 
@@ -61,16 +62,17 @@ def test_kinds_of_different_numbers_of_runs_keep_their_means(references: list[li
     assert a.rows.shape == b.rows.shape
     assert a.score() == pytest.approx(np.mean([run.score() for run in one]))
     assert b.score() == pytest.approx(np.mean([run.score() for run in other]))
-    found = sentence_tests(one, other, trials=500)
-    assert found.bootstrap.difference == pytest.approx(b.score() - a.score())
-    assert found.bootstrap.interval is not None
-    assert found.bootstrap.interval.high < 0
-    assert found.randomisation.p_value < 0.05
+    found = sentence_test(one, other, trials=500)
+    assert found.low < b.score() - a.score() < found.high < 0
+    assert found.p_values["randomisation"] < 0.05
 
 
 def test_one_run_each_is_the_usual_paired_test(references: list[list[str]]):
     one, other = statistics(references, 0.2, 1), statistics(references, 0.25, 2)
-    assert sentence_tests([one], [other], trials=300).bootstrap == paired_bootstrap(one, other, resamples=300)
+    found, usual = sentence_test([one], [other], trials=300), paired_bootstrap(one, other, resamples=300)
+    assert usual.interval is not None
+    assert (found.low, found.high) == (usual.interval.low, usual.interval.high)
+    assert found.p_values["paired bootstrap"] == usual.p_value
 
 
 @pytest.mark.slow
@@ -78,9 +80,9 @@ def test_sentence_tests_of_equals_are_rarely_significant(references: list[list[s
     """The tests hold their level: of models that are equally good, few pairs look different."""
     found = [
         max(
-            sentence_tests(
+            sentence_test(
                 [statistics(references, 0.2, s)], [statistics(references, 0.2, s + 100)], trials=200
-            ).evidence.p_values
+            ).p_values.values()
         )
         for s in range(40)
     ]
@@ -101,12 +103,13 @@ def test_the_test_over_seeds_is_welchs(first: list[float], second: list[float]):
     # The definition, by hand.
     t = (np.mean(second) - np.mean(first)) / math.sqrt(a + b)
     degrees = (a + b) ** 2 / (a**2 / (len(first) - 1) + b**2 / (len(second) - 1))
-    assert found.t == pytest.approx(t, rel=1e-6, abs=1e-9)
-    assert found.degrees == pytest.approx(degrees, rel=1e-6)
+    assert found.numbers["t"] == pytest.approx(t, rel=1e-6, abs=1e-9)
+    assert found.numbers["degrees of freedom"] == pytest.approx(degrees, rel=1e-6)
     half = stats.t.ppf(0.975, degrees) * math.sqrt(a + b)
-    assert found.low == pytest.approx(found.difference - half, rel=1e-6, abs=1e-6)
-    assert found.high == pytest.approx(found.difference + half, rel=1e-6, abs=1e-6)
-    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-6, abs=1e-9)
+    difference = np.mean(second) - np.mean(first)
+    assert found.low == pytest.approx(difference - half, rel=1e-6, abs=1e-6)
+    assert found.high == pytest.approx(difference + half, rel=1e-6, abs=1e-6)
+    assert found.p_values["Welch's t-test"] == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-6, abs=1e-9)
 
 
 def test_too_few_seeds_are_not_tested():
@@ -126,7 +129,7 @@ def test_classes_of_length_hold_every_sentence_once(lengths: list[int], classes:
 def test_parts_by_length(references: list[list[str]]):
     lengths = [len(line) for line in references]
     kinds = [[statistics(references, 0.1, 1)], [statistics(references, 0.4, 2)]]
-    parts = by_length(lengths, kinds, [True])
+    parts = parts_of(by_length(lengths, kinds), [True])
     assert sum(part.size for part in parts) == len(references)
     for part in parts:
         (difference,) = part.differences
@@ -154,7 +157,7 @@ def test_words_by_frequency():
     assert rows.sum(axis=(0, 1)).tolist() == [3, 5, 6]
     assert float(f1_formula(np.array([1.0, 2.0, 1.0]))) == pytest.approx(200 / 3)
     assert float(f1_formula(np.zeros(3))) == 0
-    parts = by_frequency(counts, reference, [[translation], [reference]], [True])
+    parts = parts_of(by_frequency(counts, reference, [[translation], [reference]]), [True])
     assert [part.name for part in parts] == ["never", "1 to 4", "25 to 99", "1,000 or more"]
     assert all(part.scores[1] == 100 for part in parts)
     assert all(part.size < LEAST and part.differences == (None,) for part in parts)

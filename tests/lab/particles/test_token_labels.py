@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from macaron.lab.particles.token_labels import TokenLabels
+from macaron.lab.particles.traced_model import TokenLabels
 from macaron.text import MacaronTokenizer
 
 LINES = ["the cat sits on the mat .", "where is the unterricht ?", "4 4 4"] * 5

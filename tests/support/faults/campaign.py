@@ -25,9 +25,12 @@ from typing import Any
 from faults.oracles import Accepted, Result, same_files
 from faults.readers import READERS, Reader
 from faults.world import build
+from macaron.errors import MacaronError
 from macaron.seal import DIGESTS, seal
 
 WORK, MEMORY, ASLEEP, BATCH = 10, 1 << 30, 120, 40
+#: Characters of all that a command says on stderr.
+LONGEST_MESSAGE = 4000
 #: How a case can end; all but the first two are faults.
 CLASSES = ("clean error", "accepted", "wrong result", "traceback", "hang", "memory", "crash")
 
@@ -62,10 +65,12 @@ def _status(name: str) -> int:
 
 
 def call(folder: Path, arguments: Sequence[str], results: Sequence[str] = ()) -> Ended:
-    """Run ``macaron`` in this process, as its program does."""
+    """Run ``macaron`` in this process, as its program does; or send a request to its server (``POST``)."""
     from macaron.cli import main
 
     os.chdir(folder)
+    if arguments[0] == "POST":
+        return _post(*arguments[1:])
     # As Python opens them: a message may name an argument that is not UTF-8, a result may not.
     out, err = (
         io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors=errors, write_through=True)
@@ -86,6 +91,21 @@ def call(folder: Path, arguments: Sequence[str], results: Sequence[str] = ()) ->
     files = {"output": out.buffer.getvalue()}  # type: ignore[attr-defined]
     files |= {name: (folder / name).read_bytes() for name in results if (folder / name).is_file()}
     return Ended(code, err.buffer.getvalue().decode(), files, crashed)  # type: ignore[attr-defined]
+
+
+def _post(path: str, kind: str, body: str, keys: str = "") -> Ended:
+    from faults.http import ask
+
+    try:
+        status, content = ask(path, kind, Path(body).read_bytes(), Path(keys) if keys else None)
+        json.loads(content)  # every answer is JSON, errors as well
+    except MacaronError as error:  # before there is a server
+        return Ended(1, str(error), {"output": b""})
+    except Exception as error:
+        return Ended(99, "", {"output": b""}, error)
+    fault = RuntimeError(f"status {status}") if status >= 500 else None
+    refused = keys == "" and status != 200
+    return Ended(int(refused), content.decode() if refused else "", {"output": b"%d %s" % (status, content)}, fault)
 
 
 def _hidden(error: BaseException | None) -> BaseException | None:
@@ -217,6 +237,9 @@ class Campaign:
             names = (where.name, *reader.names) if not reader.option else reader.names
             if not any(name in done.errors for name in names):
                 return "wrong result", f"the error does not name the file: {message[:300]}"
+            # What click says of an option (2) repeats it: the user has typed it.
+            if len(done.errors) > LONGEST_MESSAGE and done.code == 1:
+                return "wrong result", f"a message of {len(done.errors):,} characters: {message[:300]}"
             return "clean error", message[:300]
         if done.result == self.expected[reader.name]:
             return "accepted", "the same result"

@@ -10,12 +10,15 @@ import io
 import json
 import lzma
 import math
+import re
 import struct
 import tarfile
 import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -106,6 +109,8 @@ def _parsed(parse: Callable[[str], Any], others: bool = False) -> Oracle:
 typed = _parsed(json.loads)
 #: Of generation_config.json: it is transformers' file, which may hold any of its settings and those of other programs.
 typed_among_others = _parsed(json.loads, others=True)
+#: What a program sends may have other types, such as one text for a list of texts.
+readable = _parsed(lambda text: json.loads(text) and None)
 typed_toml = _parsed(tomllib.loads)
 typed_lines = _parsed(lambda text: [json.loads(line) for line in text.split("\n") if line.strip()])
 
@@ -208,6 +213,40 @@ def unpacked(case: Accepted) -> str | None:
         ):
             return f"x.{side} is not what the archive holds"
     return None
+
+
+def kept(pattern: bytes, but: bytes = rb"(?!)") -> Oracle:
+    """What looks like this in a document is in its translation, as often, unless it is inside of something else."""
+
+    def oracle(case: Accepted) -> str | None:
+        case.found["out.txt"].decode()
+        before = re.sub(but, b"", case.after)
+        lost = Counter(re.findall(pattern, before)) - Counter(re.findall(pattern, case.found["out.txt"]))
+        return f"lost: {list(lost)[:3]}" if lost else None
+
+    return oracle
+
+
+def verified(case: Accepted) -> str | None:
+    """All files are as their digests say."""
+    folder = case.folder / "run" / "model"
+    for name, entry in json.loads((folder / "digests.json").read_text("utf-8-sig"))["files"].items():
+        content = (folder / name).read_bytes()
+        if (len(content), sha256(content).hexdigest()) != (entry["bytes"], entry["sha256"]):
+            return f"{name} is not as its digest says"
+    return None
+
+
+def keyed(key: str) -> Oracle:
+    """A client is let in whose key is in the file."""
+
+    def oracle(case: Accepted) -> str | None:
+        lines = case.after.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        given = [line.partition(b"#")[0].split()[:1] for line in lines]
+        status = b"200" if [key.encode()] in given else b"403"
+        return None if case.found["output"].startswith(status) else f"not {status.decode()}"
+
+    return oracle
 
 
 def dump(case: Accepted) -> str | None:

@@ -7,10 +7,13 @@ import json
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from faults import mutations as m
 from faults import oracles as o
+from faults import packed as p
+from faults.contents import KEY
 from faults.world import COLUMNS, FAST, GLUE, NAMES
 
 
@@ -66,6 +69,9 @@ STORE = ("data/train.src.ids", "data/train.src.offsets", "data/train.tgt.ids", "
 TEXT_STORE = ("text/train.ids", "text/tokenizer/tokenizer.json")
 TRAINED, RESUMED, CONVERTED = ((f"{folder}/model.safetensors",) for folder in ("new/model", "stopped/model", "new"))
 OUT, PAGE, CORPUS, DATA = ("out.txt",), ("page.html",), ("corpus",), ("data",)
+#: Options that take a number.
+SEARCH = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
+TUNING = "batch-size learning-rate seed weight-decay clip-norm dropout max-length"
 #: Settings are named by their keys.
 KEYS = ("data.", "train.", "model.", "decode.", "pretrain.", "corpus", "[data]", "--set", "missing")
 
@@ -74,17 +80,22 @@ def _prepare() -> Iterator[Reader]:
     yield Reader("recipe, prepare", "pairs.toml", m.toml, PREPARE, STORE, o.typed_toml, CORPUS, names=KEYS)
     yield Reader("recipe, train", "pairs.toml", m.toml, TRAIN, TRAINED, o.typed_toml, DATA, names=KEYS, share=0.5)
     yield Reader("recipe of text", "text.toml", m.toml, PREPARE_TEXT, TEXT_STORE, o.typed_toml, CORPUS, names=KEYS)
+    mixed = ("prepare", "mixed.toml", "--workers", "1")
+    written = tuple(name.replace("data/", "mixed/") for name in STORE)
+    yield Reader("recipe of corpora, prepare", "mixed.toml", m.toml, mixed, written, o.typed_toml, CORPUS, names=KEYS)
+    mixed, also = ("train", "mixed.toml", *TRAIN[2:]), ("mixed",)
+    yield Reader("recipe of corpora, train", "mixed.toml", m.toml, mixed, TRAINED, o.typed_toml, also, names=KEYS)
     option = (*PREPARE, "--set", "{}")
     yield Reader("--set", "data.max_words=100", assignment, option, STORE, o.anything, CORPUS, names=(*KEYS, "setting"))
     yield Reader("corpus", "corpus/train.src", m.text, PREPARE, STORE, o.prepared("train.src"))
-    for form, mutation in (("gz", m.gz), ("xz", m.xz)):
+    for form, mutation in (("gz", p.gz), ("xz", p.xz)):
         file, command = f"{form}/train.src.{form}", ("prepare", f"{form}.toml", *PREPARE[2:])
         yield Reader(f"corpus .{form}", file, mutation, command, STORE, o.prepared(file))
     yield Reader("plain text", "corpus/text.txt", m.text, PREPARE_TEXT, TEXT_STORE, o.anything)
     archives = (
-        ("lines.zip", m.zipped, o.unpacked),
-        ("lines.tar.gz", m.tar, o.unpacked),
-        ("sgm.tar.gz", m.tar, o.anything),
+        ("lines.zip", p.zipped, o.unpacked),
+        ("lines.tar.gz", p.tar, o.unpacked),
+        ("sgm.tar.gz", p.tar, o.anything),
     )
     for name, mutation, right in archives:
         command = ("prepare", f"{name.replace('.', '-')}.toml", *PREPARE[2:])
@@ -92,7 +103,7 @@ def _prepare() -> Iterator[Reader]:
         yield Reader(name, f"packed/downloads/{name}", mutation, command, written, right, names=("packed/x.",))
     command, written = ("prepare", "dump.toml", *PREPARE[2:]), ("packed/wiki.txt",)
     yield Reader(
-        "Wikipedia's dump", "packed/downloads/wiki.xml.bz2", m.bz, command, written, o.dump, names=("wiki.txt",)
+        "Wikipedia's dump", "packed/downloads/wiki.xml.bz2", p.bz, command, written, o.dump, names=("wiki.txt",)
     )
 
 
@@ -117,7 +128,7 @@ def _data() -> Iterator[Reader]:
 
 
 def _models() -> Iterator[Reader]:
-    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.", "its weights are damaged")}
+    sealed = {"sealed": "run/model", "names": ("run/model", "run:", "model.")}
     for file, mutation, right in (
         ("config.json", m.as_json, o.typed),
         ("generation_config.json", m.as_json, o.typed_among_others),
@@ -128,6 +139,12 @@ def _models() -> Iterator[Reader]:
         yield Reader(file, f"run/model/{file}", mutation, TRANSLATE, OUT, right, **sealed)
     digests = "run/model/digests.json"
     yield Reader("digests.json", digests, m.as_json, TRANSLATE, OUT, o.anything, names=sealed["names"])
+    verify = ("verify", "run/model")
+    yield Reader("digests.json, verify", digests, m.as_json, verify, (), o.verified, names=("run/model",))
+    for folder, file in (("run/model", "model.safetensors"), ("data", "train.src.ids")):
+        name, words = f"verify, {file}", (folder,)
+        verify = ("verify", folder)
+        yield Reader(name, f"{folder}/{file}", m.any_bytes, verify, (), o.anything, (), folder, words, 0.5)
     weights, config, tokenizer = (
         f"run/model/{name}" for name in ("model.safetensors", "config.json", "tokenizer.json")
     )
@@ -169,9 +186,6 @@ def _runs() -> Iterator[Reader]:
         ("run", "environment.json", json.loads),
         ("run", "translations/*", json.loads),
         ("run", "checkpoints/update-00000004/state.json", json.loads),
-        ("classifier", "results.json", json.loads),
-        ("classifier", "settings.json", json.loads),
-        ("glue-run", "results.jsonl", _json_lines),
     ):
         mutation = {"toml": m.toml, "jsonl": m.json_lines}.get(file.rpartition(".")[2], m.as_json)
         report = ("report", run, "--no-samples", "--out", "page.html")
@@ -202,7 +216,7 @@ def _tables() -> Iterator[Reader]:
         path, words = f"glue-run/{file}", ("glue-run",)
         yield Reader(f"glue --resume, {file}", path, mutation, again, written, right, names=words, share=0.3)
     submission = "glue-run/submission.zip"
-    yield Reader("glue --check", submission, m.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
+    yield Reader("glue --check", submission, p.zipped, ("glue", "--check", submission), (), o.equal, share=0.3)
 
 
 def _texts() -> Iterator[Reader]:
@@ -214,23 +228,63 @@ def _texts() -> Iterator[Reader]:
     ):
         yield Reader(name, "lines.txt", m.text, command, OUT, o.aligned("lines.txt"))
     packed = ("translate", "run", "--input", "lines.txt.gz", *TRANSLATE[4:])
-    yield Reader("translate .gz", "lines.txt.gz", m.gz, packed, OUT, o.aligned("lines.txt.gz"))
+    yield Reader("translate .gz", "lines.txt.gz", p.gz, packed, OUT, o.aligned("lines.txt.gz"))
+    times = rb"(?m)^\d+:\d\d:\d\d[,.]\d+ -->[^\r\n]*"
+    # A title holds text alone, up to its end or the document's.
+    tags, title = rb"</?[a-zA-Z][^<>]*>", rb"(?is)<title\b.*?(</title[\s/>]|\Z)"
+    for form, *patterns in (("html", tags, title), ("srt", times), ("txt", rb"\n")):
+        command = ("translate", "run", "--document", f"doc.{form}", "--output", "out.txt")
+        yield Reader(f"document .{form}", f"doc.{form}", m.markup, command, OUT, o.kept(*patterns))
     scored = ("evaluate", "run", "--source", "corpus/test.src", "--reference", "corpus/test.tgt")
     yield Reader("evaluate --source", "corpus/test.src", m.text, scored, (), o.anything, share=0.5)
     back = ("translate", "run", "--corpus", "lines.txt", "--out", "back")
     yield Reader(
         "corpus note", "back.json", m.as_json, back, ("back.src",), also=("back.src", "back.tgt"), names=("back",)
     )
-    words = ("--", "beam", "length", "batch")
-    yield Reader("options of translate", "--beam=2", number, (*TRANSLATE, "{}"), OUT, o.anything, names=words)
+    tune = ("finetune", "bert", "--train", "train.tsv", "--dev", "dev.tsv", *COLUMNS, *FAST, "--out", "new", "{}")
+    words = ("--", "beam", "length", "batch", "temperature", "top_", "seed", "rate", "train.")
+    for name, first, mutation, command in (
+        ("translate", "--beam=2", SEARCH, (*TRANSLATE, "{}")),
+        ("translate --sample", "--seed=1", "temperature top-k top-p seed nbest", (*TRANSLATE, "--sample", "{}")),
+        ("finetune", "--seed=1", TUNING, tune),
+        ("glue", "--batch-size=8", f"{TUNING} seeds", ("glue", "bert", "--data", "glue", *GLUE, "--out", "new", "{}")),
+    ):
+        yield Reader(f"options of {name}", first, options(mutation), command, (), o.anything, names=words, share=0.5)
     scheme = '{"name": "x", "branches": [{"weight": 1.0, "steps": [["F", 1.0], ["G", 1.0]]}]}'
     words = ("scheme", "branch", "step", "coefficient", "weight", "operator")
     yield Reader("scheme", scheme, m.as_json, ("ode", "show", "--json", "--", "{}"), names=words)
-    yield Reader("fairseq checkpoint", "foreign.pt", m.pickled, CONVERT, CONVERTED, o.converted)
+    yield Reader("fairseq checkpoint", "foreign.pt", p.pickled, CONVERT, CONVERTED, o.converted)
     yield Reader("fairseq dict.txt", "dict.txt", m.text, CONVERT, (*CONVERTED, "new/tokenizer.json"), o.anything)
     yield Reader(
         "BPE codes", "codes.txt", m.text, (*CONVERT, "--bpe", "codes.txt"), ("new/tokenizer.json",), o.anything
     )
+
+
+def _requests() -> Iterator[Reader]:
+    """Bodies of requests, and the file of keys, without which there is no server."""
+    json_type, models = "application/json", ("run", "bert")
+    multipart, plain = "multipart/form-data; boundary=mark", "application/x-www-form-urlencoded"
+    for path, kind, file, mutation, right in (
+        ("/translate", json_type, "libre.json", m.as_json, o.readable),
+        ("/translate", plain, "form.txt", m.form, o.anything),
+        ("/translate_file", multipart, "multipart.txt", m.form, o.anything),
+        ("/v2/translate", json_type, "deepl.json", m.as_json, o.readable),
+        ("/v1/embeddings", json_type, "openai.json", m.as_json, o.readable),
+        ("/pipeline/feature-extraction", json_type, "features.json", m.as_json, o.readable),
+    ):
+        command = ("POST", path, kind, file)
+        yield Reader(f"POST {path}, {file}", file, mutation, command, (), right, models, names=("",), share=0.5)
+    for path, file, body in (
+        ("/v1/embeddings", "bert/model/config.json", "openai.json"),
+        ("/translate", "run/model/tokenizer_config.json", "libre.json"),
+    ):
+        name, command, folder = f"serve, {Path(file).name}", ("POST", path, json_type, body), str(Path(file).parent)
+        also = ("run", "bert", body)
+        yield Reader(
+            name, file, m.as_json, command, (), o.typed, also, folder, names=(folder, folder[:4], "language"), share=0.5
+        )
+    command = ("POST", "/translate", json_type, "libre.json", "keys.txt")
+    yield Reader("API keys", "keys.txt", m.text, command, (), o.keyed(KEY), ("run", "libre.json"))
 
 
 def assignment(draw: Random, data: bytes) -> bytes:
@@ -246,12 +300,16 @@ def assignment(draw: Random, data: bytes) -> bytes:
     return f"{draw.choice(keys)}{draw.choice(('=', '=', '=', '', ' = '))}{value}".encode()
 
 
-def number(draw: Random, data: bytes) -> bytes:
-    """An option of the search."""
-    names = "beam max-length length-penalty batch-tokens max-source-length threads nbest"
+def options(names: str) -> m.Mutation:
+    """Options of these names with any number."""
     # 100,000 tokens are legal, and take as long as they take; one more is refused.
-    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 x 0.5"
-    return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
+    values = "0 -1 1 2 20 100001 1000000000 999999999999999999999999999999 nan inf 1e308 1e-320 x 0.5 1,2"
+
+    def mutate(draw: Random, _: bytes) -> bytes:
+        return f"--{draw.choice(names.split())}={draw.choice([*values.split(), '', m.MANY_DIGITS])}".encode()
+
+    return mutate
 
 
-READERS = {reader.name: reader for part in (_prepare, _data, _models, _runs, _tables, _texts) for reader in part()}
+_PARTS = (_prepare, _data, _models, _runs, _tables, _texts, _requests)
+READERS = {reader.name: reader for part in _PARTS for reader in part()}

@@ -12,103 +12,15 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from faults.contents import ARCHIVES, BODIES, DUMP, FAST, FORM, HTML, KEYS, MIXED, MULTIPART, PAIRS, SRT, TEXT
 from macaron.seal import seal
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "was", "good", "bad", "and", "ran", "away", "from", "home"]
-PAIRS = """[data]
-source_lang = "src"
-target_lang = "tgt"
-root = "corpus"
-out = "data"
-vocab_size = 280
-remove_overlap = "none"
-remove_duplicates = false
-train = [{ path = "train" }]
-valid = [{ path = "valid" }]
-test = [{ path = "test" }]
-
-[model]
-preset = "macaron-tiny"
-hidden_size = 16
-num_attention_heads = 2
-intermediate_size = 32
-encoder_layers = 1
-decoder_layers = 1
-
-[train]
-batch_tokens = 512
-learning_rate = 0.003
-warmup = 2
-max_updates = 4
-log_every = 1
-validate_every = 2
-checkpoint_every = 2
-device = "cpu"
-
-[decode]
-beam = 2
-max_length = 12
-"""
-TEXT = """[data]
-kind = "text"
-root = "corpus"
-out = "text"
-vocab_size = 290
-train = [{ path = "text.txt" }]
-
-[model]
-preset = "macaron-bert-tiny"
-hidden_size = 16
-num_attention_heads = 2
-intermediate_size = 32
-num_hidden_layers = 1
-max_position_embeddings = 64
-
-[train]
-batch_tokens = 512
-learning_rate = 0.003
-warmup = 2
-max_updates = 3
-log_every = 1
-validate_every = 2
-checkpoint_every = 2
-device = "cpu"
-
-[pretrain]
-max_tokens = 32
-"""
-#: Quick settings of the commands that train classifiers.
-FAST = ("--learning-rate", "1e-3", "--batch-size", "16", "--epochs", "1", "--device", "cpu")
-
-
-#: Corpora out of archives that are in the folder of downloads.
-ARCHIVES = """[data]
-source_lang = "src"
-target_lang = "tgt"
-root = "packed"
-out = "unpacked"
-vocab_size = 280
-valid_every = 0
-archives = [{{ name = "a", urls = ["http://localhost:9/{name}"] }}]
-[[data.train]]
-path = "x"
-archive = "a"
-source = "in/train.src{ending}"
-target = "in/train.tgt{ending}"
-format = "{format}"
-"""
-DUMP = """[data]
-kind = "text"
-root = "packed"
-out = "unpacked"
-vocab_size = 290
-wikipedia = [{ path = "wiki.txt", urls = ["http://localhost:9/wiki.xml.bz2"] }]
-train = [{ path = "wiki.txt" }]
-"""
 _NAMES = """corpus gz xz packed glue pairs.toml text.toml gz.toml xz.toml dump.toml lines-zip.toml lines-tar-gz.toml
 sgm-tar-gz.toml train.tsv dev.tsv train.csv dev.csv lines.txt lines.txt.gz foreign.pt dict.txt codes.txt
-data text run other bert classifier glue-run stopped shards back.json"""
+doc.html doc.srt doc.txt keys.txt mixed.toml libre.json deepl.json openai.json features.json form.txt multipart.txt
+data mixed text run other bert classifier glue-run stopped shards back.json"""
 #: Everything that the world consists of.
 NAMES = frozenset(_NAMES.split())
 COLUMNS = ("--text", "text", "--label", "label")
@@ -144,6 +56,7 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
         "stopped": (("run",), ()),
         "run": (("data",), ("train", "pairs.toml", "--out", "run")),
         "data": ((), ("prepare", "pairs.toml", "--workers", "1")),
+        "mixed": ((), ("prepare", "mixed.toml", "--workers", "1")),
     }
     wanted = {need.partition("/")[0] for need in wanted}
     for name, (needs, _) in commands.items():
@@ -163,7 +76,7 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
 
 
 def _texts(world: Path, draw: random.Random) -> None:
-    for name, count in (("train", 60), ("valid", 6), ("test", 6)):
+    for name, count in (("train", 60), ("valid", 6), ("test", 6), ("more", 20)):
         lines = [_sentence(draw) for _ in range(count)]
         _write(world / "corpus" / f"{name}.src", lines)
         _write(world / "corpus" / f"{name}.tgt", [" ".join(reversed(line.split())) for line in lines])
@@ -171,6 +84,10 @@ def _texts(world: Path, draw: random.Random) -> None:
     _write(world / "corpus" / "text.txt", paragraphs)
     (world / "pairs.toml").write_text(PAIRS)
     (world / "text.toml").write_text(TEXT)
+    texts = {"mixed.toml": MIXED, "doc.html": HTML, "doc.srt": SRT, "doc.txt": "the cat sat. it ran\n\n* home\n"}
+    texts |= {"keys.txt": KEYS, "form.txt": FORM, "multipart.txt": f"{MULTIPART}--mark--\r\n"}
+    for name, content in (texts | {name: json.dumps(body) for name, body in BODIES.items()}).items():
+        (world / name).write_text(content, newline="")
     for split in ("train", "dev"):
         labelled = [f"x\t{i % 2}\t\t{_sentence(draw)} {('bad', 'good')[i % 2]}" for i in range(32)]
         _write(world / "glue" / "CoLA" / f"{split}.tsv", labelled)

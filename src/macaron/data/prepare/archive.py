@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NoReturn, cast
 
 from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
@@ -21,8 +21,10 @@ LEAST, RATIO = 1 << 26, 100
 #: Bytes of a file of ``<seg>`` elements, which is read as a whole.
 LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
-#: Files in a tar; bytes of a header with a long name or the like: tarfile's time grows with its square.
-MOST_FILES, LONGEST_HEADER = 100_000, 1 << 12
+#: Files in a tar; bytes of a header with a long name or the like (tarfile's time grows with its square), and of all.
+MOST_FILES, LONGEST_HEADER, MOST_HEADERS = 100_000, 1 << 12, 1 << 23
+#: How often a global header counts: tarfile copies it for every file.
+_GLOBAL = 1 << 10
 _PACKED: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
@@ -37,13 +39,28 @@ _SEGMENT, _SEGMENT_END = re.compile(rb"<seg[^<>]*>", re.IGNORECASE), re.compile(
 
 
 class _Header(tarfile.TarInfo):
+    """The headers of a tar; each tar has a subclass of its own. Extended ones are limited, sparse files refused."""
+
+    #: Bytes of extended headers so far.
+    read = 0
+
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        """The header in a block; a large one of an extended kind is refused."""
+        """The header in a block."""
         found = super().frombuf(buf, encoding, errors)
-        if found.type in (b"x", b"g", b"X", b"L", b"K") and found.size > LONGEST_HEADER:
-            raise tarfile.ReadError(f"a header is larger than the limit of {LONGEST_HEADER:,} bytes")
+        if found.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("it has a sparse file")
+        if found.type in (b"x", b"g", b"X", b"L", b"K"):
+            if found.size > LONGEST_HEADER:
+                raise tarfile.ReadError(f"a header is larger than the limit of {LONGEST_HEADER:,} bytes")
+            cls.read += found.size * (_GLOBAL if found.type == b"g" else 1)
+            if cls.read > MOST_HEADERS:
+                raise tarfile.ReadError(f"its headers are larger than the limit of {MOST_HEADERS:,} bytes in all")
         return found
+
+    def _proc_gnusparse_10(self, *_: object) -> NoReturn:
+        """What tarfile calls for a map of a sparse file, which may be as long as the archive."""
+        raise tarfile.ReadError("it has a sparse file")
 
 
 class Bounded(io.RawIOBase):
@@ -75,7 +92,11 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
         for name, file in members(archive, wanted):
             names.append(name)
             if name in left:
-                _write(f"{archive}, {name}", file, *left.pop(name))
+                path, corpus = left.pop(name)
+                replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
+                with atomic_file(path) as out:
+                    for sentence in _sentences(f"{archive}, {name}", file, corpus.format):
+                        out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
             if not left:
                 return
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -115,7 +136,7 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
     # Streaming: an archive of gigabytes is decompressed once, not once for every member.
     with (
         opener(archive, "rb") as file,
-        tarfile.open(fileobj=Bounded(file, most, message), mode="r|", tarinfo=_Header) as tar,
+        tarfile.open(fileobj=Bounded(file, most, message), mode="r|", tarinfo=type("Header", (_Header,), {})) as tar,
     ):
         for count, member in enumerate(tar):
             if count >= MOST_FILES:
@@ -123,13 +144,6 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
             content = tar.extractfile(member) if member.isfile() and not member.issparse() else None
             if content is not None:
                 yield member.name.removeprefix("./"), content
-
-
-def _write(name: str, file: IO[bytes], path: Path, corpus: CorpusSettings) -> None:
-    replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
-    with atomic_file(path) as out:
-        for sentence in _sentences(name, file, corpus.format):
-            out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
 
 
 def _sentences(name: str, file: IO[bytes], form: ArchiveFormat) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ TEXT_RULES: dict[str, tuple[str, str]] = {
 class CleanedChunk:
     """The rows of a chunk that were kept: pairs or sentences.
 
-    :param counts: of the rows, of the pairs or paragraphs that were read, of their lines, and of the words of sentences
+    :param counts: of the rows, of the pairs or paragraphs that were read, and of the words of sentences
     :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
     :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
     :param starts: one byte per sentence, 1 if a document ended just before it in this chunk
@@ -80,7 +80,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
         texts.append(given)
         hashes += _hash(source_words) + _hash(target_words)
     return CleanedChunk(
-        Counter(rows=len(rows), read=len(chunk.columns[0]), lines=len(chunk.columns[0])),
+        Counter(rows=len(rows), read=len(chunk.columns[0])),
         columns=tuple(_join([row[side] for row in rows]) for side in (0, 1)),
         dropped=dropped,
         hashes=bytes(hashes),
@@ -118,7 +118,7 @@ def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
                 sentences.append(prepared)
                 words += count
     return CleanedChunk(
-        Counter(rows=len(sentences), read=paragraphs, lines=len(chunk.columns[0]), words=words),
+        Counter(rows=len(sentences), read=paragraphs, words=words),
         columns=(_join(sentences),),
         dropped=dropped,
         starts=bytes(index in ends for index in range(len(sentences))),

@@ -44,12 +44,10 @@ def prepare(
     *,
     workers: int | None = None,
     progress: Progress | None = None,
-    chunk_lines: int | None = None,
     verify: bool = False,
 ) -> Outcome:
     """Prepare a corpus for training; the result does not depend on the number of worker processes.
 
-    :param chunk_lines: lines that a worker cleans at a time
     :param verify: read an existing folder, even if it has not changed since it was last verified
     """
     from macaron.data.prepare.fetch import gather  # late: worker processes do without it
@@ -77,10 +75,10 @@ def prepare(
             return Outcome(data, None)
         except MacaronError as error:
             reason = str(error)
-    if older:
+    if reason != "new":
         progress.say(f"{settings.out} is prepared again: {reason}")
     with atomic_folder(settings.out) as folder, Workers(workers) as pool:
-        manifest = PrepareJob(settings, folder, pool, progress, chunk_lines, given).run(files)
+        manifest = PrepareJob(settings, folder, pool, progress, given).run(files)
         manifest |= {"settings": stored, "inputs": fingerprints, "downloads": downloads}
         write_json(folder / MANIFEST, manifest)
         seal(folder)

@@ -9,11 +9,12 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from macaron.errors import MacaronError
 from macaron.files import alone, refusing
+from macaron.json_files import Count, read_json
 from macaron.locks import LOCK
 from macaron.processes import Advance, Progress
 
@@ -24,6 +25,14 @@ ATTEMPTS = 5
 PAUSE = 1.0
 #: Answers that may be different when asked again; all other 4xx and 5xx are final.
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504}
+
+
+class _Note(TypedDict):
+    """PATH.part.json: what the server said about the file."""
+
+    url: str
+    validator: str | None
+    total: Count | None
 
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
@@ -65,15 +74,15 @@ def download(url: str, path: Path, checksum: str | None, progress: Progress) -> 
 def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
     """Request the missing bytes; return whether the file is complete."""
     known: dict[str, Any] = {}
-    with suppress(OSError, ValueError, RecursionError, TypeError):
-        known = {**json.loads(note.read_text("utf-8"))}
+    with suppress(OSError, MacaronError):
+        known = read_json(note, _Note)
     offset = part.stat().st_size if part.exists() and known.get("url") == url else 0
     if offset and known.get("total") == offset:
         return True
     request = urllib.request.Request(url, headers={"Accept-Encoding": "identity", "User-Agent": "macaron"})
     if offset:
         request.add_header("Range", f"bytes={offset}-")
-        if isinstance(known.get("validator"), str):  # a file that has changed meanwhile is sent from its beginning
+        if known["validator"] is not None:  # a file that has changed meanwhile is sent from its beginning
             request.add_header("If-Range", known["validator"])
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT)
@@ -90,11 +99,13 @@ def _fetch_some(url: str, part: Path, note: Path, step: Advance) -> bool:
         offset = start
         tag = response.headers.get("ETag") or "W/"  # a weak tag does not guarantee the same bytes
         validator = response.headers.get("Last-Modified") if tag.startswith("W/") else tag
-        note.write_text(json.dumps({"url": url, "validator": validator, "total": total}), "utf-8")
+        path = part.with_suffix("")
+        with refusing(path):
+            note.write_text(json.dumps({"url": url, "validator": validator, "total": total}), "utf-8")
         step(offset, total=total)
         with part.open("ab" if offset else "wb") as file:
             while block := response.read(BLOCK):
-                with refusing(part.with_name(part.name.removesuffix(".part"))):
+                with refusing(path):
                     file.write(block)
                     file.flush()
                 step(len(block))

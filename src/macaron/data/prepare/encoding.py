@@ -1,7 +1,7 @@
 """From cleaned text to subwords and ids: what workers do with the parts that cleaning has written."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, islice
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from macaron.data.prepare.cleaning import CleanedChunk
 from macaron.data.prepare.roles import TRAIN, VALID, Roles
 from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.store import id_dtype
 from macaron.processes import Workers
 from macaron.text.extension import extended, repeated_words
 from macaron.text.tokenizer import MacaronTokenizer
@@ -154,15 +154,13 @@ FlatIds = tuple[NDArray[Any], NDArray[np.int64]]
 EncodedRows = tuple[list[FlatIds], NDArray[np.int64] | None]
 
 
-def encode_part(
-    part: CleanedPart, tokenizer_file: Path, fingerprint: str, dtype: str, raw: bool, end: bool
-) -> dict[int, EncodedRows]:
+def encode_part(part: CleanedPart, tokenizer: Path, fingerprint: str) -> dict[int, EncodedRows]:
     """Encode a part; the rows by role (training, or held out to validate on).
 
-    :param fingerprint: of the tokenizer; it tells two versions of the file apart
-    :param end: put ``</s>`` at the end of every line
+    :param tokenizer: its folder
+    :param fingerprint: of the tokenizer; it tells two versions of the folder apart
     """
-    encoder = word_encoder(tokenizer_file, fingerprint, dtype, raw, end)
+    encoder = word_encoder(tokenizer, fingerprint)
     tag = part.corpus[1]
     roles = part.bytes_of(part.roles)
     starts = None if part.starts is None else part.bytes_of(part.starts)
@@ -181,22 +179,19 @@ class WordEncoder:
     """Encodes prepared lines word by word, and remembers the words: text repeats itself.
 
     A subword never crosses a space, so the ids of a line are the concatenated ids of its words. This is ten times as
-    fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer).
-
-    :param known: replaces ids that the model does not know, see `MacaronTokenizer.known`
+    fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer). Lines to
+    translate end with ``</s>``.
     """
 
-    def __init__(
-        self,
-        backend: Tokenizer,
-        dtype: str,
-        raw: bool,
-        end: bool = True,
-        known: Callable[[list[int]], list[int]] = list,
-    ) -> None:
-        self.backend, self.dtype, self.raw, self.known = backend, np.dtype(dtype), raw, known
+    def __init__(self, tokenizer: MacaronTokenizer) -> None:
+        self.backend = tokenizer.backend_tokenizer
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.backend.encode_special_tokens = True  # "</s>" in a text is text
+        self.raw, self.known_to_model = tokenizer.pipeline == "raw", tokenizer.known
+        self.dtype = np.dtype(id_dtype(len(tokenizer)))
         self._known: dict[str, bytes] = {}
-        self._end = np.array([EOS], self.dtype).tobytes() if end else b""
+        self._end = np.array([EOS], self.dtype).tobytes() if tokenizer.kind == "translation" else b""
 
     def encode(self, lines: Sequence[str], tag: str | None = None) -> FlatIds:
         """The ids of all lines, flat; and their lengths.
@@ -227,15 +222,10 @@ class WordEncoder:
 
     def _ids(self, texts: list[str]) -> list[bytes]:
         encodings = self.backend.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(self.known(encoding.ids), self.dtype).tobytes() for encoding in encodings]
+        return [np.array(self.known_to_model(encoding.ids), self.dtype).tobytes() for encoding in encodings]
 
 
 @lru_cache(maxsize=1)
-def word_encoder(path: Path, fingerprint: str, dtype: str, raw: bool, end: bool) -> WordEncoder:
-    """The encoder of a tokenizer's file, kept from one part to the next; the fingerprint tells files apart."""
-    tokenizer = MacaronTokenizer.from_pretrained(path.parent)
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True  # "</s>" in a text is text
-    return WordEncoder(backend, dtype, raw, end, tokenizer.known)
+def word_encoder(tokenizer: Path, fingerprint: str) -> WordEncoder:
+    """The encoder of a tokenizer's folder, kept from one part to the next; the fingerprint tells folders apart."""
+    return WordEncoder(MacaronTokenizer.from_pretrained(tokenizer))

@@ -3,19 +3,27 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from glob import glob
 from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from macaron.data.fetch_settings import ArchiveSettings, FetchSettings, WikipediaSettings, file_name
 from macaron.data.prepare.archive import extract
 from macaron.data.prepare.download import checksum_of, download
 from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
-from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
+from macaron.data.settings import (
+    ArchiveSettings,
+    CorpusSettings,
+    FetchSettings,
+    PairsSettings,
+    TextSettings,
+    WikipediaSettings,
+    file_name,
+)
 from macaron.errors import MacaronError
 from macaron.files import ENDINGS, find_compressed
 from macaron.json_files import Record
@@ -26,7 +34,7 @@ SplitFiles = dict[Split, tuple[AlignedFiles, ...]]
 
 
 def gather(
-    settings: PairsSettings | TextSettings, older: Mapping[str, Any], progress: Progress, workers: int | None = None
+    settings: PairsSettings | TextSettings, older: Mapping[str, Any], progress: Progress, workers: int | None
 ) -> tuple[SplitFiles, list[Record], list[Record]]:
     """Find all files; fetch those that are missing and have an address; name all others that are missing.
 
@@ -36,7 +44,8 @@ def gather(
     files, missing, absent = _search(settings)
     downloads: list[Record] = list(older.get("downloads", []))
     if absent and not missing:
-        fetched = Fetcher(settings, downloads, progress, workers).fetch(absent)
+        trusted = {record["file"]: record["sha256"] for record in downloads}
+        fetched = Fetcher(settings, trusted, progress, workers).fetch(absent)
         names = {record["file"] for record in fetched}
         downloads = [record for record in downloads if record["file"] not in names] + fetched
         files, missing, absent = _search(settings)
@@ -124,32 +133,28 @@ def fingerprint(path: Path, known: Record | None = None) -> Record:
     return {**facts, "sha256": checksum_of(path).removeprefix("sha256:")}
 
 
+@dataclass(frozen=True)
 class Fetcher:
     """Fetches and unpacks the missing files of a recipe.
 
-    :param known: the records of earlier runs: a file without a checksum must be the same as then
+    :param trusted: digests of earlier downloads by file: one without a checksum must be the same as then
     """
 
-    def __init__(
-        self,
-        settings: PairsSettings | TextSettings,
-        known: Sequence[Record],
-        progress: Progress,
-        workers: int | None = None,
-    ) -> None:
-        self.settings, self.root, self.progress, self.workers = settings, settings.root, progress, workers
-        self.trusted = {record["file"]: record["sha256"] for record in known}
+    settings: PairsSettings | TextSettings
+    trusted: dict[str, str]
+    progress: Progress
+    workers: int | None
 
     def fetch(self, absent: Sequence[CorpusSettings | FetchSettings]) -> list[Record]:
         """Fetch what is missing, and return a record of each download."""
-        settings = self.settings
+        settings, root = self.settings, Path(os.path.abspath(self.settings.root))
         for item in absent:  # files that are there are read from anywhere
-            path, root = (Path(os.path.abspath(each)) for each in (self.root / item.path, self.root))
+            path = Path(os.path.abspath(root / item.path))
             if not path.is_relative_to(root):
                 raise MacaronError(f"{item.path!r} would be written outside data.root ({root}): give a path below it")
         records: list[Record] = []
         for item in absent:
-            path = self.root / item.path
+            path = settings.root / item.path
             if isinstance(item, WikipediaSettings):
                 dump = settings.downloads_folder / file_name(item.urls)
                 records.append(self._file(item.urls, dump, item.checksum, f"; or its text, at {path}"))
@@ -164,13 +169,13 @@ class Fetcher:
         return records
 
     def _archive(self, archive: ArchiveSettings, corpora: Sequence[CorpusSettings]) -> Record:
-        path = self.settings.downloads_folder / file_name(archive.urls)
-        prefixes = ", ".join(f"{self.root / corpus.path}.*" for corpus in corpora)
+        root, path = self.settings.root, self.settings.downloads_folder / file_name(archive.urls)
+        prefixes = ", ".join(f"{root / corpus.path}.*" for corpus in corpora)
         record = self._file(archive.urls, path, archive.checksum, f"; or its text, at {prefixes}")
         wanted = {}
         for corpus in corpora:
             for member, language in zip((corpus.source, corpus.target), self.settings.languages, strict=True):
-                wanted[(member or "").removeprefix("./")] = self.root / f"{corpus.path}.{language}", corpus
+                wanted[(member or "").removeprefix("./")] = root / f"{corpus.path}.{language}", corpus
         with self.progress.step(f"unpacking {path.name}", "files") as step:
             extract(path, wanted)
             step(len(wanted))

@@ -82,8 +82,7 @@ def raw_lines(path: Path) -> Iterator[bytes | None]:
         mark = cast(io.BufferedReader, opened).peek(3)[:3]  # peek copies the whole buffer: the smaller one
         if mark[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise MacaronError(f"{path}: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
-        if mark == b"\xef\xbb\xbf":
-            opened.read(3)
+        opened.read(3 if mark == b"\xef\xbb\xbf" else 0)
         while line := file.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):

@@ -6,56 +6,59 @@
 3. The subword vocabulary is learned, from a sample if the corpus is big.
 4. The rows are encoded into token stores.
 
-Memory grows by 1 byte per pair, and 40 bytes for one in 16 pairs in step 2. For documents only the list of parts grows.
+Memory grows by 1 byte per pair, and by 9 more at most in step 2. For documents only the list of parts grows.
 """
 
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from macaron.data.manifest import FORMAT
-from macaron.data.prepare import roles as row_roles
+from macaron.data.manifest import FORMAT, DataKind
 from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part, learn_subwords
 from macaron.data.prepare.inputs import AlignedFiles, chunks
-from macaron.data.prepare.roles import TRAIN, VALID
+from macaron.data.prepare.roles import TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.data.store import StoreWriter, id_dtype
+from macaron.data.store import StoreWriter
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import chosen_size
 
-#: Lines and bytes of a chunk, for pairs and for documents.
-PAIRS_CHUNK, TEXT_CHUNK = (10_000, 8 << 20), (5_000, 2 << 20)
+#: Lines and bytes of a chunk, which a worker cleans at a time.
+CHUNKS: dict[DataKind, tuple[int, int]] = {"pairs": (10_000, 8 << 20), "text": (5_000, 2 << 20)}
+#: What prepared.json calls the counts of a file, or of all.
+_COUNTED: dict[DataKind, dict[str, str]] = {
+    "pairs": {"read": "read", "kept_by_line_rules": "rows"},
+    "text": {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"},
+}
 
 
+@dataclass
 class PrepareJob:
-    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents."""
+    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents.
 
-    def __init__(
-        self,
-        settings: PairsSettings | TextSettings,
-        folder: Path,
-        workers: Workers,
-        progress: Progress,
-        chunk_lines: int | None = None,
-        given: MacaronTokenizer | None = None,
-    ) -> None:
-        self.settings, self.folder, self.workers, self.progress = settings, folder, workers, progress
-        self.given = given  # a tokenizer to use, instead of a new one
-        self.is_text = isinstance(settings, TextSettings)
+    :param given: a tokenizer to use, instead of a new one
+    """
+
+    settings: PairsSettings | TextSettings
+    folder: Path
+    workers: Workers
+    progress: Progress
+    given: MacaronTokenizer | None = None
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / "work"
+        self.is_text = isinstance(self.settings, TextSettings)
         self.unit = "sentences" if self.is_text else "pairs"
-        lines, size = TEXT_CHUNK if self.is_text else PAIRS_CHUNK
-        self.chunk = (chunk_lines or lines, size)
         #: What follows the name of a split in the names of its files, for each column.
-        self.endings = ("",) if self.is_text else tuple(f".{language}" for language in settings.languages)
-        self.work = folder / "work"
+        self.endings = ("",) if self.is_text else tuple(f".{language}" for language in self.settings.languages)
 
     def run(self, files: dict[Split, tuple[AlignedFiles, ...]]) -> dict[str, Any]:
         """Do all steps, and return the contents of prepared.json."""
@@ -90,21 +93,19 @@ class PrepareJob:
     def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
         dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
         if self.is_text:
-            return {**_totals(train.counts), "dropped": dropped, "files": train.sources}
-        return {
-            "read": train.counts["read"],
-            "dropped": dropped,
-            "held_out": kept[VALID],
-            "kept": kept[TRAIN],
-            "corpora": train.sources,
-        }
+            return {**self._named(train.counts), "dropped": dropped, "files": train.sources}
+        sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
+        return {"read": train.counts["read"], "dropped": dropped, **sizes, "corpora": train.sources}
+
+    def _named(self, counts: Counter[str]) -> dict[str, int]:
+        return {name: counts[key] for name, key in _COUNTED[self.settings.kind].items()}
 
     # Step 1
 
     def clean(self, split: Split, files: Sequence[AlignedFiles]) -> CleanedSplit:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
-        keep_text = isinstance(self.settings, PairsSettings) and (strict or self.settings.holds_out)
+        keep_text = not self.is_text and (strict or self.settings.holds_out)
         cleaned = CleanedSplit(
             columns=self._names(self.work, f"{split}.prepared"),
             texts=self._names(self.folder if strict else self.work, split) if keep_text else (),
@@ -125,23 +126,20 @@ class PrepareJob:
             outputs = [stack.enter_context(path.open("wb")) for path in paths]
             for each in files:
                 before = cleaned.counts.copy()
-                for chunk in self.workers.map(task, chunks(each, *self.chunk)):
+                for chunk in self.workers.map(task, chunks(each, *CHUNKS[self.settings.kind])):
                     offsets = tuple(file.tell() for file in outputs[: len(cleaned.columns)])
                     starts = cleaned.add(chunk, offsets, self.is_text, each.tag)
                     contents = (*chunk.columns, *chunk.texts, chunk.hashes, starts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
                     step(chunk.counts["rows" if self.is_text else "read"])
-                cleaned.sources.append(self._source(each, cleaned.counts - before))
+                sides = dict(
+                    zip(("file",) if self.is_text else ("source", "target"), map(str, each.paths), strict=True)
+                )
+                cleaned.sources.append({**sides, "state": each.state, **self._named(cleaned.counts - before)})
         if strict:  # nothing is dropped
             cleaned.roles.write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
         return cleaned
-
-    def _source(self, files: AlignedFiles, counts: Counter[str]) -> dict[str, Any]:
-        if self.is_text:
-            return {"file": str(files.paths[0]), "state": files.state, **_totals(counts)}
-        sides = {"source": str(files.paths[0]), "target": str(files.paths[1])}
-        return {**sides, "state": files.state, "read": counts["read"], "kept_by_line_rules": counts["rows"]}
 
     def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
         return tuple(folder / f"{name}{ending}" for ending in self.endings)
@@ -151,22 +149,22 @@ class PrepareJob:
     def choose(self, train: CleanedSplit, held: dict[Split, CleanedSplit]) -> Counter[int]:
         """Decide for every row whether it is trained on, validated on or dropped; return the size of each role."""
         settings, counts = self.settings, train.counts
+        names = ", ".join(source["file" if self.is_text else "source"] for source in train.sources)
         if isinstance(settings, TextSettings):
-            names = ", ".join(source["file"] for source in train.sources)
             if counts["documents"] == 1:
                 raise MacaronError(
                     f"{names}: only one document. Validation and negative next sentences need at least two. "
                     "Separate documents by blank lines, or give more files."
                 )
-            row_roles.hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+            held_out = hold_out_documents(train.starts, train.roles, settings.valid_every, counts["documents"])
+            kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
         else:
-            names = ", ".join(source["source"] for source in train.sources)
             with self.progress.step("duplicates and overlap") as step:
-                roles, dropped = row_roles.choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
+                roles, dropped = choose_pairs(settings, train.hashes, [each.hashes for each in held.values()])
                 train.dropped.update(dropped)
                 roles.tofile(train.roles)
                 step(len(roles))
-        kept = row_roles.role_sizes(train.roles)
+            kept = Counter({role: int((roles == role).sum()) for role in (TRAIN, VALID)})
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
@@ -174,12 +172,11 @@ class PrepareJob:
                 f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
                 "loosen the rules in [data]."
             )
-        if isinstance(settings, TextSettings) or settings.holds_out:
+        if settings.holds_out:
             wanted = settings.valid_every
             if not kept[VALID]:
-                cause = f"data.valid_every = {wanted}"
-                if wanted is None:
-                    cause = "There is no data.valid, and holding pairs out"
+                absent = "There is no data.valid, and holding pairs out"
+                cause = absent if wanted is None else f"data.valid_every = {wanted}"
                 raise MacaronError(f"{cause} leaves nothing to validate on: there are only {kept[TRAIN]:,} {self.unit}")
             if wanted is None:
                 share = (kept[TRAIN] + kept[VALID]) // kept[VALID]
@@ -221,14 +218,7 @@ class PrepareJob:
         self, cleaned: CleanedSplit, files: Sequence[AlignedFiles], tokenizer: MacaronTokenizer, names: dict[int, Split]
     ) -> dict[Split, dict[str, Any]]:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
-        task = partial(
-            encode_part,
-            tokenizer_file=self.folder / "tokenizer" / "tokenizer.json",
-            fingerprint=tokenizer.fingerprint(),
-            dtype=id_dtype(len(tokenizer)),
-            raw=self.settings.pipeline == "raw",
-            end=not self.is_text,
-        )
+        task = partial(encode_part, tokenizer=self.folder / "tokenizer", fingerprint=tokenizer.fingerprint())
         with ExitStack() as stack:
             name, rows = f"encoding {names[TRAIN]}", cleaned.counts["rows"]
             step = stack.enter_context(self.progress.step(name, self.unit, total=rows))
@@ -264,8 +254,3 @@ class PrepareJob:
         for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
             with given.open("rb") as lines, path.open("wb") as file:
                 file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)
-
-
-def _totals(counts: Counter[str]) -> dict[str, int]:
-    names = {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"}
-    return {name: counts[key] for name, key in names.items()}

@@ -31,7 +31,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) -> tuple[Roles, Counter[str]]:
-    """The role of every training pair, and the numbers of pairs that were dropped by rule.
+    """The role of every training pair, and the number of pairs that each rule dropped.
 
     :param hashes: file with the hashes of the training pairs
     :param held: the same of valid and test
@@ -45,7 +45,8 @@ def choose_pairs(settings: PairsSettings, hashes: Path, held: Sequence[Path]) ->
         for path in held:
             dropped["overlap"] += mark_overlap(hashes, roles, sorted_keys(path, whole_pair), whole_pair)
     if settings.holds_out:
-        hold_out(roles, settings.valid_every or _usual_share(roles))
+        pairs = int((roles == TRAIN).sum())
+        hold_out(roles, settings.valid_every or max(2, min(max(LEAST_EVERY, pairs // HELD_OUT), pairs)))
         if settings.remove_overlap != "none":
             forbidden = sorted_keys(hashes, whole_pair, roles)
             dropped["overlap"] += mark_overlap(hashes, roles, forbidden, whole_pair)
@@ -87,37 +88,27 @@ def mark_overlap(path: Path, roles: Roles, forbidden: Hashes, whole_pair: bool) 
     return marked
 
 
-def _usual_share(roles: Roles) -> int:
-    """Every how many pairs one is held out where the recipe does not say: about `HELD_OUT`, at least one."""
-    pairs = int((roles == TRAIN).sum())
-    return max(2, min(max(LEAST_EVERY, pairs // HELD_OUT), pairs))
-
-
 def hold_out(roles: Roles, every: int) -> None:
     """Hold out every Nth training pair to validate on."""
-    counted = 0
-    for start in range(0, len(roles), BLOCK):
-        block = roles[start : start + BLOCK]
-        training = np.flatnonzero(block == TRAIN)
-        block[training[(counted + 1 + np.arange(len(training))) % every == 0]] = VALID
-        counted += len(training)
+    roles[np.flatnonzero(roles == TRAIN)[every - 1 :: every]] = VALID
 
 
-def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) -> None:
-    """Write the roles of all sentences: every Nth document is held out to validate on.
+def hold_out_documents(starts: Path, roles: Path, every: int, documents: int) -> int:
+    """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document.
 
     Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
     three documents only one.
     """
     held = 2 if documents >= 4 else 1
     few = [(1 + number) * documents // (1 + held) for number in range(held)]
-    number = -1
+    number, sentences = -1, 0
     with starts.open("rb") as given, roles.open("wb") as file:
         while content := given.read(BLOCK):
             numbers = number + np.cumsum(np.frombuffer(content, np.uint8), dtype=np.int64)
             valid = (numbers + 1) % every == 0 if documents >= 2 * every else np.isin(numbers, few)
             file.write(np.where(valid, VALID, TRAIN).astype(np.uint8).tobytes())
-            number = int(numbers[-1])
+            number, sentences = int(numbers[-1]), sentences + int(valid.sum())
+    return sentences
 
 
 def sorted_keys(path: Path, whole_pair: bool, roles: Roles | None = None) -> Hashes:
@@ -129,15 +120,6 @@ def sorted_keys(path: Path, whole_pair: bool, roles: Roles | None = None) -> Has
     for start, key in _keys(path, whole_pair):
         found.append(key if roles is None else key[roles[start : start + len(key)] == VALID])
     return np.unique(np.concatenate(found))
-
-
-def role_sizes(path: Path) -> Counter[int]:
-    """The number of rows with each role."""
-    sizes: Counter[int] = Counter()
-    with path.open("rb") as file:
-        while content := file.read(BLOCK):
-            sizes.update(dict(enumerate(np.bincount(np.frombuffer(content, np.uint8)).tolist())))
-    return sizes
 
 
 def _keys(path: Path, whole_pair: bool) -> Iterator[tuple[int, Hashes]]:

@@ -72,8 +72,10 @@ def batches(dump: Path) -> Iterator[PageBatch]:
             if element.get("key") in (_MEDIA, _FILES, _CATEGORIES) and element.text:
                 dropped.add(element.text.lower())
             continue
-        markup = _article(element)
-        if markup is None:
+        fields = {_name(each): each.text for each in element.iter()}  # of a page; those of its last revision
+        is_article = fields.get("ns") in (_ARTICLES, None) and fields.get("model") in ("wikitext", None)
+        markup = fields.get("text")
+        if markup is None or not is_article or "redirect" in fields:
             continue
         pages.append(markup)
         size += len(markup)
@@ -113,14 +115,6 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
         ) from None
     except (ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
-
-
-def _article(page: ElementTree.Element) -> str | None:
-    """The markup of the last revision of an article; None for anything else."""
-    fields = {_name(element): element.text for element in page.iter()}
-    is_article = fields.get("ns") in (_ARTICLES, None) and "redirect" not in fields
-    is_article = is_article and fields.get("model") in ("wikitext", None)
-    return fields.get("text") if is_article else None
 
 
 def _name(element: ElementTree.Element) -> str:

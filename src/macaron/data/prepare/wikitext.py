@@ -7,7 +7,9 @@ Markup that is opened and never closed loses its brackets, not the rest of the p
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable
+from itertools import chain
 
 #: Namespaces whose links are dropped. A dump names them in its own language as well.
 DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
@@ -19,10 +21,11 @@ _ELEMENTS = (
 )
 _ELEMENT = re.compile(rf"<(/?)\s*({_ELEMENTS})\b([^<>]*)>", re.IGNORECASE)
 
-#: Templates and parameters anywhere, tables at the beginning of a line.
-_BRACE = re.compile(r"(?P<open>\{\{|^[ \t:]*\{\|)|(?P<close>\}\}|^[ \t]*\|\}(?!\}))", re.MULTILINE)
-_SQUARE = re.compile(r"\[\[|\]\]")
+#: Templates and links anywhere, tables at the beginning of a line.
+_BRACKET = re.compile(r"(?P<open>\{\{|\[\[|^[ \t:]*\{\|)|(?:\}\}|\]\]|^[ \t]*\|\}(?!\}))", re.MULTILINE)
+_KINDS = {"{{": "template", "}}": "template", "[[": "link", "]]": "link"}
 _INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
 
 #: Templates that are part of their sentence, and the arguments that are kept.
@@ -33,7 +36,6 @@ _KEPT = {
 }
 _MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-_INNERMOST = re.compile(r"\{\{([^{}|]*)((?:\|[^{}]*)?)\}\}")
 
 #: Markup inside a line: external links, line breaks, other tags, magic words, bold and italics.
 _INLINE = (
@@ -62,108 +64,69 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
     """
     if _REDIRECT.match(markup):
         return []
-    text = _without(markup, _comments(markup))
-    text = _without(text, _elements(text))
-    text = _INNERMOST.sub(_in_sentence, _PARAMETER.sub("", text))
-    text = _without(text, _templates_and_tables(text))
-    return _lines(html.unescape(_substituted(_links(text, dropped), _INLINE)))
+    closed, end, rest = markup.rpartition("-->")  # before it every comment ends: no search is in vain
+    text = _COMMENT.sub("", closed + end) + rest
+    text = _without_brackets(_PARAMETER.sub("", _without_elements(text)), dropped)
+    return _lines(html.unescape(_substituted(text, _INLINE)))
 
 
-def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Remove spans, which are in the order of their starts and may be nested."""
-    kept, position = [], 0
-    for start, end in spans:
-        if start >= position:
-            kept.append(text[position:start])
-        position = max(position, end)
-    return "".join([*kept, text[position:]])
-
-
-def _comments(text: str) -> Iterator[tuple[int, int]]:
-    position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start)) >= 0:
-        position = end + 3
-        yield start, position
-
-
-def _elements(text: str) -> Iterator[tuple[int, int]]:
-    """The elements whose contents are not text. Of one that is not closed, only the tag."""
+def _without_elements(text: str) -> str:
+    """Remove the elements whose contents are not text. Of one that is not closed, only the tag."""
     tags = list(_ELEMENT.finditer(text))
     closing: dict[str, list[re.Match[str]]] = {}
     for tag in tags:
         if tag[1]:
             closing.setdefault(tag[2].lower(), []).append(tag)
-    position = 0
+    kept, position = [], 0
     for tag in tags:
         if tag.start() < position:
             continue
+        kept.append(text[position : tag.start()])
         position = tag.end()
         if not tag[1] and not tag[3].endswith("/"):
             closers = closing.get(tag[2].lower(), [])
             following = bisect_right(closers, tag.start(), key=re.Match.start)
             if following < len(closers):
                 position = closers[following].end()
-        yield tag.start(), position
+    return "".join([*kept, text[position:]])
 
 
-def _in_sentence(template: re.Match[str]) -> str:
-    """The text of the few templates that are part of a sentence; all others are returned, to be removed later."""
-    name = template[1].strip().lower()
-    if name in _MARKS:
-        return _MARKS[name]
-    kept = _KEPT.get(name)
-    arguments = [argument for argument in _arguments(template[2]) if "=" not in argument] if kept else []
-    if kept is None or len(arguments) < max(kept):
-        return template[0]
+def _without_brackets(text: str, dropped: Collection[str]) -> str:
+    """Replace templates, tables and links by what is read of them, inner ones first.
+
+    A bracket without its partner is removed. Inside a pair of another kind it is ordinary text.
+    """
+    levels: list[tuple[str, list[str]]] = [("", [])]  # the kind of each open bracket, and the text after it
+    opened: Counter[str] = Counter()
+    position = 0
+    for bracket in _BRACKET.finditer(text):
+        levels[-1][1].append(text[position : bracket.start()])
+        position = bracket.end()
+        kind = _KINDS.get(bracket[0], "table")
+        if bracket["open"]:
+            levels.append((kind, []))
+            opened[kind] += 1
+        elif opened[kind]:
+            closed = [levels.pop()]
+            while closed[-1][0] != kind:
+                closed.append(levels.pop())
+            opened.subtract(each for each, _ in closed)
+            inside = "".join(chain.from_iterable(parts for _, parts in reversed(closed)))
+            read = _template(inside) if kind == "template" else _link(inside, dropped) if kind == "link" else ""
+            levels[-1][1].append(read)
+    levels[-1][1].append(text[position:])
+    return "".join(chain.from_iterable(parts for _, parts in levels))
+
+
+def _template(inside: str) -> str:
+    """The text of the few templates that are part of a sentence."""
+    name, *given = inside.split("|")
+    name = name.strip().lower()
+    kept, arguments = _KEPT.get(name, ()), [argument for argument in given if "=" not in argument]
+    if not kept or len(arguments) < max(kept):
+        return _MARKS.get(name, "")
     text = " ".join([arguments[number - 1] for number in kept])
     return f"As of {text}" if name == "as of" else text
-
-
-def _arguments(text: str) -> list[str]:
-    """The arguments of a template; a bar inside a link does not end one."""
-    arguments: list[str] = []
-    for part in text.split("|")[1:]:
-        if arguments and arguments[-1].count("[[") > arguments[-1].count("]]"):
-            arguments[-1] += "|" + part
-        else:
-            arguments.append(part)
-    return arguments
-
-
-def _templates_and_tables(text: str) -> list[tuple[int, int]]:
-    """Templates and tables, nested ones included, and braces that are not closed."""
-    templates: list[tuple[int, int]] = []
-    tables: list[tuple[int, int]] = []
-    gone: list[tuple[int, int]] = []
-    for brace in _BRACE.finditer(text):
-        mine, others = (templates, tables) if brace[0] in ("{{", "}}") else (tables, templates)
-        if brace["open"]:
-            mine.append(brace.span())
-            continue
-        start = brace.start()
-        if mine:
-            start, _ = mine.pop()
-            # An open bracket inside it is ordinary text.
-            while others and others[-1][0] > start:
-                others.pop()
-        gone.append((start, brace.end()))
-    return sorted([*gone, *templates, *tables])
-
-
-def _links(text: str, dropped: Collection[str]) -> str:
-    """Replace links by their text; files and categories are removed, with the links in their captions."""
-    levels: list[list[str]] = [[]]
-    position = 0
-    for bracket in _SQUARE.finditer(text):
-        levels[-1].append(text[position : bracket.start()])
-        position = bracket.end()
-        if bracket[0] == "[[":
-            levels.append([])
-        elif len(levels) > 1:
-            inside = "".join(levels.pop())
-            levels[-1].append(_link(inside, dropped))
-    levels[-1].append(text[position:])
-    return "".join(["".join(level) for level in levels])
 
 
 def _link(inside: str, dropped: Collection[str]) -> str:

@@ -7,6 +7,7 @@ Where PyTorch has no oneDNN (macOS), float32 products are PyTorch's own and int8
 ``MACARON_PACKED=off`` does the same anywhere, for tests.
 """
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
+from macaron.nn.attention import Context
 
 _SMALLEST = 1e-12  # of a scale, for rows of zeros
 #: The int8 kernel's last arguments: scale, zero point and type of the output, then no post-operation.
@@ -158,6 +160,29 @@ class Int8Linear(PackedLinear):
         if onto is not None:
             y += onto
         return y.view(*x.shape[:-1], -1)
+
+
+def packed_copy(module: nn.Module, linear: type[PackedLinear]) -> nn.Module:
+    """A module with its linear maps packed; its other parameters are shared with it."""
+    made = copy.deepcopy(module, {id(parameter): parameter for parameter in module.parameters()})
+    for name, part in list(made.named_modules()):
+        if isinstance(part, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            setattr(made.get_submodule(parent), own, linear(part.weight, part.bias))
+    return made
+
+
+class RowOperator(Direct):
+    """An operator that has no form for rows: the plain one with packed matrices."""
+
+    def __init__(self, plain: nn.Module, linear: type[PackedLinear], coefficient: float) -> None:
+        super().__init__()
+        self.plain, self.coefficient = packed_copy(plain, linear), coefficient
+
+    def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:
+        """Move (B T, D); the result is added to ``onto`` if given."""
+        moved = self.plain(x.view(context.batch, -1, x.shape[-1]), context, slot).view_as(x)
+        return moved * self.coefficient if onto is None else torch.add(onto, moved, alpha=self.coefficient)
 
 
 def packed_products() -> bool:

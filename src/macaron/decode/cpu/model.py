@@ -15,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.decode.cache import BeamCache
-from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, check_int8, product
+from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding
+from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer, Visitor
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
@@ -61,10 +62,9 @@ class RowStack(Direct, Stack):
         nn.Module.__init__(self)
         coefficients: dict[SubLayer, set[float]] = defaultdict(set)
         for layer in plain.steps:
-            for _, moves in layer.walk:
-                for move in moves:
-                    coefficients[layer.sublayer(move)].add(move.coefficient)
-        euler = all(layer.tableau.stages == 1 for layer in plain.steps)
+            for move in layer.moves:
+                coefficients[layer.sublayer(move)].add(move.coefficient)
+        euler = all(layer.tableau.stages == 1 for layer in plain.steps) and not plain.has_velocity
         sublayers = {
             sublayer: RowSubLayer(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
             for sublayer, found in coefficients.items()
@@ -73,6 +73,7 @@ class RowStack(Direct, Stack):
         self.layers = nn.ModuleList(layers.values())
         self.steps: list[SchemeLayer] = [layers[layer] for layer in plain.steps]
         self.norm, self.gradient_checkpointing = plain.norm, False
+        self.has_velocity, self.needs_positions, self.signals = plain.has_velocity, plain.needs_positions, plain.signals
 
     def forward(
         self,
@@ -87,8 +88,8 @@ class RowStack(Direct, Stack):
         context.batch = len(x)
         rows = super().forward(x.flatten(0, 1), context, states, visit=visit, norm=norm)
         if states is not None:
-            states[:] = [state.view_as(x) for state in states]
-        return rows.view_as(x)
+            states[:] = [state.reshape(x.shape) for state in states]
+        return rows.reshape(x.shape)
 
 
 class RowLayer(Direct, SchemeLayer):
@@ -96,10 +97,9 @@ class RowLayer(Direct, SchemeLayer):
 
     def __init__(self, plain: SchemeLayer, sublayers: "dict[SubLayer, RowSubLayer]") -> None:
         nn.Module.__init__(self)
-        self.walk, self.tableau = plain.walk, plain.tableau
-        self.self_slots, self.memory_slots = plain.self_slots, plain.memory_slots
-        moves = [move for _, moves in plain.walk for move in moves]
-        self.sublayers = nn.ModuleDict({move.sublayer: sublayers[plain.sublayer(move)] for move in moves})
+        self.walk, self.tableau, self.layer_tableau = plain.walk, plain.tableau, plain.layer_tableau
+        self.self_slots, self.memory_slots, self.stage_slots = plain.self_slots, plain.memory_slots, plain.stage_slots
+        self.sublayers = nn.ModuleDict({move.sublayer: sublayers[plain.sublayer(move)] for move in plain.moves})
 
 
 class RowSubLayer(Direct, SubLayer):
@@ -112,10 +112,14 @@ class RowSubLayer(Direct, SubLayer):
     def __init__(self, plain: SubLayer, linear: PackedClass, coefficient: float | None) -> None:
         nn.Module.__init__(self)
         self.pre_norm, self.dropout, self.slot_per_stage = plain.pre_norm, 0.0, plain.slot_per_stage
-        self.norm, self.coefficient = plain.norm, coefficient
-        self.norm_arguments = plain.norm.normalized_shape, plain.norm.weight, plain.norm.bias, plain.norm.eps
-        kinds: dict[type, Any] = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention}
-        kind = kinds.get(type(plain.operator), RowFeedForward)
+        self.norm, self.coefficient, self.velocity = plain.norm, coefficient, plain.velocity
+        shape, weight, eps = plain.norm.normalized_shape, plain.norm.weight, plain.norm.eps
+        bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
+        self.normalise: Any = torch.layer_norm if bias else F.rms_norm
+        self.norm_arguments: tuple[Any, ...] = (shape, weight, *bias, eps)
+        kinds = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
+        known = getattr(plain.operator, "interaction", Interaction()) == Interaction()
+        kind: Any = kinds.get(type(plain.operator), RowOperator) if known else RowOperator
         self.operator = kind(plain.operator, linear, 1.0 if coefficient is None else coefficient)
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
@@ -123,12 +127,12 @@ class RowSubLayer(Direct, SubLayer):
         if self.coefficient is None:
             return super().forward(x, coefficient, tableau, context, slot)
         if self.pre_norm:
-            return self.operator(torch.layer_norm(x, *self.norm_arguments), x, context, slot)
-        return torch.layer_norm(self.operator(x, x, context, slot), *self.norm_arguments)
+            return self.operator(self.normalise(x, *self.norm_arguments), x, context, slot)
+        return self.normalise(self.operator(x, x, context, slot), *self.norm_arguments)
 
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B T, D) moves."""
-        return self.operator(torch.layer_norm(x, *self.norm_arguments) if self.pre_norm else x, None, context, slot)
+        return self.operator(self.normalise(x, *self.norm_arguments) if self.pre_norm else x, None, context, slot)
 
 
 class RowFeedForward(Direct):
@@ -264,7 +268,7 @@ class CpuEmbedding(Direct, Embedding):
 
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
-        self.dropout, self.tokens, self.scale = 0.0, plain.tokens, plain.scale
+        self.dropout, self.tokens, self.scale, self.positioned = 0.0, plain.tokens, plain.scale, plain.positioned
         self.positions, self.position_vectors, self.norm = plain.positions, plain.position_vectors, plain.norm
         self.table = torch.empty(0)
         self.product = linear(plain.tokens.weight, plain.output_bias)
@@ -279,6 +283,9 @@ class CpuEmbedding(Direct, Embedding):
         """Tokens (B, T) to (B, T, D)."""
         if vectors is None:
             vectors = self.tokens(ids)
+        if not self.positioned:
+            x = vectors * self.scale
+            return x if self.norm is None else self.norm(x)
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
         longest = int(positions.max())

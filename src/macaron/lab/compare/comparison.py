@@ -9,12 +9,20 @@ from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
 from macaron.evaluate.evaluation import evaluate_split, text_digest
-from macaron.evaluate.stored import Measurement, Search, Translated
+from macaron.evaluate.stored import Evaluation, Measurement, Search
 from macaron.files import write_json
 from macaron.lab.compare.examples import choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
-from macaron.lab.compare.finished_run import FinishedRun, Kind, folder_digests, label_kinds, open_runs
-from macaron.lab.compare.kind_statistics import TRIALS, Words, by_frequency, by_length, seed_test, sentence_tests
+from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
+from macaron.lab.compare.kind_statistics import (
+    TRIALS,
+    Words,
+    by_frequency,
+    by_length,
+    parts_of,
+    seed_test,
+    sentence_test,
+)
 from macaron.lab.compare.result import KindScore, Pair, Result
 from macaron.lab.compare.verdict import Evidence, corrected
 from macaron.lab.page import check_page_path, write_page
@@ -38,8 +46,6 @@ def write_comparison(
     from macaron.lab.compare.comparison_page import comparison_page
 
     check_page_path(out)
-    if json_file is not None and json_file.is_dir():
-        raise UsageError(f"--json {json_file} is a folder: name a file in it, such as {json_file / 'comparison.json'}")
     if json_file is not None and json_file.resolve() == out.resolve():
         raise UsageError(f"--json {json_file} is the page (--out): the numbers need a file of their own")
     result = compare(runs, data, split, **options)
@@ -63,8 +69,6 @@ def compare(
 
     :param runs: folders of runs, by name if they have names of their own; others are compared with the first kind
     """
-    if split not in ("valid", "test"):
-        raise UsageError(f"--split is valid or test, not {split!r}")
     search = search or Search()
     opened = open_runs(runs)
     given = {"decode.beam": search.beam, "decode.length_penalty": search.length_penalty}
@@ -106,20 +110,17 @@ def _compare_translations(
     primary = "tokenised BLEU" if folded else next(iter(metrics))
     tested = _pairs(kinds, fair, primary, scores, trials)
     sizes = [len(line.split()) for line in sources]
-    lengths = by_length(sizes, [each.statistics for each in scores[primary]], allowed, trials)
+    lengths = by_length(sizes, [each.statistics for each in scores[primary]])
     words = Words(data, split)
     say("counting the words of the training data")
     counts, wanted = words.counts(data.pairs("train").target), words.of(references)
     said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
-    frequencies = by_frequency(counts, wanted, said, allowed, trials)
     pairs = []
     for pair in tested:
-        # The translations of runs with the same seed are shown, if there are such.
-        both = [(one, other) for one in pair.first.runs for other in pair.second.runs]
-        shown = next((each for each in both if each[0].seed == each[1].seed), both[0])
-        first, second = (made[run.name].translations for run in shown)
+        names = pair.first.runs[0].name, pair.second.runs[0].name
+        first, second = (made[name].translations for name in names)
         reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
-        pairs.append(replace(pair, reading=reading, read_runs=(shown[0].name, shown[1].name)))
+        pairs.append(replace(pair, reading=reading, read_runs=names))
     return Result(
         task="pairs",
         kinds=tuple(kinds),
@@ -130,10 +131,11 @@ def _compare_translations(
         data=str(folder),
         split=split,
         count=len(sources),
+        trials=trials,
         cautions=tuple(_data_cautions(runs, data, split)),
         translated=made,
-        lengths=tuple(lengths),
-        frequencies=tuple(frequencies),
+        lengths=parts_of(lengths, allowed, trials),
+        frequencies=parts_of(by_frequency(counts, wanted, said), allowed, trials),
     )
 
 
@@ -152,7 +154,7 @@ def caseless(runs: Sequence[FinishedRun]) -> bool:
 
 def translate_run(
     run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool], say: Say
-) -> Translated:
+) -> Evaluation:
     """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
     lines, references = (data.text(split, language) for language in data.languages)
     tags = data.tags(split) if run.tokenizer_settings.get("tags") else ()  # as in evaluate_split
@@ -195,7 +197,7 @@ def _pairs(
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
         tested = {} if each.unfair else {metric: (of[0], of[i]) for metric, of in scores.items()}
         sentences = {
-            metric: sentence_tests(one.statistics, other.statistics, trials)
+            metric: sentence_test(one.statistics, other.statistics, trials)
             for metric, (one, other) in tested.items()
             if one.statistics
         }
@@ -209,8 +211,8 @@ def _pairs(
             metric=primary,
             difference=scores[primary][i].mean - scores[primary][0].mean,
             runs=(len(first.runs), len(kind.runs)),
-            sentences=sentences[primary].evidence if primary in sentences else None,
-            seeds=seeds[primary].evidence if primary in seeds else None,
+            sentences=sentences.get(primary),
+            seeds=seeds.get(primary),
             unfair=each.unfair,
             remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
             **style,
@@ -222,10 +224,7 @@ def _pairs(
 
 def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:
     cautions = []
-    own = folder_digests(data.folder.resolve())
-    tokenizer = of_ids(data.tokenizer_fingerprint)
-    known = [run.identity for run in runs if run.identity is not None]
-    if any(each["training data"] not in own or each["tokenizer"] != tokenizer for each in known):
+    if any(run.data_digest not in (None, data.digest) for run in runs):
         cautions.append(
             f"not all runs were trained on the training data of {data.folder}: its {split} sentences may be among "
             "what they were trained on, and word frequencies are those of this folder"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from macaron.lab.compare.examples import LEGEND, show_examples
+from macaron.lab.compare.examples import show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
 from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, VerdictKind, signed
-from macaron.lab.page import Raw, escape, html_table, render_page, section
+from macaron.lab.page import Raw, escape, html_table, note, render_page, section
 from macaron.lab.scales import duration
 from macaron.nn.budget import TOLERANCE
 
@@ -48,32 +48,16 @@ def _verdict(result: Result) -> str:
     heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
     said = f"<p>{escape(result.sentence)}</p>"
     if len(ordered) > 1:
-        said = _list(each.clause if each.outcome == "unfair" else each.sentence for each in ordered)
+        said = _list(each.sentence for each in ordered)
     elif outcomes == ["unfair"]:
         said = f"<p>So nothing is concluded, and no difference is shown:</p>{_list(result.pairs[0].fairness.unfair)}"
     if "unfair" in outcomes:
         said += "<p>To compare such a setting on purpose, give <code>--vary section.key</code>.</p>"
     first = f'<div class="verdict {outcomes[0]}"><strong>{escape(heading)}.</strong> {said}</div>'
     tested = any(each.outcome != "unfair" for each in ordered)
-    return section("Verdict", first, *([f'<p class="note">{escape(_rule(result))}</p>'] if tested else []))
-
-
-def _rule(result: Result) -> str:
-    if result.task == "text":
-        return (
-            "A pre-trained model has one number, its validation loss, and no sentences to resample. So only a test "
-            f"over seeds is possible, with {LEAST_SEEDS} or more of each kind. A lower loss does not imply better "
-            "results after fine-tuning."
-        )
-    seeds = f"(a test over seeds, which covers new trainings, needs {LEAST_SEEDS} of each kind) "
-    if any(pair.seeds for pair in result.pairs):
-        seeds = "and the test over seeds "
-    tested = sum(not pair.fairness.unfair for pair in result.pairs)
-    several = f" For {tested} comparisons, p-values are corrected by Holm's method." if tested > 1 else ""
-    return (
-        f"A difference counts as shown only if both tests over sentences {seeds}give p < {ALPHA:g} in "
-        f"{result.metric} and no 95 % interval contains 0.{several} {result.metric} alone decides."
-    )
+    rule = note("compare", "rule", metric=result.metric, alpha=ALPHA, seeds=LEAST_SEEDS)
+    rule += note("compare", "losses") if result.task == "text" else ""
+    return section("Verdict", first, *([f'<p class="note">{escape(rule)}</p>'] if tested else []))
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -128,7 +112,7 @@ def _differences_table(result: Result) -> str:
 
 
 def _examples(result: Result) -> str:
-    parts = [f'<p class="note">{LEGEND}</p>']
+    parts = [f'<p class="note">{note("compare", "sentences")}</p>']
     for pair in result.pairs:
         reading, first, second = pair.reading, pair.first.label, pair.second.label
         assert reading is not None
@@ -153,22 +137,13 @@ def _method(result: Result) -> str:
         searches = {str(made.search) for made in result.translated.values()}
         search = next(iter(result.translated.values())).search
         said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in search.items())
-        parts.append(
-            f"<p>Translated and scored as by <code>macaron evaluate</code>: {escape(said)}"
-            + ("" if len(searches) == 1 else "; other runs with settings of their own, listed above")
-            + ". The score of a kind with several models is their mean; all translations of a sentence are drawn or "
-            "exchanged together.</p>"
-        )
+        said += "" if len(searches) == 1 else "; other runs with settings of their own, listed above"
+        parts.append(note("compare", "method", search=escape(said)))
         reused = [name for name, made in result.translated.items() if made.reused]
-        if reused:
-            parts.append(
-                f"<p>The translations of {escape(', '.join(reused))} are those that an earlier command stored for the "
-                "same model, sentences, search and versions. Remove the run's folder <code>translations</code> to make "
-                "them again.</p>"
-            )
+        parts += [note("compare", "reused", runs=escape(", ".join(reused)))] if reused else []
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
     runs = [run for kind in result.kinds for run in kind.runs]
-    data = ", ".join(sorted({(run.identity or {}).get("training data", UNKNOWN) for run in runs}))
+    data = ", ".join(sorted({run.data_digest or UNKNOWN for run in runs}))
     tokenizers = ", ".join(sorted({str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}))
     parts.append(f"<p>Training data (digest): {escape(data)}. Tokenizer: {escape(tokenizers)}.</p>")
     return section("How it was made", *parts, id="method")

@@ -108,13 +108,6 @@ def _matching(ours: list[str], theirs: list[str]) -> set[int]:
     return {block.a + i for block in blocks for i in range(block.size)}
 
 
-LEGEND = (
-    'Words that only one of the two translations has: <mark class="right">underlined</mark> if the reference has them '
-    'too, <mark class="other">with a wavy line</mark> if not. Sentences are ordered by chrF, which judges a single '
-    "sentence better than BLEU does. Extremes are not typical: the random sample shows what the models usually do."
-)
-
-
 def show_examples(reading: Reading, names: tuple[str, str]) -> str:
     """The sentences with buttons to choose among them, which need compare.js."""
     labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
-from macaron.lab.compare.finished_run import LENGTH_DIGITS, TOKEN_DIGITS, FinishedRun, Kind, scheme_text
+from macaron.lab.compare.finished_run import FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
 from macaron.text.fingerprint import of_ids
 
@@ -29,8 +29,7 @@ _HARMLESS = (
     *("pretrain.attention", "decode.lower", "decode.compound_split", "train.log_every", "train.keep"),
     *("train.tensorboard", "train.bleu_sentences", "train.device", "train.compile", "train.distributed"),
 )
-_TRAINING_DATA = "data.training data"
-UNKNOWN = "not known: its checkpoints are gone"
+UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,8 @@ class Question:
 
 
 def settings_of(run: FinishedRun) -> dict[str, Any]:
-    """All settings of a run as ``section.key``, defaults and presets resolved; the training data are compared apart."""
-    recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity or {}
+    """All settings of a run as ``section.key``, defaults and presets resolved."""
+    recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity
     found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _NO_SETTINGS}
     found["model.scheme"] = scheme_text(config.scheme)
     if isinstance(config, TranslationConfig):
@@ -92,6 +91,7 @@ def settings_of(run: FinishedRun) -> dict[str, Any]:
     if "weights" in identity:
         found["data.weights"] = identity["weights"]
     found["data.tokenizer"] = of_ids(config.tokenizer_fingerprint or identity.get("tokenizer", UNKNOWN))
+    found["data.training data"] = run.data_digest or UNKNOWN
     return found
 
 
@@ -103,27 +103,12 @@ def differences(first: FinishedRun, second: FinishedRun, question: Question) -> 
         one, other = ours.get(key), theirs.get(key)
         if one != other and UNKNOWN not in (one, other):
             found.append(Difference(key, _shown(one), _shown(other), question.effect(key, (first, second))))
-    if (digests := _different_data(first, second)) is not None:
-        found.append(Difference(_TRAINING_DATA, *digests, question.effect(_TRAINING_DATA, (first, second))))
     return found
-
-
-def _different_data(first: FinishedRun, second: FinishedRun) -> tuple[str, str] | None:
-    """Digests of the training data of two runs, where they are known and differ."""
-    ours, theirs = ((run.identity or {}).get("training data") for run in (first, second))
-    same = ours == theirs and (len(ours or "") == TOKEN_DIGITS or first.data == second.data)
-    if ours is None or theirs is None or same:
-        return None
-    for digits in (TOKEN_DIGITS, LENGTH_DIGITS):  # the tokens if both are known, else the lengths
-        one, other = first.data_digests.get(digits), second.data_digests.get(digits)
-        if one is not None and other is not None:
-            return None if one == other else (one, other)
-    return ours, theirs
 
 
 def group(runs: Sequence[FinishedRun], question: Question) -> list[list[FinishedRun]]:
     """Group runs into kinds: those that differ in nothing that matters but the seed."""
-    known = sorted({_TRAINING_DATA, *(key for run in runs for key in settings_of(run))})
+    known = sorted({key for run in runs for key in settings_of(run)})
     for key in sorted(question.vary.difference(known)):
         raise UsageError(f"--vary {key}: no such setting{nearest(key, known)}")
     kinds: list[list[FinishedRun]] = []
@@ -153,16 +138,10 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
     stopped, cautions = _ends(runs)
     unfair += stopped
-    if unverified := [run.name for run in runs if run.identity is None]:
+    if unverified := [run.name for run in runs if run.data_digest is None]:
         cautions.append(
-            f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone)"
-        )
-    apart = runs if len({run.data for run in runs}) > 1 else []
-    hidden = [run.name for run in apart if run.identity is not None and TOKEN_DIGITS not in run.data_digests]
-    if hidden:
-        cautions.append(
-            "of the training data only the tokenizer and the lengths of all sentences could be compared for "
-            f"{', '.join(hidden)}: the folder that the recipe names is gone, or has other data by now"
+            f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone, "
+            "or are of an old version)"
         )
     cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
     starts = [start for run in runs for start in run.starts]
@@ -174,7 +153,7 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
     if len({run.summary.get("final_model") for run in runs}) > 1:
         chosen = ", ".join([f"{run.name}: {run.summary.get('final_model')}" for run in runs])
         cautions.append(f"the final models were chosen differently, each by its validation loss ({chosen})")
-    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions), not unverified and not hidden)
+    return Fairness(tuple(found.values()), tuple(unfair), tuple(cautions), not unverified)
 
 
 def _without_influence(run: FinishedRun, key: str) -> bool:
@@ -188,7 +167,7 @@ def _without_influence(run: FinishedRun, key: str) -> bool:
             # These final models do not depend on when the run was validated.
             return run.summary.get("final_model") in ("last", "running mean") and run.ended_by != "patience"
         case "train.row_tokens":
-            return run.recipe.kind == "pairs" and (run.identity or {}).get("batching") == "bucket"
+            return run.recipe.kind == "pairs" and run.identity.get("batching") == "bucket"
     return False
 
 

@@ -7,12 +7,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from macaron import ode
-from macaron.data.prepared import open_prepared
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
 from macaron.models.configuration import TranslationConfig
@@ -20,13 +18,12 @@ from macaron.models.load import load_config
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
 from macaron.recipe import CONFIGURATIONS, recipe_from
-from macaron.seal import fingerprint
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
 
-#: Hexadecimal digits of a digest of tokens, and of one of the lengths of sentences.
-TOKEN_DIGITS, LENGTH_DIGITS = 32, 16
+#: Hexadecimal digits of a digest of tokens.
+TOKEN_DIGITS = 32
 #: The control that the theory requires: half a G at both ends, whole steps between (see `macaron.lab.twins`).
 CONTROL = "control"
 #: Its prologue and epilogue, in an encoder and in a decoder.
@@ -39,7 +36,7 @@ class FinishedRun(RunFolder):
 
     :ivar final_loss: the validation loss of the model that the run chose
     :ivar progress: where training ended
-    :ivar identity: what its checkpoints record of the training data; None if they are gone
+    :ivar identity: what its checkpoints record of the training data; empty if they are gone
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
@@ -53,12 +50,8 @@ class FinishedRun(RunFolder):
         self.final_loss: float = losses.get(self.summary.get("final_model"), math.nan)
         if not all(map(is_number, (self.final_loss, *(self.summary.get(key) for key in COUNTS)))):
             raise MacaronError(f"{path / 'summary.json'}: damaged; train the run again")
-        if self.damaged_lines:
-            raise MacaronError(
-                f"{path / 'metrics.jsonl'}:{self.damaged_lines[0]}: damaged: remove the line, or copy the run again"
-            )
         self.progress = RunState(**{key: self.summary[key] for key in COUNTS})
-        self.identity: dict[str, str] | None = None
+        self.identity: dict[str, str] = {}
         if kept := checkpoints(path / "checkpoints"):
             last = load(kept[-1], weights=False, moments=False)
             self.progress, self.identity = last.state, {key: str(value) for key, value in last.identity.items()}
@@ -71,22 +64,14 @@ class FinishedRun(RunFolder):
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
         self.model_config: AnyConfig = load_config(path / "model", CONFIGURATIONS[self.recipe.task])
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """A digest of all files in the model folder: weights, configuration, tokenizer, search settings."""
-        return fingerprint(self.path / "model")
+    @property
+    def data_digest(self) -> str | None:
+        """The digest of the tokens it was trained on; None if it is not known.
 
-    @cached_property
-    def data_digests(self) -> dict[int, str]:
-        """Digests of its training data by length: that in its checkpoints, and all of the data folder if it has that.
-
-        One of 32 digits is of the tokens; one of 16, in checkpoints of format 1, is of the lengths of sentences alone.
+        Checkpoints of format 1 have one of the lengths of sentences alone, which is shorter.
         """
-        recorded = (self.identity or {}).get("training data")
-        if recorded is None:
-            return {}
-        found = folder_digests(self.data)
-        return {len(digest): digest for digest in (found if recorded in found else [recorded])}
+        recorded = self.identity.get("training data", "")
+        return recorded if len(recorded) == TOKEN_DIGITS else None
 
     @property
     def governing(self) -> str:
@@ -104,16 +89,6 @@ class FinishedRun(RunFolder):
         done = {"max_epochs": progress.epoch - 1, "max_minutes": progress.seconds / 60}
         passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
         return next(passed, "unknown reason")
-
-
-@cache
-def folder_digests(folder: Path) -> frozenset[str]:
-    """All digests of the training data in a prepared folder; none if it cannot be read."""
-    try:
-        data = open_prepared(folder)
-        return frozenset([data.digest, data.legacy_lengths_digest()])
-    except (MacaronError, OSError):
-        return frozenset()
 
 
 @dataclass(frozen=True, eq=False)

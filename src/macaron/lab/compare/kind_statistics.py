@@ -7,27 +7,22 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers.models import WordLevel
 
 from macaron.data.prepared import PreparedData, Split
 from macaron.data.store import TokenStore
 from macaron.evaluate import (
-    Comparison,
     Interval,
     SentenceStatistics,
     approximate_randomisation,
     bootstrap_interval,
     paired_bootstrap,
 )
-from macaron.lab.compare.verdict import LEAST_SEEDS, Evidenced
-from macaron.text.vocabulary import CONTINUED
+from macaron.lab.compare.verdict import LEAST_SEEDS, DifferenceTest
 
 #: Resamples and exchanges: a p-value near 0.05 is then known to about 0.004.
 TRIALS = 10_000
@@ -39,40 +34,6 @@ LENGTHS = 5
 #: The minimum size of a class whose difference is reported.
 LEAST = 30
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
-_CHUNK = 50_000
-
-
-@dataclass(frozen=True)
-class SentenceTests:
-    """Two tests of one difference over the same sentences."""
-
-    bootstrap: Comparison
-    randomisation: Comparison
-
-    @property
-    def evidence(self) -> Evidenced:
-        """What a verdict needs of them."""
-        interval = self.bootstrap.interval
-        assert interval is not None
-        return Evidenced(interval.low, interval.high, (self.bootstrap.p_value, self.randomisation.p_value))
-
-
-@dataclass(frozen=True)
-class SeedTest:
-    """Welch's t-test of the mean scores of two kinds; its unit is the trained model."""
-
-    difference: float
-    t: float
-    degrees: float
-    p_value: float
-    low: float
-    high: float
-    runs: tuple[int, int]
-
-    @property
-    def evidence(self) -> Evidenced:
-        """What a verdict needs of it."""
-        return Evidenced(self.low, self.high, (self.p_value,))
 
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
@@ -96,35 +57,34 @@ def paired(
     return pooled(sides[0]), pooled(sides[1])
 
 
-def sentence_tests(
+def sentence_test(
     first: Sequence[SentenceStatistics], second: Sequence[SentenceStatistics], trials: int = TRIALS
-) -> SentenceTests:
+) -> DifferenceTest:
     """Test the difference of two kinds, the mean score of the second minus that of the first, over sentences.
 
     All translations of a sentence, by all models of a kind, are drawn or exchanged together.
     """
     one, other = paired(first, second)
     bootstrap = paired_bootstrap(one, other, resamples=trials, level=LEVEL)
-    return SentenceTests(bootstrap, approximate_randomisation(one, other, trials=trials))
+    exchanged = approximate_randomisation(one, other, trials=trials)
+    assert bootstrap.interval is not None
+    p_values = {"paired bootstrap": bootstrap.p_value, "randomisation": exchanged.p_value}
+    return DifferenceTest(bootstrap.interval.low, bootstrap.interval.high, p_values)
 
 
-def seed_test(first: Sequence[float], second: Sequence[float]) -> SeedTest | None:
-    """Test the difference of two kinds over seeds; None with fewer than three of a kind, or without any spread."""
+def seed_test(first: Sequence[float], second: Sequence[float]) -> DifferenceTest | None:
+    """Welch's t-test over seeds, whose unit is the trained model.
+
+    None with fewer than three of a kind, or without any spread.
+    """
     if min(len(first), len(second)) < LEAST_SEEDS or not (np.ptp(first) or np.ptp(second)):
         return None
     from scipy import stats
 
     found = stats.ttest_ind(second, first, equal_var=False)
-    interval = found.confidence_interval(LEVEL)
-    return SeedTest(
-        difference=float(np.mean(second) - np.mean(first)),
-        t=float(found.statistic),
-        degrees=float(found.df),
-        p_value=float(found.pvalue),
-        low=float(interval.low),
-        high=float(interval.high),
-        runs=(len(first), len(second)),
-    )
+    low, high = map(float, found.confidence_interval(LEVEL))
+    numbers = {"t": float(found.statistic), "degrees of freedom": float(found.df)}
+    return DifferenceTest(low, high, {"Welch's t-test": float(found.pvalue)}, numbers)
 
 
 @dataclass(frozen=True)
@@ -141,34 +101,19 @@ class Part:
     intervals: tuple[Interval, ...]
     differences: tuple[Interval | None, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "scores": list(self.scores),
-            "intervals": [[each.low, each.high] for each in self.intervals],
-            "differences": [each and [each.low, each.high] for each in self.differences],
-        }
+
+#: A class of sentences or words: its name, its size, and for each kind the statistics of its runs.
+Class = tuple[str, int, Sequence[Sequence[SentenceStatistics]]]
 
 
-def by_length(
-    lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]], fair: Sequence[bool], trials: int = TRIALS
-) -> list[Part]:
-    """Scores by length of the source.
-
-    :param lengths: words of each source
-    :param kinds: for each kind the statistics of its runs
-    :param fair: for each kind but the first, whether it can be compared fairly
-    """
+def by_length(lengths: Sequence[int], kinds: Sequence[Sequence[SentenceStatistics]]) -> Iterator[Class]:
+    """Sentences by the length of their source in words; ``kinds`` are the statistics of the runs of each kind."""
     sizes = np.array(lengths)
-    parts = []
     for low, high in length_classes(lengths):
         inside = (sizes >= low) & (sizes <= high)
         name = f"{low} words" if low == high else f"{low} to {high} words"
         chosen = [[SentenceStatistics(run.rows[inside], run.formula) for run in kind] for kind in kinds]
-        parts.append((name, int(inside.sum()), chosen))
-    return _parts(parts, fair, trials)
+        yield name, int(inside.sum()), chosen
 
 
 def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple[int, int]]:
@@ -180,28 +125,15 @@ def length_classes(lengths: Sequence[int], classes: int = LENGTHS) -> list[tuple
 
 
 def by_frequency(
-    counts: Counter[str],
-    references: Sequence[Sequence[str]],
-    kinds: Sequence[Sequence[Sequence[Sequence[str]]]],
-    fair: Sequence[bool],
-    trials: int = TRIALS,
-) -> list[Part]:
-    """F1 of the words of each class of frequency.
-
-    :param kinds: for each kind and each of its runs the words of every translation
-    :param fair: for each kind but the first, whether it can be compared fairly
-    """
+    counts: Counter[str], references: Sequence[Sequence[str]], kinds: Sequence[Sequence[Sequence[Sequence[str]]]]
+) -> Iterator[Class]:
+    """Words by their frequency, for their F1; ``kinds`` are, for each kind and run, the words of every translation."""
     rows = [[word_matches(counts, run, references) for run in kind] for kind in kinds]
-    parts = []
     for i, first in enumerate(CLASSES):
-        size = int(rows[0][0][:, i, 2].sum())
-        if not size:
-            continue
-        last = CLASSES[i + 1] - 1 if i + 1 < len(CLASSES) else None
-        name = "never" if first == 0 else f"{first:,} or more" if last is None else f"{first} to {last}"
-        statistics = [[SentenceStatistics(run[:, i], f1_formula) for run in kind] for kind in rows]
-        parts.append((name, size, statistics))
-    return _parts(parts, fair, trials)
+        if size := int(rows[0][0][:, i, 2].sum()):
+            last = CLASSES[i + 1] - 1 if i + 1 < len(CLASSES) else None
+            name = "never" if first == 0 else f"{first:,} or more" if last is None else f"{first} to {last}"
+            yield name, size, [[SentenceStatistics(run[:, i], f1_formula) for run in kind] for kind in rows]
 
 
 def word_matches(
@@ -245,20 +177,17 @@ class Words:
     def counts(self, store: TokenStore) -> Counter[str]:
         """How often each word occurs in a token store."""
         found: Counter[str] = Counter()
-        backend = self.tokenizer.backend_tokenizer
-        pieces = isinstance(backend.model, WordLevel)
-        for start in range(0, len(store), _CHUNK):
-            offsets = store.offsets[start : start + _CHUNK + 1].tolist()
-            flat = store.ids[offsets[0] : offsets[-1]].tolist()
-            ids = [flat[a - offsets[0] : b - offsets[0]] for a, b in pairwise(offsets)]
-            for line in backend.decode_batch(ids, skip_special_tokens=True):
-                found.update(self.split((line + " ").replace(CONTINUED + " ", "") if pieces else line))
+        for index in range(len(store)):
+            found.update(self.split(self.tokenizer.join(store[index].tolist(), skip_special_tokens=True)))
         return found
 
 
-def _parts(
-    found: Sequence[tuple[str, int, Sequence[Sequence[SentenceStatistics]]]], fair: Sequence[bool], trials: int
-) -> list[Part]:
+def parts_of(classes: Iterable[Class], fair: Sequence[bool], trials: int = TRIALS) -> tuple[Part, ...]:
+    """Scores and differences in all classes.
+
+    :param fair: for each kind but the first, whether it can be compared fairly
+    """
+    found = list(classes)
     tests = sum(size >= LEAST for _, size, _ in found) * sum(fair)
     level = 1 - (1 - LEVEL) / max(tests, 1)
     parts = []
@@ -272,4 +201,4 @@ def _parts(
         whole = [pooled(runs) for runs in (first, *others)]
         scores, intervals = [each.score() for each in whole], [bootstrap_interval(each) for each in whole]
         parts.append(Part(name, size, tuple(scores), tuple(intervals), tuple(differences)))
-    return parts
+    return tuple(parts)

@@ -7,12 +7,12 @@ from typing import Any
 
 from macaron.data.manifest import DataKind
 from macaron.evaluate import Interval, Score, SentenceStatistics, bootstrap_interval
-from macaron.evaluate.stored import Translated
+from macaron.evaluate.stored import Evaluation
 from macaron.lab.compare.examples import Reading
 from macaron.lab.compare.fairness import Fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind
-from macaron.lab.compare.kind_statistics import Part, SeedTest, SentenceTests, pooled
-from macaron.lab.compare.verdict import Evidence, Verdict, overall, verdict
+from macaron.lab.compare.kind_statistics import Part, pooled
+from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, overall, verdict
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,16 @@ class KindScore:
         """The standard deviation over its runs, if there are several."""
         return stdev(self.scores) if len(self.scores) > 1 else None
 
+    def text(self, digits: int) -> str:
+        """Its mean, and the standard deviation if there is one."""
+        spread = "" if self.deviation is None else f" ± {self.deviation:.{digits}f}"
+        return f"{self.mean:.{digits}f}{spread}"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "mean": self.mean,
-            "standard_deviation": self.deviation,
-            "scores": list(self.scores),
-            "interval_over_sentences": None if self.interval is None else asdict(self.interval),
-        }
+        interval = None if self.interval is None else asdict(self.interval)
+        spread = {"standard_deviation": self.deviation, "interval_over_sentences": interval}
+        return {"mean": self.mean, "scores": list(self.scores), **spread}
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class Pair:
     first: Kind
     second: Kind
     fairness: Fairness
-    sentences: dict[str, SentenceTests]
-    seeds: dict[str, SeedTest]
+    sentences: dict[str, DifferenceTest]
+    seeds: dict[str, DifferenceTest]
     evidence: Evidence
     reading: Reading | None = None
     read_runs: tuple[str, str] = ("", "")
@@ -75,32 +77,16 @@ class Pair:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        unfair, reading, sentences = self.fairness.unfair, self.reading, None
-        if reading is not None:
-            counts = reading.counts or (None, None, None)
-            sentences = {
-                "runs": list(self.read_runs),
-                **dict(zip(("first_higher", "second_higher", "equal"), counts, strict=True)),
-                "same_words": reading.same,
-                "examples": [asdict(each) for each in reading.examples],
-            }
+        read = None if self.reading is None else {"runs": list(self.read_runs), **asdict(self.reading)}
         return {
             "first": self.first.label,
             "second": self.second.label,
-            "verdict": {name: getattr(self.verdict, name) for name in ("outcome", "reach", "sentence")},
-            "deciding_p_value": None if unfair else self.evidence.p_value,
-            "fairness": {
-                "fair": not unfair,
-                "unfair": list(unfair),
-                "cautions": list(self.fairness.cautions),
-                "differences": [asdict(each) for each in self.fairness.differences],
-            },
-            "tests_over_sentences": {metric: asdict(tests) for metric, tests in self.sentences.items()},
-            "tests_over_seeds": {
-                metric: {"method": "Welch's t-test over seeds", **asdict(test), "runs": list(test.runs)}
-                for metric, test in self.seeds.items()
-            },
-            "sentences": sentences,
+            "verdict": asdict(self.verdict),
+            "deciding_p_value": None if self.fairness.unfair else self.evidence.p_value,
+            "fairness": {"fair": not self.fairness.unfair, **asdict(self.fairness)},
+            "tests_over_sentences": {metric: asdict(test) for metric, test in self.sentences.items()},
+            "tests_over_seeds": {metric: asdict(test) for metric, test in self.seeds.items()},
+            "sentences": read,
         }
 
 
@@ -110,6 +96,7 @@ class Result:
 
     :param metric: the metric that decides; it is chosen before anything is scored
     :param metrics: the definitions of all metrics
+    :param trials: resamples, and random exchanges, of a test over sentences
     """
 
     task: DataKind
@@ -121,8 +108,9 @@ class Result:
     data: str | None = None
     split: str | None = None
     count: int = 0
+    trials: int = 0
     cautions: tuple[str, ...] = ()
-    translated: dict[str, Translated] = field(default_factory=dict)
+    translated: dict[str, Evaluation] = field(default_factory=dict)
     lengths: tuple[Part, ...] = ()
     frequencies: tuple[Part, ...] = ()
 
@@ -139,19 +127,14 @@ class Result:
     def table(self) -> str:
         """The scores for a terminal, a line for each kind; of several seeds mean and standard deviation."""
         several = any(len(kind.runs) > 1 for kind in self.kinds)
-        columns = {name: [each.scores for each in scores] for name, scores in self.scores.items()}
-        if self.task == "pairs":
-            columns = {"valid loss": [tuple(run.final_loss for run in kind.runs) for kind in self.kinds], **columns}
+        losses = tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in self.kinds)
+        columns = {"valid loss": losses, **self.scores} if self.task == "pairs" else self.scores
         rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
         for i, kind in enumerate(self.kinds):
             updates = sorted({run.progress.update for run in kind.runs})
             row = [kind.label, *([str(len(kind.runs))] if several else []), f"{kind.parameters:,}"]
             row.append(" to ".join(f"{each:,}" for each in updates[:: max(len(updates) - 1, 1)]))
-            for name, values in columns.items():
-                digits = 4 if "loss" in name else self.digits
-                spread = f" ± {stdev(values[i]):.{digits}f}" if len(values[i]) > 1 else ""
-                row.append(f"{mean(values[i]):.{digits}f}{spread}")
-            rows.append(row)
+            rows.append([*row, *(scores[i].text(4 if "loss" in name else 2) for name, scores in columns.items())])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True))])
@@ -161,7 +144,8 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
-            "format": 1,
+            "format": 2,
+            "trials": self.trials,
             "verdict": self.sentence,
             "metric": self.metric,
             "metrics": self.metrics,
@@ -180,8 +164,8 @@ class Result:
                 for i, kind in enumerate(self.kinds)
             ],
             "comparisons": [pair.to_dict() for pair in self.pairs],
-            "by_length": [part.to_dict() for part in self.lengths],
-            "by_frequency": [part.to_dict() for part in self.frequencies],
+            "by_length": [asdict(part) for part in self.lengths],
+            "by_frequency": [asdict(part) for part in self.frequencies],
         }
 
     def _run(self, run: FinishedRun) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The sections of a comparison's page with numbers: scores, tests, training curves, breakdowns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from macaron.data.manifest import DataKind
 from macaron.evaluate.significance import Interval
@@ -8,8 +8,8 @@ from macaron.lab.charts import Dots, Series, dot_chart, line_chart
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
 from macaron.lab.compare.result import Pair, Result
-from macaron.lab.compare.verdict import p_text, signed
-from macaron.lab.page import Raw, html_table, section
+from macaron.lab.compare.verdict import DifferenceTest, p_text, signed
+from macaron.lab.page import Raw, html_table, note, section
 from macaron.lab.run_folder import is_number
 
 #: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
@@ -25,8 +25,8 @@ def scores_section(result: Result) -> str:
         ends = (score.interval.low, score.interval.high) if score.interval else None
         dots.append(Dots(kind.label, score.mean, ends, score.scores, colour, result.digits))
     interval = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
-    note = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
-    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=note)]
+    about = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{interval}."
+    charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=about)]
     differences = []
     for colour, pair in enumerate(result.pairs, start=1):
         found = pair.evidence
@@ -34,13 +34,20 @@ def scores_section(result: Result) -> str:
             name, ends = f"{_minus(pair)}, over {over}", (test.low, test.high)
             differences.append(Dots(name, found.difference, ends, (), colour, found.digits, sign=True))
     if differences:
-        axis, note = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
-        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=note))
+        axis, about = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
+        charts.append(dot_chart(differences, title=f"D{axis[1:]}", x_label=axis, zero=True, note=about))
     parts = [f'<div class="charts">{"".join(charts)}</div>', _score_table(result)]
-    if any(pair.sentences for pair in result.pairs):
-        parts.append(_sentence_table(result))
+    tested = sum(bool(pair.sentences) for pair in result.pairs)
+    if tested:
+        corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
+        caption = (
+            f"Tests of differences over sentences: two-sided, {result.trials:,} resamples, {result.trials:,} random "
+            f"exchanges. The largest p of all tests in {result.metric} decides{corrected}."
+        )
+        parts.append(_test_table(result, [pair.sentences for pair in result.pairs], caption))
     if any(pair.seeds for pair in result.pairs):
-        parts.append(_seed_table(result))
+        caption = "Tests of differences over seeds: two-sided"
+        parts.append(_test_table(result, [pair.seeds for pair in result.pairs], caption))
     if several:
         parts.append(_run_scores(result))
     return section("Scores", *parts)
@@ -50,19 +57,16 @@ def _minus(pair: Pair) -> str:
     return f"{pair.second.label} − {pair.first.label}"
 
 
-def _score_cell(score: float, interval: Interval | None, digits: int, deviation: float | None = None) -> Raw:
+def _score_cell(text: str, interval: Interval | None, digits: int) -> Raw:
     """A score with its interval below it."""
-    text = f"{score:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
-    if interval is None:
-        return Raw(text)
-    ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
-    return Raw(f'{text}<br><span class="muted">{ends}</span>')
+    ends = "" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
+    return Raw(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
 
 
 def _score_table(result: Result) -> str:
     several = any(len(each.scores) > 1 for each in result.scores[result.metric])
     rows = [
-        [metric, *(_score_cell(each.mean, each.interval, result.digits, each.deviation) for each in scores)]
+        [metric, *(_score_cell(each.text(result.digits), each.interval, result.digits) for each in scores)]
         for metric, scores in result.scores.items()
     ]
     said = "mean ± standard deviation over seeds" if several else "score"
@@ -72,52 +76,21 @@ def _score_table(result: Result) -> str:
     return html_table(headers, rows, caption=caption, numeric=range(1, len(headers)), stack=many)
 
 
-def _sentence_table(result: Result) -> str:
-    rows = [
-        [
-            _minus(pair),
-            metric,
-            signed(tests.bootstrap.difference),
-            f"{signed(tests.evidence.low)} to {signed(tests.evidence.high)}",
-            p_text(tests.bootstrap.p_value),
-            p_text(tests.randomisation.p_value),
-            Raw(f"<strong>{p_text(p)}</strong>") if metric == result.metric and (p := pair.evidence.p_value) else "–",
-        ]
-        for pair in result.pairs
-        for metric, tests in pair.sentences.items()
-    ]
-    trials = next(t.bootstrap.trials for pair in result.pairs for t in pair.sentences.values())
-    headers = [
-        *("difference", "metric", "value", "95 % interval"),
-        *("p, paired bootstrap", "p, randomisation", "p that decides"),
-    ]
-    tested = sum(bool(pair.sentences) for pair in result.pairs)
-    corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
-    caption = (
-        f"Tests of differences over sentences: two-sided, {trials:,} resamples, {trials:,} random exchanges. The "
-        f"largest p of all tests in {result.metric} decides{corrected}."
-    )
-    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
-
-
-def _seed_table(result: Result) -> str:
-    digits = result.digits
-    rows = [
-        [
-            _minus(pair),
-            metric,
-            signed(test.difference, digits),
-            f"{signed(test.low, digits)} to {signed(test.high, digits)}",
-            f"{test.t:.2f}".replace("-", "−"),
-            f"{test.degrees:.1f}",
-            p_text(test.p_value),
-        ]
-        for pair in result.pairs
-        for metric, test in pair.seeds.items()
-    ]
-    headers = ["difference", "metric", "value", "95 % interval", "t", "degrees of freedom", "p"]
-    caption = "Welch's t-test over seeds: two-sided"
-    return html_table(headers, rows, caption=caption, numeric=range(2, len(headers)), stack=True)
+def _test_table(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], caption: str) -> str:
+    """A row for each comparison and metric; ``tests`` are those of each comparison, by metric."""
+    rows: list[dict[str, str]] = []
+    for i, (pair, found) in enumerate(zip(result.pairs, tests, strict=True), start=1):
+        for metric, test in found.items():
+            first, second = (result.scores[metric][k].mean for k in (0, i))
+            value, low, high = (signed(each, result.digits) for each in (second - first, test.low, test.high))
+            row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
+            row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
+            row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
+            decides = pair.evidence.p_value if metric == result.metric else None
+            row["p that decides"] = Raw(f"<strong>{p_text(decides)}</strong>") if decides else "–"
+            rows.append(row)
+    cells = [list(row.values()) for row in rows]
+    return html_table(list(rows[0]), cells, caption=caption, numeric=range(2, len(rows[0])), stack=True)
 
 
 def _run_scores(result: Result) -> str:
@@ -133,10 +106,6 @@ def _run_scores(result: Result) -> str:
 
 def curves_section(result: Result) -> str:
     """The losses of training and validation against updates and seconds; BLEU if it was measured."""
-    text = "Solid: validation; dashed: training, where dropout and label smoothing raise the loss."
-    if any(len(kind.runs) > 1 for kind in result.kinds):
-        text += " Lines are means over seeds; the band is the range of the seeds."
-    text += " Seconds depend on the machine and its load."
     name, y_label = _LOSSES[result.task]
     losses = {f"valid_{name}": "validation", name: "training"}
     charts = []
@@ -149,7 +118,9 @@ def curves_section(result: Result) -> str:
         if all(run.values(metric) for kind in result.kinds for run in kind.runs):
             lines = [_series(kind, metric, "updates", i, "validation") for i, kind in enumerate(result.kinds)]
             charts.append(line_chart(lines, title="BLEU against updates", x_label="updates", y_label=metric))
-    return section("Curves", f'<p class="note">{text}</p>', '<div class="charts">', *charts, "</div>")
+    return section(
+        "Curves", f'<p class="note">{note("compare", "curves")}</p>', '<div class="charts">', *charts, "</div>"
+    )
 
 
 def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Series:
@@ -170,23 +141,15 @@ def _series(kind: Kind, metric: str, against: str, colour: int, what: str) -> Se
 
 def breakdown_sections(result: Result) -> str:
     """Scores by the length of the source, and F1 of words by frequency."""
-    length_note = (
-        f"Up to {LENGTHS} classes of about equally many sentences, by the words of the source. This is exploratory: no "
-        "class was singled out beforehand."
-    )
-    if not all(pair.fairness.unfair for pair in result.pairs):
-        length_note += " The intervals of the differences hold for all classes together (Bonferroni)."
-    frequency_note = (
-        "F1 of the words of the references, by their frequency in the target side of the training data, in classes "
-        f"from {', '.join(f'{first:,}' for first in CLASSES)} occurrences. Exploratory, too."
-    )
+    length_note = note("compare", "lengths", classes=LENGTHS)
+    frequency_note = note("compare", "frequencies", classes=", ".join(f"{first:,}" for first in CLASSES))
     lengths = _breakdown(result, result.lengths, result.metric, "sentences", length_note)
     frequencies = _breakdown(result, result.frequencies, "F1", "words", frequency_note)
     sections = [section("By length of the sentence", *lengths), section("By frequency of the word", *frequencies)]
     return "\n".join(sections)
 
 
-def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, note: str) -> list[str]:
+def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, about: str) -> list[str]:
     charts = []
     for number, pair in enumerate(result.pairs, start=1):
         rows = []
@@ -200,13 +163,13 @@ def _breakdown(result: Result, parts: Sequence[Part], metric: str, unit: str, no
             charts.append(dot_chart(rows, title=title, x_label=f"difference in {metric}", zero=True))
     table_rows = []
     for part in parts:
-        cells = [_score_cell(s, i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
+        cells = [_score_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True)]
         table_rows.append([part.name, f"{part.size:,}", *cells])
     headers = ["seen in training" if unit == "words" else "source", unit, *(kind.label for kind in result.kinds)]
-    few = f"; classes of fewer than {LEAST} {unit} are not tested" if any(part.size < LEAST for part in parts) else ""
-    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately{few}"
+    few = f"classes of fewer than {LEAST} {unit} are not tested"
+    caption = f"{metric}, below it the 95 % interval over sentences, of each class separately; {few}"
     many = len(result.kinds) > 2
     table = html_table(headers, table_rows, caption=caption, numeric=range(1, len(headers)), stack=many)
     # Beside a single chart there is room for the table.
     beside, below = (table, "") if len(result.pairs) == 1 else ("", table)
-    return [f'<p class="note">{note}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']
+    return [f'<p class="note">{about}</p>', f'<div class="charts">{"".join(charts)}{beside}</div>{below}']

@@ -6,7 +6,7 @@ model is called better than another only if all tests agree.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -24,17 +24,21 @@ Reach = Literal["nothing", "models", "seeds"]
 
 
 @dataclass(frozen=True)
-class Evidenced:
-    """A two-sided test of a difference: its 95 % interval, and the p-value of each method."""
+class DifferenceTest:
+    """A two-sided test of a difference: its 95 % interval, and the p-value of each method.
+
+    :param numbers: what else a table shows of it
+    """
 
     low: float
     high: float
-    p_values: tuple[float, ...]
+    p_values: dict[str, float]
+    numbers: dict[str, float] = field(default_factory=dict)
 
     def shows(self, difference: float) -> bool:
         """Whether the interval lies on the difference's own side of zero, and all p-values are small."""
         beside = (difference > 0 and self.low > 0) or (difference < 0 and self.high < 0)
-        return beside and bool(self.p_values) and all(p < ALPHA for p in self.p_values)
+        return beside and bool(self.p_values) and all(p < ALPHA for p in self.p_values.values())
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class Evidence:
     metric: str
     difference: float
     runs: tuple[int, int] = (1, 1)
-    sentences: Evidenced | None = None
-    seeds: Evidenced | None = None
+    sentences: DifferenceTest | None = None
+    seeds: DifferenceTest | None = None
     adjusted: float | None = None
     comparisons: int = 1
     unfair: tuple[str, ...] = ()
@@ -62,7 +66,7 @@ class Evidence:
     digits: int = 2
 
     @property
-    def tests(self) -> dict[str, Evidenced]:
+    def tests(self) -> dict[str, DifferenceTest]:
         """The tests by what they are over. One over seeds counts only with enough of them."""
         found = {"sentences": self.sentences, "seeds": self.seeds if min(self.runs) >= LEAST_SEEDS else None}
         return {over: test for over, test in found.items() if test is not None}
@@ -70,23 +74,17 @@ class Evidence:
     @property
     def p_value(self) -> float | None:
         """The p-value that decides: the largest of all tests, corrected."""
-        found = [p for test in self.tests.values() for p in test.p_values]
+        found = [p for test in self.tests.values() for p in test.p_values.values()]
         return max([*found, self.adjusted or 0.0]) if found else None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome, what it holds for, and both in words.
-
-    :param where: which models and sentences the clause holds for
-    :param clause: the sentence without ``where`` and without what is common to all comparisons
-    """
+    """The outcome, what it holds for, and both in words."""
 
     outcome: VerdictKind
     reach: Reach
     sentence: str
-    where: str
-    clause: str
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -94,9 +92,8 @@ def verdict(evidence: Evidence) -> Verdict:
     first, second = evidence.first, evidence.second
     if evidence.unfair:
         reasons = "; ".join(evidence.unfair)
-        clause = f"{second} is not compared, as that would not be fair ({reasons})"
-        sentence = f"This is not a fair comparison, so nothing is concluded: {reasons}."
-        return Verdict("unfair", "nothing", sentence, "", clause)
+        said = f"This is not a fair comparison of {first} and {second}, so nothing is concluded: {reasons}."
+        return Verdict("unfair", "nothing", said)
     reach: Reach = "seeds" if "seeds" in evidence.tests else "models"
     size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
     p_value = evidence.p_value
@@ -104,7 +101,7 @@ def verdict(evidence: Evidence) -> Verdict:
         few = "one seed each" if max(evidence.runs) == 1 else f"a test over seeds needs {LEAST_SEEDS} of each"
         reason = few if min(evidence.runs) < LEAST_SEEDS else "no spread"
         said = f"{second} − {first} is {size}; nothing could be tested ({reason})"
-        return _said("untested", "models", said, said, evidence)
+        return _said("untested", "models", said, evidence)
     intervals = " and ".join(
         f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
         + (f" over {over}" if len(evidence.tests) > 1 else "")
@@ -115,35 +112,23 @@ def verdict(evidence: Evidence) -> Verdict:
     several = f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
     whole = f"{second} − {first} is {numbers}{several}"
     if p_value >= ALPHA or not all(test.shows(evidence.difference) for test in evidence.tests.values()):
-        said = f"no difference between {first} and {second} could be shown: {whole}; {_MISSED}"
-        return _said("none", reach, said, f"no difference from {second} could be shown ({numbers})", evidence)
+        missed = "any difference inside the interval could have been missed"
+        said = f"no difference between {first} and {second} could be shown: {whole}; {missed}"
+        return _said("none", reach, said, evidence)
     second_wins = (evidence.difference > 0) != evidence.lower_is_better
     better, worse = (second, first) if second_wins else (first, second)
     verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
-    said = f"{better} {verb} than {worse}: {whole}" + (f"; {_OTHER_SEEDS}" if reach == "models" else "")
-    clause = f"{better} {verb} than {worse} ({numbers})"
-    return _said("second" if second_wins else "first", reach, said, clause, evidence)
-
-
-_MISSED = "any difference inside the interval could have been missed"
-_OTHER_SEEDS = "other seeds may give another result"
+    limits = "; other seeds may give another result" if reach == "models" else ""
+    said = f"{better} {verb} than {worse}: {whole}{limits}"
+    return _said("second" if second_wins else "first", reach, said, evidence)
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
     """One sentence for all kinds that were compared with the first."""
     if len(verdicts) == 1:
         return verdicts[0].sentence
-    ordered = sorted(verdicts, key=lambda each: each.outcome != "unfair")
-    places = {each.where for each in ordered if each.where}
-    where = places.pop() if len(places) == 1 else ""
-    clauses = [f"{each.where}, {each.clause}" if each.where and not where else each.clause for each in ordered]
-    tested = sum(each.outcome not in ("unfair", "untested") for each in ordered)
-    holds = f", with Holm's correction for {tested} comparisons" if tested > 1 else ""
-    clauses += [_MISSED] if any(each.outcome == "none" for each in ordered) else []
-    better = any(each.outcome in ("first", "second") and each.reach == "models" for each in ordered)
-    clauses += [_OTHER_SEEDS] if better else []
-    text = f"{f'{where}, ' if where else ''}compared with {first}{holds}: {'; '.join(clauses)}."
-    return text[0].upper() + text[1:]
+    sentences = [each.sentence for each in sorted(verdicts, key=lambda each: each.outcome != "unfair")]
+    return f"Compared with {first}: {'; '.join(text[0].lower() + text[1:-1] for text in sentences)}."
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -183,14 +168,13 @@ def signed(value: float, digits: int = 2) -> str:
     return f"{value:+.1e}".replace("-", "−")
 
 
-def _said(outcome: VerdictKind, reach: Reach, said: str, clause: str, evidence: Evidence) -> Verdict:
+def _said(outcome: VerdictKind, reach: Reach, said: str, evidence: Evidence) -> Verdict:
     one, other = evidence.runs
     if reach == "seeds":
         where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
         where += " and on these sentences" if evidence.sentences else ""
     else:
-        where = "on these sentences, for these trained models" if evidence.sentences else "for these trained models"
-    # Their number is left out of ``where``, which several comparisons may share.
-    counted = where.replace("trained models", f"{'two' if one + other == 2 else one + other} trained models")
-    text = "; ".join([f"{counted}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.", where, "; ".join([clause, *evidence.remarks]))
+        where = f"for these {'two' if one + other == 2 else one + other} trained models"
+        where = f"on these sentences, {where}" if evidence.sentences else where
+    text = "; ".join([f"{where}, {said}", *evidence.remarks])
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")

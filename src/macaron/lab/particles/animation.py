@@ -32,8 +32,6 @@ FIRST_PAUSE, LAST_PAUSE = 700, 2500
 #: Resolution of animations by number of panels, to limit the size of the file.
 GIF_DPI = {1: 110, 2: 96}
 GIF_DPI_MANY = 76
-#: Shades of each colour towards white in an animation's palette.
-SHADES = 24
 
 _TEXT: dict[str, Any] = {"fontsize": 8, "color": INK, "zorder": 5, "parse_math": False, "annotation_clip": False}
 
@@ -74,10 +72,7 @@ def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
     with drawing(9, 10):
         figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
         for axes, track in panels:
-            alpha = np.repeat(0.35 + 0.55 * track.times[1:], len(track.tokens))
-            axes.add_collection(_trails(track, track.points, alpha))
-            axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
-            _label_ends(axes, track)
+            _Panel(axes, track)
         return rendered(figure, "png", 150)
 
 
@@ -89,7 +84,7 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
         rows = tracks(data, view)
         dpi = GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY)
         figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
-        moving = [_MovingPanel(axes, track) for axes, track in panels]
+        moving = [_Panel(axes, track) for axes, track in panels]
         longest = max(len(track.points) for _, track in panels) - 1
         images: list[Any] = []
         for time in np.linspace(0.0, 1.0, min(MAX_IMAGES, IMAGES_PER_STEP * longest) + 1):
@@ -97,9 +92,8 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
                 each.move_to(float(time))
             figure.canvas.draw()
             images.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all images: no flicker, and rare colours are kept.
-    palette = Image.new("P", (1, 1))
-    palette.putpalette(_palette())
+    # One palette for all images, so that nothing flickers: that of the last one, which has all colours.
+    palette = images[-1].quantize(256, Image.Quantize.MAXCOVERAGE)
     first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
     durations = [FIRST_PAUSE, *[DURATION] * (len(others) - 1), LAST_PAUSE]
     stream = io.BytesIO()
@@ -107,28 +101,21 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
     return stream.getvalue()
 
 
-def _palette() -> list[int]:
-    """Red, green and blue of white, and of every colour in shades towards white."""
-    from matplotlib.colors import to_rgb
-
-    inks = np.array([to_rgb(colour) for colour in (*COLOURS.values(), INK, PALE)])[:, np.newaxis]
-    shades = inks + np.linspace(0, 0.95, SHADES)[:, np.newaxis] * (1 - inks)
-    return [255, 255, 255, *np.rint(255 * shades).astype(int).ravel().tolist()]
-
-
-class _MovingPanel:
-    """The particles of one panel, at any time."""
+class _Panel:
+    """The particles of one panel, at the end at first."""
 
     def __init__(self, axes: Any, track: Track) -> None:
-        self.track = track
-        self.axes = axes
-        self.trails = axes.add_collection(_trails(track, track.points[:1], 0.55))
-        self.dots = axes.scatter(*track.points[0].T, s=16, color=INK, linewidths=0, zorder=4)
-        self.names = [
-            axes.annotate(token, point, xytext=(4, 3), textcoords="offset points", **_TEXT)
-            for token, point in zip(track.tokens, track.points[0], strict=True)
-        ]
+        self.axes, self.track = axes, track
+        self.trails = axes.add_collection(_trails(track, track.points))
+        self.dots = axes.scatter(*track.points[-1].T, s=16, color=INK, linewidths=0, zorder=4)
         self.note = axes.text(0.01, 0.01, "", transform=axes.transAxes, va="bottom", fontsize=8.5)
+        # Each word is at the first offset from its dot where it covers no other word at the end, or the fewest.
+        self.names, taken = [], list[Any]()
+        for token, point in zip(track.tokens, track.points[-1], strict=True):
+            self.names.append(axes.annotate(token, point, xytext=(0, 0), textcoords="offset points", **_TEXT))
+            boxes = [_moved(self.names[-1], offset) for offset in LABEL_OFFSETS]
+            covered = [sum(bool(box.overlaps(other)) for other in taken) for box in boxes]
+            taken.append(_moved(self.names[-1], LABEL_OFFSETS[covered.index(min(covered))]))
 
     def move_to(self, time: float) -> None:
         """Draw the particles between two frames, and their trails."""
@@ -140,7 +127,7 @@ class _MovingPanel:
         now = (1 - share) * track.points[index - 1] + share * track.points[index]
         passed = np.concatenate([track.points[:index], now[np.newaxis]])
         self.trails.remove()
-        self.trails = self.axes.add_collection(_trails(track, passed, 0.55))
+        self.trails = self.axes.add_collection(_trails(track, passed))
         self.dots.set_offsets(now)
         for name, point in zip(self.names, now, strict=True):
             name.xy = point
@@ -148,13 +135,14 @@ class _MovingPanel:
         self.note.set_color(COLOURS.get(track.frames[index]["operator"], INK))
 
 
-def _trails(track: Track, points: Array, alpha: float | Array) -> Any:
-    """The lines between consecutive states (frames, T, 2), in the colours of the operators."""
+def _trails(track: Track, points: Array) -> Any:
+    """The lines between consecutive states (frames, T, 2), in the colours of the operators; the first are faint."""
     from matplotlib.collections import LineCollection
 
     ends = np.stack([points[:-1], points[1:]], axis=2).reshape(-1, 2, 2)
-    colours = [COLOURS[frame["operator"]] for frame in track.frames[1 : len(points)] for _ in track.tokens]
-    return LineCollection(list(ends), colors=colours, linewidths=1.1, alpha=alpha, zorder=2)
+    passed = zip(track.frames[1 : len(points)], 0.35 + 0.55 * track.times[1 : len(points)], strict=True)
+    colours = [(COLOURS[frame["operator"]], alpha) for frame, alpha in passed for _ in track.tokens]
+    return LineCollection(list(ends), colors=colours, linewidths=1.1, zorder=2)
 
 
 def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
@@ -205,16 +193,6 @@ def _limit(axes: Any, points: Array) -> None:
     axes.set_xlim((left + right) / 2 - 0.48 * width, (left + right) / 2 + 0.52 * width)
     axes.set_ylim((bottom + top - SHAPE * width) / 2, (bottom + top + SHAPE * width) / 2)
     axes.set_box_aspect(SHAPE)
-
-
-def _label_ends(axes: Any, track: Track) -> None:
-    """Write each word at the first offset from its dot where it covers no other word, or the fewest."""
-    taken: list[Any] = []
-    for token, point in zip(track.tokens, track.points[-1], strict=True):
-        text = axes.annotate(token, point, xytext=(0, 0), textcoords="offset points", **_TEXT)
-        boxes = [_moved(text, offset) for offset in LABEL_OFFSETS]
-        covered = [sum(bool(box.overlaps(other)) for other in taken) for box in boxes]
-        taken.append(_moved(text, LABEL_OFFSETS[covered.index(min(covered))]))
 
 
 def _moved(text: Any, offset: tuple[int, int]) -> Any:

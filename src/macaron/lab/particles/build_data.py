@@ -55,6 +55,13 @@ def build_data(
     return assemble(sentence, [model.trace(sentence, parts, target) for model in loaded])
 
 
+def _equation(traced: TracedSentence) -> str:
+    config, part = traced.model.model.config, traced.parts[0]
+    own = part.name == "encoder" or traced.model.kind == "language"
+    settings = config if own else config.decoder_layer_settings()
+    return "\n".join(equations(part.scheme, settings.velocity_value(), settings.layer_integrator))
+
+
 def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
     """The data of traced sentences."""
     words: dict[str, int] = {}  # all words of the lenses, written once
@@ -64,7 +71,7 @@ def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
             "name": each.model.name,
             "kind": each.model.kind,
             "scheme": each.parts[0].scheme.name,
-            "equation": "\n".join(equations(each.parts[0].scheme)),
+            "equation": _equation(each),
             "parameters": each.model.model.num_parameters(),
             "output": each.output,
             "target": each.target,

@@ -51,7 +51,9 @@ def depth(traced: Trace) -> dict[str, Any]:
             {"layer": layer.number, **each} for layer in traced.layers for each in commutators(layer, traced.context)
         ],
         "truncation": [
-            {"layer": layer.number, "relative": truncation_error(layer, traced.context)} for layer in traced.layers
+            {"layer": layer.number, "relative": truncation_error(layer, traced.context)}
+            for layer in traced.layers
+            if not traced.stack.has_velocity  # it carries on earlier moves: the layer's own field says little about it
         ],
     }
 

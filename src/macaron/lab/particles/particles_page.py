@@ -3,20 +3,33 @@
 import base64
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from macaron.errors import UsageError
 from macaron.files import atomic_file
-from macaron.lab.page import Raw, asset, escape, html_table, render_page, section
-from macaron.lab.particles.depth_charts import OPERATORS, depth_charts
+from macaron.lab.charts import Series, line_chart
+from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section
 from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
 #: Normalised first: the raw states of a trained model are often one cluster and a single distant word.
 VIEW_CHOICES: tuple[View, ...] = ("normalised", "raw")
+
+#: An operator's name, its effect on particles, its name in networks if different, and the colour of its curves (that of
+#: --op-F, --op-G, --op-H).
+OPERATORS = {
+    "G": ("Convection", "each word by itself", "feed-forward", 1),
+    "F": ("Diffusion", "words attract words", "self-attention", 0),
+    "H": ("Cross-attention", "source words attract target words", None, 2),
+}
+
+#: Measures of whole layers; the others are of sub-steps.
+PER_LAYER = ("commutator", "truncation")
+#: The name of a line (default: its model's), its colour (default: its model's) and its points.
+Line = tuple[str, int | None, list[tuple[float, float]]]
 
 Data = Mapping[str, Any]
 
@@ -29,7 +42,7 @@ def particles_page(data: Data) -> str:
     readouts = [f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names]
     panel = asset("particles-panel.html")
     panels = [panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models]
-    charts = [depth_charts(models, part, alone=len(parts) == 1) for part in parts]
+    charts = [_depth_charts(models, part, alone=len(parts) == 1) for part in parts]
     body = asset("particles.html").format(
         legend=_legend(models),
         parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
@@ -117,15 +130,7 @@ def _limits(data: Data) -> str:
             shown.append(f"{where}: {raw:.0f} % raw, {normalised:.0f} % normalised, of {part['dimension']} dimensions")
             if part.get("lens_note"):
                 notes[escape(part["lens_note"])] = None
-    spaces = ""
-    if several:
-        spaces = "<li>Two models have two different spaces. " + (
-            "The second picture is rotated (and reflected, if needed) to fit the first, so agreement of positions is "
-            "partly constructed; how far words move and cluster is not.</li>"
-            if data["aligned"]
-            else "Here their words differ, so not all pictures could be rotated to fit each other: compare how far "
-            "words move and cluster, not where they are.</li>"
-        )
+    spaces = note("particles", "aligned" if data["aligned"] else "unaligned") if several else ""
     return asset("particles-limits.html").format(shown="; ".join(shown), notes=" ".join(notes), several=spaces)
 
 
@@ -136,3 +141,47 @@ def _table(models: Sequence[Data]) -> str:
         rows.append([model["name"], model["scheme"], equation, f"{model['parameters']:,}", model["output"] or "–"])
     headers = ["Model", "Scheme", "One layer", "Parameters", "Output"]
     return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)
+
+
+def _depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
+    """The charts of a part, each with all models; the second model's lines are dashed.
+
+    :param alone: whether the page has no other part
+    """
+    charts = []
+    for about in json.loads(asset("particles-depth.json")):  # the text of the page: titles and explanations
+        series, measure = [], about["measure"]
+        for m, model in enumerate(models):
+            for part in (part for part in model["parts"] if part["name"] == name):
+                for what, colour, line in _lines(part, measure):
+                    own = f"{model['name']}: {what}" if what and len(models) > 1 else what or model["name"]
+                    shade = colour if colour is not None else 5 if len(models) == 1 else 3 + m
+                    series.append(Series(own, line, colour=shade, dashed=m > 0))
+        per_layer = measure in PER_LAYER
+        axis = "layer" if per_layer else "layers passed"
+        title, y_label = about["title"], about["label"]
+        chart = line_chart(series, title=title, x_label=axis, y_label=y_label, height=190, from_zero=True)
+        # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
+        note = f'<p class="note">{about["meaning"]}</p>'
+        charts.append(f'<div data-shift="{0.5 if per_layer else 0}">{chart}{note}</div>')
+    heading = "" if alone else f"<h3>{escape(name.capitalize())}</h3>"
+    return f'<div data-part="{escape(name)}">{heading}<div class="charts">{"".join(charts)}</div></div>'
+
+
+def _lines(part: Data, measure: str) -> Iterator[Line]:
+    """The lines of a measure: one per operator, one per pair of operators, or a single one."""
+    values = part["depth"].get(measure, part["depth"]["moves"])
+    if measure in ("size", "relative"):
+        moments = [t for t, frame in zip(part["times"], part["frames"], strict=True) if frame["operator"] in OPERATORS]
+        moves = list(zip(moments, values, strict=True))
+        for operator, (name, _, _, colour) in OPERATORS.items():
+            line = [(time, move[measure]) for time, move in moves if move["operator"] == operator]
+            if line:
+                yield f"{name.lower()} ({operator})", colour, line
+    elif measure in PER_LAYER:
+        pairs = list(dict.fromkeys(row.get("pair", "") for row in values))
+        for i, pair in enumerate(pairs):
+            line = [(row["layer"], row["relative"]) for row in values if row.get("pair", "") == pair]
+            yield " and ".join(pair), (None if len(pairs) == 1 else (5, 3, 4)[i % 3]), line
+    else:
+        yield "", None, [(t, value) for t, value in zip(part["times"], values, strict=True) if value is not None]

@@ -101,7 +101,8 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
     first = 1 if stack.prologue is None else 0
     for index, (start, end) in enumerate(pairwise(states)):
         steps = [step for visited_index, step in visited if visited_index == index]
-        layer = LayerTrace(first + index, steps, start, end)
+        before = steps[0].before[..., : start.shape[-1]]  # with the signals of the layer
+        layer = LayerTrace(first + index, steps, before, end)
         frames += _frames(layer, stack.num_layers, context)
         if 1 <= layer.number <= stack.num_layers:
             layers.append(layer)
@@ -121,12 +122,14 @@ def _frames(layer: LayerTrace, layers: int, context: Context) -> Iterator[Frame]
     ends = {0: "Before the first layer", layers + 1: "After the last layer"}
     where = ends.get(layer.number, f"Layer {layer.number} of {layers}")
     branches = list(dict.fromkeys(step.branch for step in layer.steps))
-    several = len(layer.steps[0].layer.walk) > 1
-    start = state = layer.before
+    several = len(layer.steps[0].layer.walk) > 1 or len(branches) > 1
+    start = state = origin = layer.before
+    width = start.shape[-1]  # without the velocities
     for index, step in enumerate(layer.steps):
         if index and step.branch != layer.steps[index - 1].branch:
-            start = state
-        state = start + step.weight * (step.after - layer.before) if several else step.after
+            start, origin = state, step.before[..., :width]  # that of a stage is not the layer's
+        after = step.after[..., :width]
+        state = start + step.weight * (after - origin) if several else after
         if step is layer.steps[-1]:
             state = layer.after  # equal up to rounding
         branch = f", branch {branches.index(step.branch) + 1} of {len(branches)}" if several else ""

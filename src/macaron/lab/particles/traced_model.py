@@ -1,18 +1,20 @@
 """A loaded model, and a sentence traced through its stacks."""
 
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
-from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
+from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
-from macaron.lab.particles.token_labels import START, TokenLabels
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
@@ -21,18 +23,17 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_t
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.text.vocabulary import TokenizerKind
+from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.vocabulary import CONTINUED, TokenizerKind
 
 #: More particles than a page can show legibly.
 MAX_TOKENS = 200
 PartName = Literal["encoder", "decoder"]
 
-_NEXT = "The prediction of the next word, read from the state by the final norm and the output embedding."
-_SHARED = (
-    "A translation encoder predicts no words. Its states are read by its final norm and the embedding that source, "
-    "target and output share: a rough reading."
-)
-_MASKED = "The prediction of the masked-word head for this position."
+#: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
+JOINT = "·"
+START = "[start]"
+_NAMES = {"<s>": "[s]", "<pad>": "[pad]", "</s>": "[end]", "<unk>": "[unknown]", "<mask>": "[mask]", "<cls>": "[cls]"}
 
 
 @dataclass(eq=False)
@@ -88,7 +89,11 @@ class TracedModel:
         }
         self.kind, model_class, heads = kinds[stored_type(folder)]
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
-        lens = (self.model.mlm_logits, _MASKED) if self.kind == "encoder" else (self.model.logits, _SHARED)
+        lens = (
+            (self.model.mlm_logits, note("particles", "masked"))
+            if self.kind == "encoder"
+            else (self.model.logits, note("particles", "shared"))
+        )
         # A classifier has no head for masked words.
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
@@ -104,8 +109,8 @@ class TracedModel:
         found: list[TracedPart] = []
         if self.kind == "language":
             traced = trace(model.decoder, lambda: model.decode(sources))
-            part = TracedPart("decoder", model.config.encoder_scheme_value(), source, traced, model.logits, _NEXT)
-            return TracedSentence(self, source, [part])
+            scheme, lens = model.config.encoder_scheme_value(), note("particles", "next")
+            return TracedSentence(self, source, [TracedPart("decoder", scheme, source, traced, model.logits, lens)])
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
             traced = trace(stack, lambda: encode(sources))
@@ -113,7 +118,7 @@ class TracedModel:
         output: str | None = None
         if translates and "decoder" in parts:
             translator = Translator(model, self.tokenizer)
-            longest = min(translator.defaults.get("max_length", SearchSettings.max_length), self.limit - 1)
+            longest = min(translator.settings.max_length, self.limit - 1)
             ((best,),) = translator.translate_nbest([sentence], nbest=1, max_length=longest)
             output, words = best.text, list(best.tokens)  # with their end, or cut at the longest length
             if target is not None:
@@ -127,7 +132,7 @@ class TracedModel:
             traced = trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
             scheme = model.config.decoder_scheme_value()
-            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, _NEXT))
+            found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, note("particles", "next")))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
 
@@ -140,3 +145,53 @@ class TracedModel:
             raise MacaronError(
                 f"{self.path}: {what} has {len(ids)} tokens; at most {self.limit} are allowed ({why}). Shorten it."
             )
+
+
+class TokenLabels:
+    """Tokens as labels for a reader, by id, without the marks of the subword model."""
+
+    def __init__(self, tokenizer: MacaronTokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.whole_words = isinstance(tokenizer.backend_tokenizer.model, WordLevel)
+        self.word_end: str | None = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None) or None
+        self.bytes = _byte_of_character() if tokenizer.pipeline == "raw" else {}
+
+    def __call__(self, token: int) -> str:
+        """The label of a token."""
+        symbol = self.tokenizer.backend_tokenizer.id_to_token(token)
+        if symbol is None:
+            return f"[{token}]"  # a row of the embedding beyond the vocabulary
+        if symbol in _NAMES:
+            return _NAMES[symbol]
+        if self.bytes:
+            return self._of_bytes(symbol)
+        if symbol.startswith("<0x") and symbol.endswith(">"):
+            return f"[{symbol[3:-1]}]"
+        if self.whole_words:
+            text = symbol.removesuffix(CONTINUED) or symbol
+            continued = text != symbol
+        else:
+            continued = self.word_end is not None and not symbol.endswith(self.word_end)
+            text = symbol.removesuffix(self.word_end or "")
+        text = html.unescape(text) if self.tokenizer.pipeline == "moses" else text
+        return text + JOINT if continued else text
+
+    def _of_bytes(self, symbol: str) -> str:
+        """The label of a byte-level piece. A piece that starts with a space starts a word."""
+        content = bytes(self.bytes[character] for character in symbol if character in self.bytes)
+        text = content.decode("utf-8", "replace")
+        word = text.strip()
+        if not word:
+            return "[space]"
+        if "\N{REPLACEMENT CHARACTER}" in word or not word.isprintable():  # part of a character
+            return f"[{content.hex(' ').upper()}]"
+        # A full stop after a word, without a space, is not a piece of it.
+        return JOINT + word if word[0].isalnum() and not text[0].isspace() else word
+
+
+def _byte_of_character() -> dict[str, int]:
+    """The characters of a byte-level vocabulary: printable bytes are themselves, the others are shifted."""
+    alphabet = sorted(ByteLevel.alphabet())
+    printable = [ord(character) for character in alphabet if ord(character) < 256]
+    shifted = [code for code in range(256) if code not in printable]
+    return dict(zip(alphabet, [*printable, *shifted], strict=True))

@@ -1,14 +1,16 @@
 """The page of a run: recipe, curves, throughput, scores, samples, environment."""
 
+import json
 from pathlib import Path
 from shlex import quote
 from statistics import median
+from typing import Literal, TypeAlias
 
-from macaron.data.glue_tasks import METRICS
 from macaron.errors import MacaronError
-from macaron.lab.page import check_page_path, escape, html_table, render_page, section, write_page
-from macaron.lab.report.curves_and_scores import score_tables, throughput, training_curves
-from macaron.lab.run_folder import RunFolder, numbers_in
+from macaron.json_files import Record
+from macaron.lab.charts import Series, line_chart
+from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.run_folder import RunFolder, is_number
 from macaron.lab.scales import duration, number
 
 #: The first of these losses that a run has is shown at the top.
@@ -17,8 +19,13 @@ _LOSSES = {
     "valid_mlm": "validation, masked words",
     "valid_loss": "validation loss",
 }
-#: Kinds of runs of ``macaron train``.
-_TRAINED = ("translation", "pre-training", "language-model")
+
+YAxis: TypeAlias = Literal["logarithmic", "linear", "from zero"]
+#: Numbers that are not drawn: positions, times and sizes.
+_NOT_DRAWN = {
+    *("update", "epoch", "time", "seconds", "targets", "bleu_sentences", "tokens_per_second", "memory_gib"),
+    *("parts", "validation_parts"),
+}
 
 
 def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
@@ -26,10 +33,9 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     path = run / "report.html" if out is None else out
     check_page_path(path)
     found = RunFolder(run)
-    charts = training_curves(found)
-    shown = ['<div class="charts">', *charts, "</div>"] if charts else ['<p class="empty">No values yet.</p>']
-    parts = [_cards(found), section("Curves", *shown)]
-    speed = throughput(found)
+    charts = _training_curves(found) or ['<p class="empty">No values yet.</p>']
+    parts = [_cards(found), section("Curves", '<div class="charts">', *charts, "</div>")]
+    speed = _throughput(found)
     if speed:
         pace = median(value for _, value in found.values("tokens_per_second"))
         tokens = _large(sum(value for _, value in found.values("targets")))
@@ -37,7 +43,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
         parts.append(section("Throughput", *shown))
     parts.append(section("Scores", *_scores(found)))
-    if samples and found.kind in ("translation", "pre-training"):
+    if samples and found.kind != "language-model":
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="empty">No recipe.toml in this folder.</p>'
     if found.origin.text:
@@ -56,8 +62,6 @@ def _lead(run: RunFolder) -> str:
         "translation": f"A translation model{f', {languages}' if languages else ''}",
         "pre-training": "An encoder in pre-training",
         "language-model": "A language model",
-        "fine-tuning": "An encoder fine-tuned on files of examples",
-        "GLUE": "An encoder fine-tuned on GLUE",
     }[run.kind]
     model, scheme = run.settings.get("model"), run.config.get("scheme")
     if isinstance(model, dict) and model.get("preset"):
@@ -71,13 +75,9 @@ def _lead(run: RunFolder) -> str:
 def _status(run: RunFolder) -> str:
     """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
-    if run.kind == "GLUE" and not run.summary:
-        notes.append(f"Not finished: {len(run.results)} runs are done. Continue with --resume.")
-    elif run.kind == "fine-tuning" and not run.summary:
-        notes.append(f"Not finished: {len(run.metrics)} of {run.settings.get('epochs', '?')} epochs are done.")
-    elif run.kind in _TRAINED and not run.update and not run.finished:
+    if not run.update and not run.finished:
         notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
-    elif run.kind in _TRAINED and not run.finished:
+    elif not run.finished:
         limit = run.settings.get("train", {}).get("max_updates")
         of = f" of {limit:,}" if isinstance(limit, int) else ""
         left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
@@ -87,7 +87,7 @@ def _status(run: RunFolder) -> str:
             f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
             f"--resume --out {quote(str(run.path))} continues it.{again}"
         )
-    if run.finished and not run.has_model and run.kind != "GLUE":
+    if run.finished and not run.has_model:
         notes.append("There is no model in this folder.")
     return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
 
@@ -103,14 +103,10 @@ def _cards(run: RunFolder) -> str:
             update, lowest = min(points, key=lambda point: point[1])
             entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
             break
-    if run.kind == "fine-tuning":
-        scores = numbers_in(run.summary.get("scores"))
-        entries += [(METRICS.get(metric, metric), f"{value:.1f} %", f"on {part}") for part, metric, value in scores]
     if run.parameters is not None:
         exact, short = f"{run.parameters:,}", _large(run.parameters)
         entries.append(("parameters", short, "" if short == exact else exact))
-    updates = run.update or run.summary.get("updates")
-    if updates:
+    if updates := run.update:
         epoch = max((int(record["epoch"]) for record in run.metrics if "epoch" in record), default=None)
         entries.append(("updates", f"{updates:,}", "" if epoch is None else f"in epoch {epoch}"))
     seconds = run.summary.get("seconds") or max((x for x, _ in run.values("seconds", "seconds")), default=None)
@@ -118,8 +114,6 @@ def _cards(run: RunFolder) -> str:
         gpus = [start.get("gpu") for start in run.starts]
         device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
         entries.append(("time", duration(seconds), device))
-    if run.results:
-        entries.append(("runs", f"{len(run.results):,}", f"{len({str(r.get('task')) for r in run.results})} task(s)"))
     cards = ""
     for label, value, hint in entries:
         shown = {"label": label, "value": value, **({"hint": hint} if hint else {})}
@@ -130,7 +124,7 @@ def _cards(run: RunFolder) -> str:
 
 def _scores(run: RunFolder) -> list[str]:
     """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
-    found = score_tables(run)
+    found = _score_tables(run)
     if found and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return found
     hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
@@ -197,3 +191,69 @@ def _large(value: float) -> str:
         if value >= unit:
             return f"{value / unit:.3g} {letter}"
     return f"{value:,.0f}"
+
+
+def _training_curves(run: RunFolder) -> list[str]:
+    """A chart for everything that was measured over the updates of a run."""
+    known = json.loads(asset("report-charts.json"))  # the arguments of `_chart`
+    named = {name for _, _, lines, _ in known for name in lines}
+    measured = (name for record in run.metrics for name in record if is_number(record[name]))
+    bases = dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN)
+    for base in bases:
+        title = base.replace("_", " ")
+        known.append([title, title, {base: "training", f"valid_{base}": "validation"}])
+    charts = [_chart(run, *each) for each in known]
+    return [chart for chart in charts if chart]
+
+
+def _throughput(run: RunFolder) -> list[str]:
+    """Speed and memory over the time of a run."""
+    speed = _chart(run, "Speed", "tokens per second", {"tokens_per_second": "tokens/s"}, "from zero", "seconds")
+    memory = _chart(run, "Memory", "peak reserved GPU memory (GiB)", {"memory_gib": "GiB"}, "from zero", "seconds")
+    return [chart for chart in (speed, memory) if chart]
+
+
+def _chart(
+    run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: YAxis = "logarithmic", over: str = "update"
+) -> str:
+    """A chart of metrics with their legends, or nothing if there are no values."""
+    found = [(text, run.values(name, over)) for name, text in lines.items()]
+    series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
+    # With no label smoothing the objective is the likelihood: one chart is enough.
+    if not series or (title == "Loss" and found[0][1] == run.values("nll")):
+        return ""
+    values = [y for each in series for _, y in each.points]
+    log_y = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8
+    zero, x_label = scale == "from zero", over.removesuffix("s")
+    return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
+
+
+def _score_tables(run: RunFolder) -> list[str]:
+    """All scores of the run: evaluations, the candidates for the final model."""
+    parts = [_evaluation(each) for each in run.evaluations]
+    if candidates := run.summary.get("candidates"):
+        chosen = run.summary.get("final_model")
+        scores = run.summary.get("candidate_scores", {})
+        scores = scores if all(map(is_number, scores.values())) else {}
+        metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
+        weights: list[list[str]] = []
+        for name, loss in candidates.items():
+            marked = Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name
+            weights.append([marked, "–" if loss is None else f"{loss:.4f}"])
+            weights[-1] += [f"{scores[name]:.2f}" if name in scores else "–"] if scores else []
+        decides = f"highest validation {metric}" if scores else "lowest validation loss"
+        caption = f"Candidates for the final model: the one with the {decides} is chosen"
+        headers = ["weights", "validation loss", *([metric] if scores else [])]
+        parts.append(html_table(headers, weights, caption=caption, numeric=[1, 2]))
+    return parts
+
+
+def _evaluation(found: Record) -> str:
+    rows = [
+        (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
+        for each in found["scores"]
+    ]
+    # Below the table: a definition is too long for a column on a phone.
+    notes = f'<p class="note">{escape("; ".join(each["definition"] for each in found["scores"]))}.</p>'
+    headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
+    return html_table(headers, rows, caption=caption, numeric=[1, 2]) + notes

@@ -42,7 +42,7 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str,
 
     prepared = PreparedData.open(data)
     sources, references = (prepared.text("valid", language) for language in prepared.languages)
-    chosen = _chosen(prepared.pairs("valid").source.lengths, count)
+    chosen = _chosen(prepared.pairs("valid").source.lengths(), count)
     state = prepared.text_state("valid")
     # Always on the CPU: the page is the same on every machine.
     outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state, one_per_line=True)
@@ -62,7 +62,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
     if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
         raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
     found = []
-    for number, index in enumerate(_chosen(sentences.lengths, count)):
+    for number, index in enumerate(_chosen(sentences.lengths(), count)):
         ids = sentences[index].tolist()
         pieces = _pieces(tokenizer, ids)
         words = [i for i, token in enumerate(ids) if token >= len(SPECIALS["encoder"]) and pieces[i].strip()]

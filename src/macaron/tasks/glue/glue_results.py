@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median, stdev
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from macaron.data.glue_tasks import METRICS, TASKS, USUAL
+from macaron.data.glue import METRICS, TASKS, USUAL
 from macaron.errors import MacaronError
 from macaron.evaluate.glue_metrics import Average, glue_average, task_score
 from macaron.files import read_lines, remove, write_text

@@ -9,12 +9,17 @@ from typing import Annotated, Any, TypedDict
 
 import torch
 
-from macaron.data.glue import has_folder, read_test
-from macaron.data.glue_submission import as_predictions, check_submission, expected_files, write_submission
-from macaron.data.glue_tasks import TASKS
+from macaron.data.glue import TASKS, read_test
+from macaron.data.glue_submission import (
+    as_predictions,
+    check_submission,
+    expected_files,
+    prediction_file,
+    write_submission,
+)
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
-from macaron.files import check_unused, read_lines, remove, write_json, write_text
+from macaron.files import check_unused, remove, write_json, write_text
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.load import find_folder
@@ -22,9 +27,8 @@ from macaron.processes import Progress
 from macaron.seal import weights_fingerprint
 from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
-from macaron.tasks.finetune import TunerSettings
 from macaron.tasks.glue.glue_results import GlueResults, averages, score_line, table
-from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs, write_predictions
+from macaron.tasks.glue.jobs import GlueWorker, Job, TaskFacts, inspect, run_jobs
 from macaron.train.logs import environment
 from macaron.train.stopping import StopSignals, time_left
 
@@ -44,7 +48,7 @@ def run_glue(
     data: Path,
     out: Path,
     plan: list[Job],
-    tuner: TunerSettings,
+    tuner: Record,
     resume: bool,
     device: str = "auto",
     workers: int | None = None,
@@ -58,7 +62,7 @@ def run_glue(
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
     clip_norm = plan[0].settings.clip_norm
-    identity = {"model": weights_fingerprint(folder), **asdict(tuner), "clip_norm": clip_norm}
+    identity = {"model": weights_fingerprint(folder), **tuner, "clip_norm": clip_norm}
     _check_same(out, results, identity, facts)
     glue_workers = [GlueWorker(folder, data, out, each, tuner) for each in devices(device, workers)]
     write_json(out / "run.json", {"identity": identity, "model": str(model), "data": str(data), **environment()})
@@ -144,28 +148,28 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
     known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for name, record in best.items():
         task, model, predictor = TASKS[name], worker.run / "models" / name, None
         maker = {"run": record["run"], "weights": weights_fingerprint(model)}
         for wanted in task.submission:
             path = folder / wanted.name
             before = known.get(wanted.name) if path.is_file() else None
-            examples = read_test(worker.data, task, wanted) if has_folder(worker.data, task) else None
+            examples = read_test(worker.data, task, wanted)
             if examples is None:
                 # The test files of a resumed run may have been elsewhere.
                 if before is None or {**before, **maker} != before:
                     continue
             elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
-                tuner = worker.settings
-                predictor = predictor or Predictor(model, worker.device, tuner.precision, tuner.max_length)
+                precision, longest = worker.settings["precision"], worker.settings["max_length"]
+                predictor = predictor or Predictor(model, worker.device, precision, longest)
                 answers = predictor.predict(examples.texts)
                 rows = [each["score" if task.regression else "label"] for each in answers]
-                write_predictions(path, as_predictions(task, rows) if task.regression else rows)
+                write_text(path, prediction_file(as_predictions(task, rows) if task.regression else rows))
                 known[wanted.name] = stamp
                 write_json(stamps, known)
-            found[wanted.name] = [line.partition("\t")[2] for line in read_lines(path)][1:]
+            found[wanted.name] = path.read_text("utf-8")
     path = worker.run / "submission.zip"
     filled = write_submission(path, found)
     return {

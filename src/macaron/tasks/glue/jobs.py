@@ -8,26 +8,27 @@ from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean, mode
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from macaron.data.glue import Examples, read_dev, read_test, read_train
-from macaron.data.glue_submission import as_predictions
-from macaron.data.glue_tasks import TASKS, GlueTask
+from macaron.data.glue import TASKS, GlueTask, read_dev, read_test, read_train
+from macaron.data.glue_submission import as_predictions, prediction_file
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
 from macaron.json_files import Record
 from macaron.processes import Workers, check_stop
-from macaron.tasks.classification import FineTuning, Objective, glue_objective
+from macaron.tasks.classification import FineTuning, Objective
 from macaron.tasks.classifier import Encoded
-from macaron.tasks.finetune import FineTuner, TunerSettings
+from macaron.tasks.finetune import FineTuner
 
+#: Values of fields of `FineTuning`.
+Space = dict[str, tuple[Any, ...]]
 _INTERVAL = 0.2  # seconds between two checks for a signal
 #: The search space of the paper (its "5e-3" is a misprint of Devlin's 5e-5).
-PAPER = {"batch_sizes": (16, 32), "learning_rates": (5e-5, 3e-5), "epochs": (3, 4, 5)}
-FIXED = {"batch_sizes": (32,), "learning_rates": (5e-5,), "epochs": (3,)}
+PAPER: Space = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5), "epochs": (3, 4, 5)}
+FIXED: Space = {"batch_size": (32,), "learning_rate": (5e-5,), "epochs": (3,)}
 
 
 @dataclass(frozen=True)
@@ -55,29 +56,30 @@ class Job:
 
     @property
     def objective(self) -> Objective:
-        """The objective of the task."""
-        return glue_objective(TASKS[self.task], self.one_logit)
+        """The authors' objective of the task; two logits instead of one if the job says so."""
+        task = TASKS[self.task]
+        if task.regression:
+            # The authors' 0.5 * (score - 3).
+            return Objective("score", ("score",), shift=3.0, scale=2.0)
+        return Objective("one-logit" if self.one_logit and task.one_logit else "classes", task.labels)
 
 
 def make_plan(
     tasks: Sequence[GlueTask],
     seeds: int,
-    batch_sizes: Sequence[int],
-    learning_rates: Sequence[float],
-    epochs: Sequence[int],
-    weight_decays: Sequence[float] = (0.0,),
+    space: Space,
     symmetric: bool = False,
     one_logit: bool = True,
     clip_norm: float = 0.0,
 ) -> list[Job]:
     """All runs, task by task; the seeds are 1 to ``seeds``."""
-    space = product(tasks, batch_sizes, learning_rates, epochs, weight_decays, range(1, seeds + 1))
-    jobs = []
-    for task, batch, rate, length, decay, seed in space:
+    plan: dict[str, Job] = {}
+    for task, *values, seed in product(tasks, *space.values(), range(1, seeds + 1)):
+        chosen = dict(zip(space, values, strict=True))
         swaps = symmetric and task.symmetric
-        settings = FineTuning(batch, rate, length, seed, decay, clip_norm=clip_norm, symmetric=swaps)
-        jobs.append(Job(task.name, settings, one_logit))
-    return list({job.name: job for job in jobs}.values())
+        job = Job(task.name, FineTuning(**chosen, seed=seed, clip_norm=clip_norm, symmetric=swaps), one_logit)
+        plan[job.name] = job
+    return list(plan.values())
 
 
 @dataclass(frozen=True)
@@ -100,21 +102,24 @@ class TaskFacts:
 def inspect(root: Path, task: GlueTask) -> TaskFacts:
     """Read all files of a task, so that errors in them are reported before the first run."""
     train, dev = read_train(root, task), read_dev(root, task)
-    tests = {wanted.test.name: read_test(root, task, wanted) for wanted in task.submission}
-    sets: dict[str, Examples] = {"train": train, **dev}
-    usual = fmean(train.labels) if task.regression else mode(train.labels)
+    tests = {wanted.test: read_test(root, task, wanted) for wanted in task.submission}
+    sets = {"train": train, **dev}
+    usual = fmean(train.values) if task.regression else mode(train.values)
     return TaskFacts(
         len(train),
         {name: each.fingerprint() for name, each in sets.items()},
         sum(each.skipped for each in sets.values()),
         tuple(name.removeprefix("../") for name, found in tests.items() if found is None),
-        {name: score(task.metrics, [usual] * len(each), each.labels) for name, each in dev.items()},
+        {name: score(task.metrics, [usual] * len(each), each.values) for name, each in dev.items()},
     )
 
 
 @dataclass
 class GlueWorker:
-    """Runs jobs, one after the other, on one device. It is small until its first job."""
+    """Runs jobs, one after the other, on one device. It is small until its first job.
+
+    :param settings: how the model is loaded: precision, max_length, dropout of `FineTuner`
+    """
 
     #: The worker of this process, in a process of `Workers`.
     own: ClassVar["GlueWorker | None"] = None
@@ -123,13 +128,13 @@ class GlueWorker:
     data: Path
     run: Path
     device: str
-    settings: TunerSettings = field(default_factory=TunerSettings)
+    settings: Record = field(default_factory=dict)
     _held: tuple[tuple[str, Objective], Encoded, dict[str, Encoded]] | None = None
 
     @cached_property
     def tuner(self) -> FineTuner:
         """The model on its device, loaded with the first job."""
-        return FineTuner(self.model, self.device, self.settings)
+        return FineTuner(self.model, self.device, **self.settings)
 
     def work(
         self,
@@ -147,7 +152,7 @@ class GlueWorker:
         outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
         for name, values in outcome.predictions.items():
             rows = [str(float(value)) for value in values] if task.regression else as_predictions(task, list(values))
-            write_predictions(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", rows)
+            write_text(self.run / "predictions" / "dev" / f"{job.name}.{name}.tsv", prediction_file(rows))
         if best is None or best["diverged"] or (outcome.score >= best["score"] and not outcome.diverged):
             takes = {"texts": task.texts, "task": task.name, "run": job.name, "dev": outcome.scores}
             self.tuner.save(self.run / "candidates" / job.name, job.objective, takes)
@@ -173,16 +178,11 @@ class GlueWorker:
         if self._held is None or self._held[0] != key:
             self._held = None
             train = read_train(self.data, TASKS[job.task])
-            data = self.tuner.encode(train.texts, job.objective, train.labels)
+            data = self.tuner.encode(train.texts, job.objective, train.values)
             held = read_dev(self.data, TASKS[job.task])
-            dev = {name: self.tuner.encode(each.texts, job.objective, each.labels) for name, each in held.items()}
+            dev = {name: self.tuner.encode(each.texts, job.objective, each.values) for name, each in held.items()}
             self._held = (key, data, dev)
         return self._held[1:]
-
-
-def write_predictions(path: Path, rows: list[str]) -> None:
-    """Write predictions in the order of their examples."""
-    write_text(path, "index\tprediction\n" + "".join(f"{index}\t{row}\n" for index, row in enumerate(rows)))
 
 
 def run_jobs(

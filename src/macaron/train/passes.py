@@ -1,0 +1,181 @@
+"""Passes over data: the gradients of an update, and validation. Both are the same for any number of processes.
+
+Where memory is scarce, batches are computed in parts.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+
+from macaron.errors import MacaronError
+from macaron.train.checkpoint import RunState
+from macaron.train.distributed import Processes, gathered
+from macaron.train.settings import TrainSettings
+from macaron.train.step import TrainStep
+from macaron.train.task import MicroBatch, Task
+
+T = TypeVar("T")
+
+#: Distance between the seeds of a micro-batch's parts, and the range of seeds.
+_PART_SEED, _SEEDS = 0x9E3779B97F4A7C15, (1 << 64) - 1
+#: What CUDA says when its own allocations fail.
+_NO_MEMORY = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+#: The measured values that a metric may be; a task has one of them.
+_VALUES = {"loss": ("valid_loss",), "bleu": ("valid_sacrebleu", "valid_tokenised_bleu"), "chrf": ("valid_chrf",)}
+#: The metrics in messages.
+TITLES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}
+
+
+def within_memory(
+    attempt: Callable[[int], T],
+    parts: int,
+    task: Task,
+    most: Callable[[float], float],
+    free: Callable[[], object] = lambda: None,
+) -> tuple[T, int]:
+    """Call ``attempt(parts)``, again with twice as many parts whenever a GPU's memory has not sufficed.
+
+    :param task: makes the parts
+    :param most: the largest of the values of all processes that are here (`Processes.most`): they agree on the parts
+    :param free: called before the next attempt
+    :returns: what the last attempt returned, and its number of parts
+    """
+    if isinstance(task.module, FSDPModule):  # the other processes wait inside a layer
+        return attempt(parts), parts
+    while True:
+        result, lacking = None, 0
+        try:
+            result = attempt(parts)
+        except RuntimeError as error:
+            if not isinstance(error, torch.OutOfMemoryError) and not any(map(str(error).__contains__, _NO_MEMORY)):
+                raise
+            rows, width = task.present
+            lacking = 1 + width if rows <= parts else 1
+        # Not inside the clause above: an error keeps its frames, and these their tensors.
+        lacking = int(most(lacking))
+        if not lacking:
+            return cast(T, result), parts
+        result = None
+        free()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if lacking > 1:
+            raise MacaronError(
+                f"out of memory with a single row of {lacking - 1} tokens. Leave long ones out (train.row_tokens, or "
+                "train.max_length with train.batching = 'bucket'; validation data: prepare it without them), or take a "
+                "smaller model.preset or train.precision = 'bfloat16'."
+            )
+        parts *= 2
+
+
+def accumulate(
+    task: Task,
+    step: TrainStep,
+    group: Sequence[MicroBatch],
+    processes: Processes,
+    device: torch.device,
+    seed: int,
+    parts: int,
+) -> Tensor:
+    """Add the gradients of all micro-batches of an update that are this process's share.
+
+    :param seed: of the update
+    :param parts: in which each micro-batch is computed: the same gradients but for rounding and dropout
+    :returns: the sums of their losses, in float64
+    """
+    module, targets = step.module, sum(planned.targets for planned in group)
+    # FSDP averages gradients over the processes; otherwise they are summed.
+    weight = (processes.world if isinstance(module, FSDPModule) else 1) / max(targets, 1)
+    sums = torch.zeros(len(task.loss_names), dtype=torch.float64, device=device)
+    turns = processes.turns(len(group))
+    for turn, (i, counts) in enumerate(turns, start=1):
+        for j, (part, real) in enumerate(task.parts(group[i].collate(device), parts), start=1):
+            # Seeded by its index in the run, a part has the same dropout after a resume or in another process.
+            torch.manual_seed(seed + i + (j - 1) * _PART_SEED & _SEEDS)
+            if isinstance(module, FSDPModule):
+                module.set_requires_gradient_sync(turn == len(turns) and j == parts)
+            elif not real:
+                continue
+            losses = step(part, weight if counts and real else 0.0)
+            if counts and real:
+                sums += losses
+    return sums
+
+
+class Validation:
+    """Measures the weights of a task's module."""
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainSettings,
+        processes: Processes,
+        device: torch.device,
+        autocast: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.task, self.metric, self.processes, self.device = task, settings.best_metric, processes, device
+        self.autocast, self.everywhere = autocast, settings.distributed == "fsdp"
+
+    def losses(self, state: RunState) -> tuple[dict[str, Any], list[float]]:
+        """Mean losses over the validation data, and what was counted beside them, for `scores`."""
+        task = self.task
+        task.module.eval()
+        with torch.no_grad(), self.autocast(), gathered(task.module):
+            sums, state.validation_parts = within_memory(
+                lambda parts: task.validate(self.device, self.processes, parts),
+                state.validation_parts,
+                task,
+                self.processes.most,
+            )
+        found = self.processes.sum(sums).tolist()
+        count = len(task.loss_names)
+        means = (value / max(found[count], 1) for value in found[:count])
+        return {f"valid_{name}": mean for name, mean in zip(task.loss_names, means, strict=True)}, found[count + 1 :]
+
+    def scores(self, state: RunState, counts: list[float]) -> dict[str, Any]:
+        """BLEU and the like, of the first process and of those that must help it; empty in the others."""
+        found: dict[str, Any] = {}
+        parts = 1
+        if self.processes.first or self.everywhere:
+            with gathered(self.task.module):
+                found, parts = within_memory(
+                    lambda parts: self.task.score(self.device, parts, counts), state.validation_parts, self.task, float
+                )
+        state.validation_parts = int(self.processes.most(max(parts, state.validation_parts)))
+        return found
+
+    def value(self, values: dict[str, Any]) -> float:
+        """The value of the metric that decides, the same in all processes."""
+        return self.processes.most(next((values[name] for name in _VALUES[self.metric] if name in values), 0.0))
+
+    def is_better(self, value: float, than: float | None) -> bool:
+        """Whether a value of the metric is an improvement."""
+        return than is None or (value < than if self.metric == "loss" else value > than)
+
+    def compare(
+        self, names: Iterable[str], use: Callable[[str], None], state: RunState
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Losses of several weights, and their scores if scores decide.
+
+        :param use: fills the module with the weights of that name
+        """
+        losses, scores = {}, {}
+        for name in names:
+            use(name)
+            values, counts = self.losses(state)
+            losses[name] = values["valid_loss"]
+            if self.metric != "loss" and math.isfinite(losses[name]):
+                scores[name] = self.value(self.scores(state, counts))
+        return losses, scores
+
+    def best(self, values: dict[str, float]) -> str:
+        """The name of the best of several values; the first of equals. NaN is the worst."""
+        sign = 1 if self.metric == "loss" else -1
+        return min(values, key=lambda name: sign * values[name] if math.isfinite(values[name]) else math.inf)
