@@ -1,4 +1,7 @@
-"""A model folder of transformers, as it is read for conversion: settings and weights, each used once and checked."""
+"""A model folder of transformers, as it is read for conversion: settings and weights, each used once and checked.
+
+What becomes of them is in families.toml.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +16,7 @@ from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
 from macaron.errors import MacaronError
 from macaron.json_files import Record, read_json
 from macaron.models.load import MODEL_FILES, read_weights
-from macaron.models.network import Network
-from macaron.text.tokenizer import MacaronTokenizer
+from macaron.settings import load_toml
 
 #: What the rows of tokens that the foreign model lacks are given in the output: their probability is zero. (It is
 #: finite in half precision, too.)
@@ -24,15 +26,6 @@ ACTIVATIONS = {
     **{"gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "gelu": "gelu"},
     **{"relu": "relu", "swish": "silu", "silu": "silu"},
 }
-
-
-@dataclass
-class Converted:
-    """What a conversion makes: the model with its weights, its tokenizer, and what it is called."""
-
-    model: Network
-    tokenizer: MacaronTokenizer
-    title: str
 
 
 @dataclass
@@ -47,17 +40,23 @@ class ForeignFolder:
     tensors: dict[str, Tensor]
     taken: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        families = load_toml(Path(__file__).with_name("families.toml"))[0]
+        self.family: Record = families[self.only("model_type", *families)]
+        prefix: str = self.family["prefix"]
+        self.prefix = prefix if any(name.startswith(prefix) for name in self.tensors) else ""
+
     @classmethod
     def read(cls, path: Path) -> "ForeignFolder":
         """Read config.json and the weights: safetensors, or PyTorch's own format, of which no code is run."""
         if not (path / "config.json").is_file():
-            raise MacaronError(f"{path}: no config.json. Give a folder that save_pretrained of transformers wrote.")
+            raise MacaronError("no config.json. Give a folder that save_pretrained of transformers wrote.")
         config = read_json(path / "config.json", Record)
         pickled = path / "pytorch_model.bin"
         if any(path.glob(MODEL_FILES[2])):
             return cls(path, config, read_weights(path))
         if not pickled.is_file():
-            raise MacaronError(f"{path}: no weights (model.safetensors or pytorch_model.bin)")
+            raise MacaronError("no weights (model.safetensors or pytorch_model.bin)")
         return cls(path, config, plain_tensors(pickled, read_pickled(pickled)))
 
     def only(self, key: str, *supported: Any) -> Any:
@@ -67,10 +66,6 @@ class ForeignFolder:
             known = " or ".join(repr(each) for each in supported)
             raise MacaronError(f"{key} = {value!r} in config.json is not supported; Macaron can convert {known}")
         return value
-
-    def architecture(self, *supported: str) -> None:
-        """Refuse other classes of models; config.json need not name any."""
-        self.only("architectures", None, *([name] for name in supported))
 
     def number(self, key: str, default: float | None = None) -> Any:
         """A setting that is a number."""
@@ -87,9 +82,14 @@ class ForeignFolder:
             raise MacaronError(f"{key} in config.json should be a token below {rows:,}, not {value!r}")
         return value
 
-    def activation(self, key: str) -> str:
-        """Our name of an activation."""
-        return ACTIVATIONS[self.only(key, *ACTIVATIONS)]
+    def fields(self) -> dict[str, Any]:
+        """The fields of our configuration that the family's table gives; what it does not support is refused."""
+        self.only("architectures", None, *([name] for name in self.family["architectures"]))
+        for key, values in self.family["supported"].items():
+            self.only(key, *values)
+        numbers = {ours: self.number(*theirs) for ours, theirs in self.family["fields"].items()}
+        activation = ACTIVATIONS[self.only(self.family["activation"], *ACTIVATIONS)]
+        return {**self.family["fixed"], **numbers, "activation": activation}
 
     def weight(self, *names: str) -> Tensor:
         """Weights in float32, several one below the other."""
@@ -114,12 +114,23 @@ class ForeignFolder:
             for kind in ("weight", "bias")
         }
 
-    def build(self, model_class: Any, config: Any, weights: dict[str, Tensor], ignored: str) -> Any:
-        """The model with these weights; all that config.json calls for are there, and all of the folder's are used.
+    def all_weights(self, config: Any) -> dict[str, Tensor]:
+        """The weights that the family's table names, all but the token embedding, by our names."""
+        family, start = self.family, self.prefix
+        found = {ours: self.weight(start + theirs) for ours, theirs in family["tables"].items()}
+        found |= self.renamed(start, family["parts"], "")
+        for stack, theirs in family["stacks"].items():
+            modules = {**family["modules"], **(family.get("cross", {}) if stack == "decoder" else {})}
+            count = getattr(config, f"{stack}_layers", None) or config.num_hidden_layers
+            for layer in range(count):
+                place = f"{stack}.layers.{layer}.sublayers."
+                found |= self.renamed(f"{start}{theirs}.{layer}.", modules, place)
+        return found
 
-        :param ignored: a pattern of the names that are no weights, or copies
-        """
-        left = sorted(name for name in self.tensors.keys() - self.taken if not re.fullmatch(ignored, name))
+    def build(self, model_class: Any, config: Any, weights: dict[str, Tensor]) -> Any:
+        """The model with these weights; all that config.json calls for are there, and all of the folder's are used."""
+        known = re.compile(self.family["ignored"])
+        left = sorted(name for name in self.tensors.keys() - self.taken if not known.fullmatch(name))
         if left:
             raise MacaronError(f"the weights contain {left[0]!r} ({len(left)} such), which Macaron does not know")
         with torch.device("meta"):

@@ -2,13 +2,14 @@
 
 import torch
 
-from macaron.convert.foreign import NEVER, Converted, ForeignFolder, reordered
+from macaron.convert.foreign import NEVER, ForeignFolder, reordered
 from macaron.convert.renumbered import tokenizer_settings
 from macaron.convert.sentencepiece import read_sentencepiece, unigram
 from macaron.errors import MacaronError
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.configuration import GenerationSettings, TranslationConfig
+from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.text.subword import added_specials
@@ -22,17 +23,12 @@ _TABLES = (
 )
 
 
-def marian(source: ForeignFolder, **languages: str) -> Converted:
-    """MarianMTModel, with one vocabulary for both sides."""
-    source.architecture("MarianMTModel", "MarianModel")
-    for key, value in (
-        *(("share_encoder_decoder_embeddings", True), ("tie_word_embeddings", True), ("normalize_before", False)),
-        *(("normalize_embedding", False), ("add_final_layer_norm", False), ("static_position_embeddings", True)),
-    ):
-        source.only(key, value)
+def marian(source: ForeignFolder, **languages: str) -> tuple[Network, MacaronTokenizer, str]:
+    """MarianMTModel, with one vocabulary for both sides: the model, its tokenizer, and what it is called."""
     for key in ("attention_heads", "ffn_dim"):
         source.only(f"decoder_{key}", source.number(f"encoder_{key}"))
     source.only("decoder_vocab_size", source.number("vocab_size"), None)
+    fields = source.fields()
     table = source.weight(next((name for name in _TABLES if name in source.tensors), _TABLES[0]))
     for name in _TABLES:
         if name in source.tensors and not torch.equal(source.weight(name), table):
@@ -46,48 +42,21 @@ def marian(source: ForeignFolder, **languages: str) -> Converted:
     tokenizer, order = _tokenizer(source, len(table), languages)
     config = TranslationConfig(
         vocab_size=len(order),
-        hidden_size=source.number("d_model"),
-        num_attention_heads=source.number("encoder_attention_heads"),
-        intermediate_size=source.number("encoder_ffn_dim"),
-        encoder_layers=source.number("encoder_layers"),
-        decoder_layers=source.number("decoder_layers"),
-        scheme="lie-fg",
-        norm="post",
-        activation=source.activation("activation_function"),
-        dropout=source.number("dropout", 0.1),
-        attention_dropout=source.number("attention_dropout", 0.0),
-        activation_dropout=source.number("activation_dropout", 0.0),
-        max_position_embeddings=source.number("max_position_embeddings", 512),
-        position_vectors="marian",
         scale_embedding=source.only("scale_embedding", False, True),
-        output_bias=True,
-        decoder_start_token_id=PAD,
         tokenizer_fingerprint=tokenizer.fingerprint(),
+        **fields,
     )
-    given = source.tensors.get("final_logits_bias")
-    bias = torch.zeros(len(table)) if given is None else source.weight("final_logits_bias").reshape(-1)
+    bias = torch.zeros(len(table))
+    if "final_logits_bias" in source.tensors:
+        bias = source.weight("final_logits_bias").reshape(-1)
     weights = {
+        **source.all_weights(config),
         "embedding.tokens.weight": reordered(table, order),
         "embedding.output_bias": reordered(bias, order, NEVER),
     }
-    both = {
-        "F1.operator.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
-        "F1.operator.out": "self_attn.out_proj",
-        "F1.norm": "self_attn_layer_norm",
-        **{"G1.operator.fc1": "fc1", "G1.operator.fc2": "fc2", "G1.norm": "final_layer_norm"},
-    }
-    cross = {
-        "H1.operator.q": "encoder_attn.q_proj",
-        "H1.operator.kv": "encoder_attn.k_proj encoder_attn.v_proj",
-        **{"H1.operator.out": "encoder_attn.out_proj", "H1.norm": "encoder_attn_layer_norm"},
-    }
-    for stack, modules in (("encoder", both), ("decoder", {**both, **cross})):
-        for layer in range(getattr(config, f"{stack}_layers")):
-            theirs, ours = f"model.{stack}.layers.{layer}.", f"{stack}.layers.{layer}.sublayers."
-            weights |= source.renamed(theirs, modules, ours)
-    model = source.build(TranslationModel, config, weights, "")
+    model = source.build(TranslationModel, config, weights)
     model.generation_config = _search(source)
-    return Converted(model, tokenizer, "translation")
+    return model, tokenizer, "translation"
 
 
 def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> tuple[MacaronTokenizer, list[int]]:

@@ -47,7 +47,7 @@ def tokenizer_settings(source: ForeignFolder) -> Record:
     return read_json(path, Record) if path.is_file() else {}
 
 
-def entries(source: ForeignFolder, content: Record) -> dict[int, str]:
+def entries(content: Record) -> dict[int, str]:
     """The tokens of a tokenizer by id, added ones included."""
     vocabulary = content.get("model", {}).get("vocab")
     if not isinstance(vocabulary, dict):
@@ -60,14 +60,14 @@ def entries(source: ForeignFolder, content: Record) -> dict[int, str]:
 
 
 def renumbered(
-    source: ForeignFolder, content: Record, places: Sequence[int | None], kind: TokenizerKind, rows: int
+    content: Record, places: Sequence[int | None], kind: TokenizerKind, rows: int
 ) -> tuple[Tokenizer, list[int]]:
     """The subword model with our special tokens first; and for every new id the old one, -1 if there is none.
 
     :param places: the old ids of our special tokens
     :param rows: of the embedding
     """
-    tokens = entries(source, content)
+    tokens = entries(content)
     if max(tokens, default=0) >= rows:
         raise MacaronError(f"tokenizer.json has the id {max(tokens)}, but the embedding has {rows} rows")
     rest = [index for index in range(rows) if index not in places]
