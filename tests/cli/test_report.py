@@ -27,6 +27,7 @@ def young(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     lines = [{"update": u, "nll": 9 - u, "loss": 9 - u, "tokens_per_second": 10.0 * u, "seconds": u} for u in (1, 2)]
+    (folder / "recipe.toml").touch()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 

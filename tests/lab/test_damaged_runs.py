@@ -27,6 +27,7 @@ ODD = (None, "x", 1e300, float("nan"), [[1]], {"a": 1})
 def write(folder: Path, files: dict[str, Any]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
+    (folder / "recipe.toml").touch()
     for name, content in files.items():
         values = content if name.endswith(".jsonl") else [content]
         (folder / name).write_text("".join(json.dumps(value) + "\n" for value in values))

@@ -229,11 +229,11 @@ def test_damaged_files_are_named_and_the_rest_is_shown(translation: Path, copy):
     assert "Samples" not in sections(text)
     # JSON, but not what it should be: no line of it ends in a traceback.
     with (run / "metrics.jsonl").open("ab") as file:
-        file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n')
+        file.write(b'{"update": "x"}\n{"update": 1, "epoch": null}\n\xff\n{"update": 1, "nll": NaN}\n{"nll": \xff')
     (run / "summary.json").write_text('{"update": "soon", "candidates": {"last": "low"}}')
     (run / "environment.json").write_text('{"packages": [1], "machine": {"a": 1}}')
     text = write_report(run, samples=False).read_text()
-    assert "metrics.jsonl: 5 damaged line(s) are left out." in text
+    assert "metrics.jsonl: 6 damaged line(s) are left out." in text
     assert "summary.json: candidates.last must be a number" in text
     assert "environment.json: " in text
 
@@ -293,6 +293,7 @@ def stored(run: Path, interval: dict[str, Any]) -> Path:
 def test_metrics_that_nobody_foresaw_get_charts(tmp_path: Path):
     lines = [{"update": u, "surprise": u / 7, "valid_surprise": u / 5, "flag": True, "note": "x"} for u in (1, 2, 3)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "recipe.toml").touch()
     text = write_report(tmp_path).read_text()
     assert charts(text) == ["surprise"]
     assert "training <b>0.4286</b>" in text

@@ -13,6 +13,7 @@ from macaron.lab.run_folder import RunFolder
 
 
 def run_of(folder: Path, lines: list[dict]) -> RunFolder:
+    (folder / "recipe.toml").touch()
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return RunFolder(folder)
 

@@ -168,6 +168,8 @@ def test_cors(guarded: Served, server: Served):
         ("alfa x\n", "line 1"),
         ("alfa 0\n", "line 1"),
         ("alfa ²\n", "line 1"),
+        (f"alfa {'7' * 5000}\n", "line 1: write a key"),
+        ("alfa 1000001\n", "1 to 1000000"),
         ("alfa\nalfa\n", "line 2: this key is there twice"),
         ("schlüssel\n", "line 1: write a key of ASCII characters"),
     ],

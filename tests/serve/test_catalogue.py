@@ -12,6 +12,7 @@ import pytest
 from forked import macaron_text
 from macaron.errors import MacaronError, UsageError
 from macaron.serve.catalogue import Catalogue, language_name
+from sealing import unseal
 from served import CLASSIFIER, ENVIRONMENT, TRANSLATION
 
 
@@ -75,6 +76,11 @@ def test_mistakes(nameless: Path, tmp_path: Path):
         Catalogue([str(TRANSLATION), f"de-en={nameless}"])
     with pytest.raises(MacaronError, match="no such folder"):
         Catalogue([str(tmp_path / "missing")])
+    damaged = unseal(Path(shutil.copytree(CLASSIFIER, tmp_path / "damaged")))
+    config = json.loads((damaged / "config.json").read_text())
+    (damaged / "config.json").write_text(json.dumps({**config, "hidden_size": "x"}))
+    with pytest.raises(MacaronError, match=r"damaged/config\.json: hidden_size must be a whole number, not 'x'"):
+        Catalogue([str(damaged)])
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def test_objectives_that_make_no_sense_are_refused():
         Objective("one-logit", ("a", "b", "c"))
     with pytest.raises(MacaronError, match="only a"):
         Objective("classes", ("a",))
+    with pytest.raises(MacaronError, match="batch size must be at most 100,000, not 1000000000"):
+        FineTuning(batch_size=10**9)
     with pytest.raises(MacaronError, match="epochs must be at least 1"):
         FineTuning(epochs=0)
 

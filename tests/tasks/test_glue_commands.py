@@ -159,6 +159,10 @@ def test_a_test_set_that_has_changed_is_predicted_again(
     again = macaron("glue", *arguments, "--data", data)
     assert again.returncode == 0, again.stderr
     assert "predicting" not in again.stderr
+    stored = run / "predictions" / "test" / "CoLA.tsv"  # one of its answers is damaged
+    stored.write_text("\n".join([*kept[:-1], kept[-1][:-1] + str(1 - int(kept[-1][-1])), ""]))
+    assert "predicting CoLA.tsv" in macaron("glue", *arguments, "--data", data).stderr
+    assert stored.read_text().splitlines() == kept
     again = macaron("glue", *arguments, "--data", files)
     assert "predicting CoLA.tsv: 1,063 examples" in again.stderr
     made = (run / "predictions" / "test" / "CoLA.tsv").read_text().splitlines()

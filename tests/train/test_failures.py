@@ -95,6 +95,12 @@ def test_a_full_disk_while_saving(recipe: Path, server: Any, same_run: Any, tmp_
     same_run(whole, out)
 
 
+def test_a_model_that_cannot_be_built_has_the_line_of_its_section(recipe: Path, tmp_path: Path):
+    wrong = load_recipe(recipe, ["model.intermediate_size=2"])
+    with pytest.raises(MacaronError, match=r"recipe\.toml, line 5: \[model\]: scheme 'strang-gfg' has too many"):
+        run(wrong, tmp_path / "run", resume=False)
+
+
 def test_a_full_disk_before_there_is_a_run(recipe: Path, server: Any, tmp_path: Path):
     text = server.run("train", recipe, "--out", tmp_path / "run", limit=["RLIMIT_FSIZE", 500], code=1)
     assert f"{tmp_path / 'run' / 'recipe.toml'} cannot be written" in text

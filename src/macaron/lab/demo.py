@@ -40,7 +40,7 @@ def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -
     say(f"2. Prepare: {done} {data}")
     say("3. Twins")
     left = minutes - (time.monotonic() - started) / 60
-    twins = demo_twins(recipe_file, data, runs, say, max(TRAINING * left / len(TWINS), 0.001))
+    twins = demo_twins(recipe_file, data, runs, say, max(TRAINING * left / len(TWINS), 0.01))
     say("4. Training (runs that are finished are reused)")
     twins.train()
     say("5. Scores (sacreBLEU with 95 % confidence interval)")
@@ -67,7 +67,7 @@ Translate a sentence of your own with a trained model:
 def demo_twins(recipe_file: Path, data: Path, runs: Path, say: Say, minutes: float) -> Twins:
     """The twins, each with the updates of the recipe, or as many as fit into ``minutes``."""
     most = load_recipe(recipe_file).train.max_updates
-    limits = ["train.max_updates=", "train.max_epochs=", f"train.max_minutes={minutes:.4f}"]
+    limits = ["train.max_updates=", "train.max_epochs=", f"train.max_minutes={minutes:.2f}"]
     recipe = load_recipe(recipe_file, [f"data.out={data}", *limits])
     return make_twins(recipe, TWINS, 1, runs, most=most, say=lambda text: say(f"   {text}"), pattern="demo-{name}")
 

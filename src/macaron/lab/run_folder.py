@@ -14,7 +14,6 @@ from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER, StoredFile
 from macaron.json_files import Record, parse_json, read_json
 from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
-from macaron.origin import Origin
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
@@ -66,8 +65,11 @@ class RunFolder:
             raise MacaronError(f"{path}: no such folder. Give the folder of a run, as macaron train --out made it.")
         self.path, self.name = path, name or path.resolve().name
         self.remarks: list[str] = []
-        self.settings, self.origin = self._settings()
-        self.kind = _kind(path, self.settings)
+        sections, self.origin = load_toml(_recipe(path))
+        self.settings = {name: section for name, section in sections.items() if isinstance(section, dict)}
+        self.kind: RunKind = "pre-training" if "pretrain" in self.settings else "translation"
+        if self.settings.get("train", {}).get("task") == "language-model":
+            self.kind = "language-model"
         starts = self._json("environment.json", _Starts) or []
         self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
         self.model_folder = run_model(path)
@@ -153,12 +155,6 @@ class RunFolder:
         self.remarks.append("summary.json is damaged and was ignored.")
         return {}
 
-    def _settings(self) -> tuple[Record, Origin]:
-        if (self.path / "recipe.toml").is_file():
-            sections, origin = load_toml(self.path / "recipe.toml")
-            return {name: section for name, section in sections.items() if isinstance(section, dict)}, origin
-        return {}, Origin("recipe.toml")
-
     def _json(self, file: str, kind: Any = Any) -> Any:
         try:
             return read_json(self.path / file, kind, largest=_LARGEST, finite=False)
@@ -176,6 +172,7 @@ class RunFolder:
         """The records of metrics.jsonl.
 
         The last line of a run in progress may be incomplete: it has no line end, and is no damage.
+        The log is ASCII.
         """
         records: list[Record] = []
         damaged, path = 0, self.path / "metrics.jsonl"
@@ -186,7 +183,7 @@ class RunFolder:
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{")):
+            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{") or not line.isascii()):
                 damaged += 1
         if damaged:
             self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")
@@ -219,16 +216,12 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
         raise MacaronError(f"runs of different tasks cannot be compared: {kinds}")
 
 
-def _kind(path: Path, settings: Record) -> RunKind:
+def _recipe(path: Path) -> Path:
+    """The recipe that a run has stored. A folder without one is refused."""
+    if (path / "recipe.toml").is_file():
+        return path / "recipe.toml"
     if (path / "run.json").is_file() or (path / "settings.json").is_file():
         raise MacaronError(f"{path} is a folder of macaron glue or finetune: its scores are in results.json.")
-    if (path / "recipe.toml").is_file():
-        if settings.get("train", {}).get("task") == "language-model":
-            return "language-model"
-        return "pre-training" if "pretrain" in settings else "translation"
-    if (path / "metrics.jsonl").is_file():
-        text = (path / "metrics.jsonl").read_text(encoding="utf-8", errors="replace")
-        return "pre-training" if '"mlm"' in text else "translation"
     if (path / "config.json").is_file():
         raise MacaronError(f"{path} is a model folder: give the folder of its run, as macaron train --out made it.")
-    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml or metrics.jsonl.")
+    raise MacaronError(f"{path} is not the folder of a run: it has no recipe.toml.")

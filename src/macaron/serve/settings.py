@@ -51,7 +51,7 @@ def read_keys(path: Path) -> Keys:
         # The key itself is in no message: messages are logged.
         if key in keys:
             raise MacaronError(f"{path}, line {number}: this key is there twice")
-        numbers = all(limit.isdecimal() and 0 < int(limit) <= 10**6 for limit in limits)
+        numbers = all(limit.isdecimal() and 0 < int(limit[:9]) <= 10**6 for limit in limits)
         if not key.isascii() or not numbers or len(limits) > 1:
             wanted = "write a key of ASCII characters and, if it has a limit, its requests per minute (1 to 1000000)"
             raise MacaronError(f"{path}, line {number}: {wanted}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError, require
-from macaron.limits import Between
+from macaron.limits import MOST_EXAMPLES, Between
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.language import LanguageForSequenceClassification
 from macaron.train.settings import TrainSettings
@@ -136,8 +136,8 @@ class FineTuning:
     symmetric: bool = False
 
     def __post_init__(self) -> None:
-        Between(1, math.inf).check("batch size", self.batch_size)
-        Between(1, math.inf).check("epochs", self.epochs)
+        Between(1, MOST_EXAMPLES).check("batch size", self.batch_size)
+        Between(1, 10**9).check("epochs", self.epochs)
         require(self.learning_rate > 0, f"learning rate must be above 0, not {self.learning_rate}")
         self.train_settings(1)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from macaron.data.batching import Indices, counting, pack_by_length
 from macaron.data.prepared import TextSplit
 from macaron.data.pretraining_texts import Corpus, single_spans
+from macaron.errors import naming
 from macaron.models import LanguageConfig, LanguageModel
 from macaron.nn import Context
 from macaron.nn.attention import SequenceOffsets
@@ -115,7 +116,8 @@ class LanguageModelTask(TextTask):
         longest, fingerprint = max(config.max_position_embeddings, train.row_tokens), self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(train.seed)
-        self.model = LanguageModel(config)
+        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
+            self.model = LanguageModel(config)
         self.layers = list(self.model.decoder.layers)
         # The flash kernel needs a GPU and half precision.
         self.module = LanguageLoss(

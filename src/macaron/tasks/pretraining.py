@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from macaron.data.batching import section_blocks, section_count
 from macaron.data.prepared import PreparedText, TextSplit
 from macaron.data.pretraining_texts import Corpus
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.attention import SequenceOffsets
@@ -190,7 +190,8 @@ class PretrainingTask(TextTask):
         fingerprint = self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
         torch.manual_seed(train.seed)
-        self.model = model = EncoderForPreTraining(config)
+        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
+            self.model = model = EncoderForPreTraining(config)
         self.layers = list(model.model.encoder.layers)
         self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
         flash = settings.attention == "flash"

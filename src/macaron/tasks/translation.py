@@ -28,7 +28,7 @@ from macaron.data.prepared import PairStore, PreparedData
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, naming
 from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import EncoderConfig, TranslationConfig, TranslationModel
@@ -160,7 +160,8 @@ class TranslationTask(Task):
         evaluation = {"lower": decode.lower, "compound_split": decode.compound_split}
         config = replace(config, tokenizer_fingerprint=fingerprint, evaluation=evaluation)
         torch.manual_seed(train.seed)
-        self.model = TranslationModel(config)
+        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
+            self.model = TranslationModel(config)
         search = self.model.generation_config
         search.num_beams, search.length_penalty = decode.beam, decode.length_penalty
         search.max_length = decode.max_length + 2  # transformers counts the start and the end of a translation too

@@ -8,40 +8,41 @@ from typing import Any
 
 from faults.contents import KEY
 from macaron.errors import MacaronError
+from macaron.serve import worker
 from macaron.serve.app import make_app
 from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
-from macaron.serve.settings import ServeSettings
-from macaron.serve.worker import Models, answer
+from macaron.serve.service import Access
+from macaron.serve.settings import ServeSettings, read_keys
 
 
 class Here(Engine):
     """An engine that computes in this process, as a worker does."""
 
-    async def _do(
-        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None
+    async def do(
+        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None = None
     ) -> list[Any]:
-        served = [{"name": each.name, "folder": str(each.folder), "kind": each.kind} for each in self.catalogue.models]
-        models = Models(
-            {"device": "cpu", "int8": False, "threads": 1, "models": [{**each, "labels": ()} for each in served]}
-        )
+        worker._loaded.cache_clear()
+        served = {name: [str(each.folder), each.tasks[0]] for name, each in self.catalogue.models.items()}
+        models = worker.Models({"device": "cpu", "int8": False, "threads": 1, "models": served})
         batch = json.loads(json.dumps({"model": model, "task": task, "items": items, "options": options}))
         said: list[dict[str, Any]] = []
-        answer(models, batch, range(len(items)), said.append)
+        worker.answer(models, batch, range(len(items)), said.append)
         for each in said:
             if "error" in each:
-                raise (RuntimeError if each["fault"] else MacaronError)(each["error"])
+                raise MacaronError(each["error"]) if each["error"] else RuntimeError("see stderr")
         return [each["result"] for each in sorted(said, key=lambda each: int(each["item"]))]
 
 
 def ask(path: str, kind: str, body: bytes, keys: Path | None) -> tuple[int, bytes]:
     """The status and the content of the answer to a POST; what goes wrong inside is raised."""
-    settings = ServeSettings(device="cpu", workers=1, api_keys=keys)
+    settings = ServeSettings(device="cpu", workers=1)
     catalogue = Catalogue(["run", "bert"] if Path("bert").exists() else ["run"])
     sent: list[dict[str, Any]] = []
 
     async def work() -> None:
-        app = make_app(settings, catalogue, Here(settings, catalogue))
+        keyed = Access(read_keys(keys) if keys else {}, 0)
+        app = make_app(Here(settings, catalogue), keyed)
         parts = iter([{"type": "http.request", "body": body, "more_body": False}])
 
         async def receive() -> dict[str, Any]:

@@ -240,6 +240,14 @@ def markup(draw: Random, data: bytes) -> bytes:
     return data[:start] + chosen * draw.choice((1, 1, 1, 3, 20_000)) + data[start:]
 
 
+def keys(draw: Random, data: bytes) -> bytes:
+    """Damage to a file of keys, or to the number after a key."""
+    if draw.random() < 0.7:
+        return text(draw, data)
+    odd = (b"0", b"-1", b"1.5", b"\xd9\xa1", b"7" * 5000, b"10000000000", b"x", b"1 2", b"", b"#")
+    return data.replace(b"1000", draw.choice(odd))
+
+
 def form(draw: Random, data: bytes) -> bytes:
     """Damage to the body of a request that is a form."""
     if draw.random() < 0.5:

@@ -67,6 +67,10 @@ def same_output(case: Accepted) -> str | None:
     return None if case.expected["output"] == case.found["output"] else "another output"
 
 
+#: Keys of a recipe that a line of another section makes when it is repeated here.
+_ELSEWHERE = {".train.max_length", ".model.vocab_size"}
+
+
 def _retyped(old: Any, new: Any, path: str = "", others: bool = False) -> str | None:
     """Where a value has another type than before, or is not finite, or a key is unknown.
 
@@ -75,9 +79,9 @@ def _retyped(old: Any, new: Any, path: str = "", others: bool = False) -> str | 
     if isinstance(old, dict) and isinstance(new, dict):
         if others:
             new = {key: value for key, value in new.items() if key in old}
-        if unknown := sorted(new.keys() - old.keys()):
+        if unknown := sorted(key for key in new.keys() - old.keys() if f"{path}.{key}" not in _ELSEWHERE):
             return f"unknown key {path}.{unknown[0]}"
-        return next(filter(None, (_retyped(old[key], new[key], f"{path}.{key}") for key in new)), None)
+        return next(filter(None, (_retyped(old[key], new[key], f"{path}.{key}") for key in new if key in old)), None)
     if isinstance(old, list) and isinstance(new, list):
         kinds = old or [None]
         # An object may be like any other in its list: a tokenizer's template has special tokens and sequences.

@@ -284,7 +284,7 @@ def _requests() -> Iterator[Reader]:
             name, file, m.as_json, command, (), o.typed, also, folder, names=(folder, folder[:4], "language"), share=0.5
         )
     command = ("POST", "/translate", json_type, "libre.json", "keys.txt")
-    yield Reader("API keys", "keys.txt", m.text, command, (), o.keyed(KEY), ("run", "libre.json"))
+    yield Reader("API keys", "keys.txt", m.keys, command, (), o.keyed(KEY), ("run", "libre.json"))
 
 
 def assignment(draw: Random, data: bytes) -> bytes:

@@ -42,8 +42,6 @@ class FinishedRun(RunFolder):
     def __init__(self, path: Path, name: str | None = None) -> None:
         """Read a run's folder, or explain why it cannot be compared."""
         super().__init__(path, name)
-        if not (path / "recipe.toml").is_file():
-            raise MacaronError(f"{path} has no recipe.toml: whether a comparison with it is fair cannot be checked")
         if not self.has_model or not (path / "summary.json").is_file():
             raise MacaronError(f"{path}: not finished, it has no final model yet: continue with {resume_command(path)}")
         losses = self.summary.get("candidates", {})

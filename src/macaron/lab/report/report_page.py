@@ -45,10 +45,8 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     parts.append(section("Scores", *_scores(found)))
     if samples and found.kind != "language-model":
         parts.append(section("Samples", *_samples(found, data)))
-    recipe = '<p class="empty">No recipe.toml in this folder.</p>'
-    if found.origin.text:
-        recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
-        recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
+    recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
+    recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
     parts += [section("Recipe", recipe), section("Environment", _environment(found))]
     parts.insert(0, _status(found))  # at the top, but made last: it says what could not be read
     body = "\n".join(part for part in parts if part)

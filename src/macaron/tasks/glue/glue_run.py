@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import torch
 
@@ -24,7 +24,7 @@ from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
-from macaron.seal import weights_fingerprint
+from macaron.seal import digest, weights_fingerprint
 from macaron.settings import OTHERS
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.glue.glue_results import GlueResults, averages, score_line, table
@@ -37,6 +37,7 @@ class _Stamp(TypedDict):  # of predictions
     run: str
     weights: str
     texts: str
+    sha256: NotRequired[str]
 
 
 class _Run(TypedDict):  # run.json, as far as it is read
@@ -154,20 +155,20 @@ def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], No
         maker = {"run": record["run"], "weights": weights_fingerprint(model)}
         for wanted in task.submission:
             path = folder / wanted.name
-            before = known.get(wanted.name) if path.is_file() else None
+            before = known.get(wanted.name, {}) if path.is_file() else {}
             examples = read_test(worker.data, task, wanted)
-            if examples is None:
-                # The test files of a resumed run may have been elsewhere.
-                if before is None or {**before, **maker} != before:
+            # The test files of a resumed run may have been elsewhere.
+            stamp = {**maker, **({} if examples is None else {"texts": examples.fingerprint()})}
+            if {**before, **stamp} != before or before.get("sha256") != digest(path):
+                if examples is None:
                     continue
-            elif before != (stamp := {**maker, "texts": examples.fingerprint()}):
                 say(f"predicting {wanted.name}: {len(examples):,} examples")
                 precision, longest = worker.settings["precision"], worker.settings["max_length"]
                 predictor = predictor or Predictor(model, worker.device, precision, longest)
                 answers = predictor.predict(examples.texts)
                 rows = [each["score" if task.regression else "label"] for each in answers]
                 write_text(path, prediction_file(as_predictions(task, rows) if task.regression else rows))
-                known[wanted.name] = stamp
+                known[wanted.name] = {**stamp, "sha256": digest(path)}
                 write_json(stamps, known)
             found[wanted.name] = path.read_text("utf-8")
     path = worker.run / "submission.zip"
