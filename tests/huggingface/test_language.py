@@ -20,6 +20,9 @@ SCHEMES = [
     {"scheme": "lie-fg", "norm": "post"},
     {"scheme": "sws", "integrator": "midpoint"},
     {"tying": "depth", "prologue": [["G", 0.5]], "epilogue": [["F", 1], ["G", 0.5]], "position_vectors": "sinusoidal"},
+    {"attention": "rotary", "positions_at": "none", "activation": "swiglu", "norm_type": "rms"},
+    {"attention": "relative", "velocity": "nesterov"},
+    {"attention": "dynamic", "positions_at": "none"},
     {"output_bias": True, "embedding_norm": True, "scale_embedding": False},
 ]
 

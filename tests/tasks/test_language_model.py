@@ -65,10 +65,21 @@ def test_every_token_and_every_end_is_a_target_once_after_what_precedes_it(width
     assert sorted(pairs) == sorted(wanted)
 
 
-def test_packed_rows_are_the_texts_one_by_one_and_parts_are_the_whole():
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"attention": "rotary", "positions_at": "none", "activation": "swiglu"},
+        {"attention": "relative"},
+        {"attention": "dynamic", "positions_at": "none"},
+        {"positions_at": "layers", "tying": "depth", "output_bias": True},
+    ],
+)
+def test_packed_rows_are_the_texts_one_by_one_and_parts_are_the_whole(changes: dict[str, object]):
     torch.manual_seed(0)
     ids, corpus = random_corpus(2)
-    model = LanguageModel(preset("macaron-gpt-tiny", vocab_size=64, hidden_size=32, intermediate_size=64, dropout=0.0))
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64}
+    model = LanguageModel(preset("macaron-gpt-tiny", **sizes, dropout=0.0, **changes))
     model.eval()
     train = TrainSettings(max_updates=1, row_tokens=24, batch_tokens=96)
     shape = Shape.of(train, SPANS, corpus)
