@@ -16,8 +16,8 @@ from macaron.errors import MacaronError, system_message
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 #: In the order of ``macaron --help``. Each is a function in a file of its own, which has the same name.
 _VERBS = """
-    prepare train translate generate evaluate models demo doctor glue finetune predict embed score serve report
-    particles compare twins verify
+    prepare train translate evaluate models demo doctor glue finetune predict embed score serve report particles
+    compare twins verify
 """
 for _verb in _VERBS.split():
     app.command()(guarded(getattr(import_module(f"macaron.cli.{_verb}"), _verb)))
