@@ -61,7 +61,7 @@ class Velocity:
             x[n+1] = x[n] + beta (x[n] - x[n-1]) + nu c O(x[n] + mu/nu (x[n] - x[n-1])),
 
         stable for -1 <= beta < 1. Its terms of second degree agree where (1 + beta) nu = 2 (1 - beta) mu, those of
-        third degree never. That is from the terminal speed on (`follow`): a particle that starts at rest is late, by an
+        third degree never. That is from the terminal speed on: a particle that starts at rest is late, by an
         error of first order unless beta = 0. Several operators that kick one velocity in turn are of order 1 in
         general.
         """
