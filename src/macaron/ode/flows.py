@@ -82,6 +82,16 @@ def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
     return x + moved
 
 
+def layer_step(scheme: Scheme, flow: Flow, tableau: ButcherTableau, t: Time, x: Array, h: Time) -> Array:
+    """One step of a Runge-Kutta method whose field is the move of a whole splitting step (ODE Transformer).
+
+    The move is that of the layer without its residual connection, which belongs to the method.
+    """
+    if tableau.stages == 1:
+        return split_step(scheme, flow, t, x, h)
+    return runge_kutta_step(tableau, lambda s, y: (split_step(scheme, flow, s, y, h) - y) / h, t, x, h)
+
+
 def _combined(weights: tuple[float, ...], stages: list[Array]) -> Array | float:
     return sum((w * k for w, k in zip(weights, stages, strict=True) if w != 0), 0.0)
 

@@ -13,7 +13,7 @@ import numpy as np
 from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import System, exact_step, integrated_flow, particle_system, split_step
+from macaron.ode.flows import System, exact_step, integrated_flow, layer_step, particle_system
 from macaron.ode.scheme import Scheme
 from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.word_series import Array
@@ -37,21 +37,24 @@ class OrderMeter:
         self._h = steps.reshape(-1, *(1,) * self.system.start.ndim)
         self._references: dict[frozenset[str], Array] = {}
 
-    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> Array:
-        """The error of one step for each step size and system, shape (steps, systems)."""
+    def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
+        """The error of one step for each step size and system, shape (steps, systems).
+
+        :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
+        """
         if missing := set(scheme.operators) - set(self.system.fields):
             raise MacaronError(
                 f"{scheme.name}: the system has no field {', '.join(sorted(missing))}, "
                 f"only {', '.join(self.system.fields)}"
             )
         flow = integrated_flow(self.system.fields, method)
-        end = split_step(scheme, flow, self.system.time, self.system.start, self._h)
+        end = layer_step(scheme, flow, integrator(layer), self.system.time, self.system.start, self._h)
         errors: Array = np.sqrt(np.sum((end - self._reference(scheme)) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
-    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact") -> float:
+    def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> float:
         """The measured local order: one more than the order of the method."""
-        errors = self.errors(scheme, method)
+        errors = self.errors(scheme, method, layer)
         with naming(scheme.name):
             return slope(self.steps, errors)
 
@@ -90,7 +93,7 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
 
 
 def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps whose move, as a field, is integrated as a whole (ODE Transformer).
+    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`).
 
     If every operator acts on the layer's input, the layer's move is a field, and the order is the integrator's.
     Otherwise the move of an operator contains that of an earlier one. The sum of the fields has no such term of second
