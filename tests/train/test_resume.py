@@ -265,6 +265,7 @@ def test_a_batch_beyond_the_epoch(recipe: Path, whole: Path, server: Any, tmp_pa
     (last / "state.json").write_text(json.dumps(content))
     text = server.run("train", recipe, "--out", run, *ALL, "--resume", code=1)
     assert f"{last}: progress.batch must be below" in text
+    assert "the recipe has other batches (train.batch_tokens), or it is damaged. Start a new run" in text
 
 
 def test_a_flipped_bit_in_a_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):

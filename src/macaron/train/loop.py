@@ -103,7 +103,10 @@ class Trainer:
         if not plan:
             raise MacaronError("the training data is empty")
         if state.batch >= len(plan):
-            raise MacaronError(f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}")
+            raise MacaronError(
+                f"{self.folder}/update-{state.update:08d}: progress.batch must be below {len(plan):,}: the recipe has "
+                "other batches (train.batch_tokens), or it is damaged. Start a new run with another --out."
+            )
         state.batches, state.sections = len(plan), sections
         while (state.epoch, state.section) == present and not self._over():
             group = plan[state.batch : state.batch + self.settings.accumulate]
