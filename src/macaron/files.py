@@ -102,6 +102,7 @@ def writing(folder: Path) -> Iterator[None]:
     A folder that is made here, and still empty at the end, is removed.
     """
     new = not folder.exists()
+    _refuse_file(folder)
     try:
         with alone(folder, folder / LOCK):
             yield
@@ -118,6 +119,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     that it was replacing is put back first. Two processes that write the same folder at once are refused.
     """
     final = Path(os.path.realpath(path))
+    _refuse_file(path)
     old, partial, removed, lock = _beside(final)
     with alone(path, lock):
         try:
@@ -227,11 +229,14 @@ def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
     return (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
 
 
+def _refuse_file(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise MacaronError(f"{folder} is a file: give a folder")
+
+
 @contextmanager
 def alone(path: Path, lock: Path) -> Iterator[None]:
-    """A context in which only this process writes the folder ``path``; the lock's folder is made."""
-    if path.exists() and not path.is_dir():
-        raise MacaronError(f"{path} is a file: give a folder")
+    """A context in which only this process writes ``path``; the lock's folder is made."""
     with ExitStack() as stack:
         with refusing(path):
             with suppress(FileExistsError):  # a file: the lock itself is refused there

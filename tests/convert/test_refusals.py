@@ -146,7 +146,7 @@ def test_folders_that_are_taken(golden: Path, tmp_path: Path):
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(MacaronError, match="not a model folder"):
         convert_fairseq(checkpoint, dictionary, tmp_path / "mine", force=True)
-    with pytest.raises(MacaronError, match="not a folder"):
+    with pytest.raises(MacaronError, match="is a file: give a folder"):
         convert_fairseq(checkpoint, dictionary, tmp_path / "mine" / "thesis.tex", force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "model"]
 
