@@ -16,7 +16,7 @@ from typing import BinaryIO
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, atomic_folder, remove, remove_leftovers, tidy, write_json, write_text
+from macaron.files import atomic_file, atomic_folder, read_lines, remove, remove_leftovers, tidy, write_json, write_text
 from macaron.locks import locked
 
 
@@ -305,3 +305,9 @@ def test_leftovers_of_earlier_versions_are_removed(tmp_path: Path):
     remove_leftovers(tmp_path)
     remove_leftovers(tmp_path / "missing")
     assert content(tmp_path) == {".hidden": "not ours"}
+
+
+def test_a_byte_order_mark_alone_is_no_line(tmp_path: Path):
+    (tmp_path / "mark.txt").write_bytes(b"\xef\xbb\xbf")
+    (tmp_path / "line.txt").write_bytes(b"\xef\xbb\xbf\n")
+    assert [list(read_lines(tmp_path / f"{name}.txt")) for name in ("mark", "line")] == [[], [""]]

@@ -14,6 +14,7 @@ import os
 import shutil
 import struct
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
@@ -212,6 +213,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
     """
     with open_binary(Path(path)) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
+            if number == 1 and raw == BOM_UTF8:
+                return  # a file without a line
             yield decode_line(raw.removesuffix(b"\n"), path, number)
 
 
