@@ -91,30 +91,23 @@ def plot(
 
 @app.command()
 def trajectories(
-    out: Annotated[Path, Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
+    out: Annotated[Path, Option(help="The page to write: FILE.html.")],
     names: Annotated[
         list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact.")
     ] = None,
-    steps: Annotated[int, Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")] = 4,
+    steps: Annotated[int, Option(help="Number of steps to draw at first: 1, 2, 4, 8, 16, 32.")] = 4,
     seed: Annotated[int | None, Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:
-    """Draw the trajectories of particles under splitting schemes and the exact flow, and how the errors shrink."""
+    """Draw the trajectories of particles under splitting schemes and the exact flow, with a slider for the steps."""
     from macaron.errors import UsageError
-    from macaron.ode.trajectories import SEED, SELECTION, STEPS, compare
+    from macaron.lab.page import check_page_path
+    from macaron.lab.trajectory_page import write_trajectory_page
+    from macaron.ode.trajectories import SEED, STEPS
 
     if steps not in STEPS:
         raise UsageError(f"--steps is one of {', '.join(map(str, STEPS))}, not {steps}")
-    seed = SEED if seed is None else seed
-    if out.suffix.lower() in (".html", ".htm"):
-        from macaron.lab.trajectory_page import write_trajectory_page
-
-        write_trajectory_page(out, names or (), seed, steps)
-    else:
-        from macaron.lab.figures import EXTENSIONS, write_trajectory_figure
-
-        if out.suffix.lower() not in EXTENSIONS:
-            raise UsageError(f"cannot write trajectories to {out}: its name must end in .svg, .png or .html")
-        write_trajectory_figure(out, compare(names or SELECTION, seed), steps)
+    check_page_path(out)
+    write_trajectory_page(out, names or (), SEED if seed is None else seed, steps)
     typer.echo(f"wrote {out}", err=True)
 
 

@@ -4,7 +4,6 @@ import io
 import os
 import platform
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
+
+from packaging.requirements import Requirement
 
 from macaron.processes import available_cores
 
@@ -60,16 +61,16 @@ def packages() -> Iterator[Finding]:
         where = Path(__file__).parents[2]
         yield Finding("warn", f"{PACKAGE} is not installed: it runs from {where}", "pip install -e .")
     for text in required:
-        name, _, least = (part.strip() for part in text.partition(";")[0].partition(">="))
+        needed = Requirement(text)
         try:
-            found = version(name)
+            found = version(needed.name)
         except PackageNotFoundError:
-            yield Finding("fail", f"{name} is not installed", f"pip install '{text}'")
+            yield Finding("fail", f"{needed.name} is not installed", f"pip install '{text}'")
             continue
-        if _release(found) < _release(least):
-            yield Finding("fail", f"{name} {found} is too old", f"pip install --upgrade '{text}'")
-        elif name in _SHOWN:
-            yield Finding("ok", f"{_SHOWN[name]} {found}")
+        if not needed.specifier.contains(found, prereleases=True):
+            yield Finding("fail", f"{needed.name} {found} is too old", f"pip install --upgrade '{text}'")
+        elif needed.name in _SHOWN:
+            yield Finding("ok", f"{_SHOWN[needed.name]} {found}")
 
 
 def gpu() -> Finding:
@@ -157,8 +158,3 @@ def _write_corpus(folder: Path) -> None:
         for language, words in texts.items():
             text = "".join(" ".join(line) + "\n" for line in words)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
-
-
-def _release(text: str) -> list[int]:
-    """The numbers of a version: 2.13.0+cpu is [2, 13, 0]."""
-    return [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", text)[0])]

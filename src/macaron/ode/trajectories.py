@@ -17,8 +17,6 @@ from macaron.ode.word_series import Array
 #: Transformer and Macaron, with the exact sub-flows of the theorem, and with the Euler steps of a network's layers.
 EXACT = ("lie-fg", "strang-gfg")
 AS_LAYERS = tuple(f"{name}:euler" for name in EXACT)
-#: What is drawn by default: first what layers do.
-SELECTION = (*AS_LAYERS, *EXACT)
 #: Numbers of steps.
 STEPS = (1, 2, 4, 8, 16, 32)
 #: The seed was chosen among 400 for paths that do not overlap and visible errors; the orders do not depend on it.

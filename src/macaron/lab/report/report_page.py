@@ -148,7 +148,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
             note = "Validation sentences, evenly spaced; none was chosen by its result."
             shown = show_translations(translations(run.path, folder), manifest["source_lang"], manifest["target_lang"])
         else:
-            note = "Validation sentences with some tokens masked, and the model's predictions."
+            note = "Validation sentences with one word masked, and the model's predictions."
             shown = show_filled(filled_masks(run.path, folder))
     except MacaronError as error:
         # The rest of the page is useful without samples.
