@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
+
+from macaron.cli.options import print_table
 
 app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
@@ -33,7 +34,7 @@ def list_schemes(as_json: Json = False) -> None:
         # One line per scheme: `show` prints a long one in full.
         steps = shorten(steps_text(entry), 56, placeholder=" ...")
         rows.append((entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}", steps))
-    _print_table(("scheme", "alias", "order", "error", "sub-steps"), rows)
+    print_table(("scheme", "alias", "order", "error", "sub-steps"), rows, left=("scheme", "alias", "sub-steps"))
 
 
 @app.command()
@@ -71,7 +72,7 @@ def orders(
     rows = []
     for row in data["schemes"]:
         rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
-    _print_table(("scheme", "order", *METHODS), rows)
+    print_table(("scheme", "order", *METHODS), rows, left=("scheme",))
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 
@@ -113,22 +114,3 @@ def trajectories(
 
 def _print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(columns):
-        left = column in ("scheme", "alias", "sub-steps")
-        table.add_column(column, justify="left" if left else "right", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    # A pipe or a file has no width.
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    with console.capture() as printed:
-        console.print(table)
-    # Not printed by rich itself, which ends the program with an error if the reader of a pipe has gone.
-    typer.echo(printed.get(), nl=False)
