@@ -1,4 +1,4 @@
-"""Model folders, of translation models and encoders alike: found, checked, read and written.
+"""Model folders of all kinds of models: found, checked, read and written.
 
 A checkpoint of a training run has the files of a model folder, too, but its weights are in a file of another name.
 torch is imported where weights are read or written: a folder that is missing is reported without it.
@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
-from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+from macaron.models.configuration import EncoderConfig, GenerationSettings, LanguageConfig, TranslationConfig
 from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 _WRONG_TYPE = {
     TranslationConfig.model_type: "cannot translate",
     EncoderConfig.model_type: "is not a text encoder",
+    LanguageConfig.model_type: "is not a language model",
 }
 #: What encoders have besides the encoder itself: each kind of model has some of it.
-ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
+ENCODER_HEADS = ("classifier.", "head.", "next_sentence.", "pooler.")
 _CONFIG, _GENERATION = "config.json", "generation_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
@@ -41,11 +42,13 @@ _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
-USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
+USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json", "target_tokenizer.json")
 
 
-def find_folder(path: str | Path, model_type: str | None = None) -> Path:
+def find_folder(path: str | Path, *model_types: str) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+
+    It is refused if its model has none of these types, where any are given.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
@@ -67,8 +70,9 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
         raise MacaronError(f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
     kind = stored_type(folder)
-    if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
-        wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
+    if kind not in (model_types or _WRONG_TYPE):
+        first = next(iter(model_types), None)
+        wrong = f"{_WRONG_TYPE[first]}; expected {first!r}" if first else "has no splitting scheme"
         raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
@@ -159,10 +163,10 @@ def _load_model(
         said = read_json(folder / _GENERATION, Record, _REMEDY)
         with naming(folder / _GENERATION):
             model.generation_config = GenerationSettings.from_dict(said)
-    stored = _read_weights(folder)
+    stored = read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
-        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
+        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
     other_shape = {name for name, tensor in stored.items() if name in shapes and tensor.shape != shapes[name]}
     lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
     missing = [name for name in lacking if not name.startswith(tuple(heads))]
@@ -255,7 +259,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
 

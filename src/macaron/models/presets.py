@@ -5,7 +5,9 @@ import difflib
 from typing import Any
 
 from macaron.errors import MacaronError, nearest
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
+
+AnyConfig = TranslationConfig | EncoderConfig | LanguageConfig
 
 _TINY = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
 _SMALL = {"hidden_size": 512, "num_attention_heads": 4, "dropout": 0.3}
@@ -41,19 +43,27 @@ _ENCODER: dict[str, dict[str, Any]] = {
     "base-released": {"norm_affine": False, "first_segment": 1, "freeze_first_segment": True},
 }
 
+#: The defaults of `LanguageConfig` are those of the small GPT-2, but for its vocabulary.
+_LANGUAGE: dict[str, dict[str, Any]] = {"tiny": {**_TINY, "num_hidden_layers": 2}, "small": {}}
 
-def _presets() -> dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]]:
+
+def _presets() -> dict[str, tuple[type[AnyConfig], dict[str, Any]]]:
     """For each preset its kind of configuration and the fields that it sets."""
-    table: dict[str, tuple[type[TranslationConfig | EncoderConfig], dict[str, Any]]] = {}
+    table: dict[str, tuple[type[AnyConfig], dict[str, Any]]] = {}
     dropout = {"attention_dropout": 0.1, "activation_dropout": 0.1}
     for size, settings in _TRANSLATION.items():
         for family, scheme in (("transformer", "lie-fg"), ("macaron", "strang-gfg")):
             table[f"{family}-{size}"] = TranslationConfig, {"scheme": scheme, **dropout, **settings}
     for name, settings in _SYSTEMS.items():
         table[name] = TranslationConfig, {"scheme": "lie-fg", **dropout, **_TRANSLATION["big"], **settings}
-    for size, settings in _ENCODER.items():
-        for prefix, scheme in (("", "lie-fg"), ("macaron-", "strang-gfg")):
-            table[f"{prefix}bert-{size}"] = EncoderConfig, {"scheme": scheme, **settings}
+    others: tuple[tuple[str, type[AnyConfig], dict[str, dict[str, Any]]], ...] = (
+        ("bert", EncoderConfig, _ENCODER),
+        ("gpt", LanguageConfig, _LANGUAGE),
+    )
+    for family, kind, sizes in others:
+        for size, settings in sizes.items():
+            for prefix, scheme in (("", "lie-fg"), ("macaron-", "strang-gfg")):
+                table[f"{prefix}{family}-{size}"] = kind, {"scheme": scheme, **settings}
     # By oversight, the authors' Macaron encoder has relu in the first of the two feed-forward networks of a layer.
     table["macaron-bert-base-released"][1]["activation"] = ["relu", "gelu"]
     return table
@@ -64,7 +74,7 @@ def preset_names() -> list[str]:
     return list(_presets())
 
 
-def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
+def preset(name: str, **changes: Any) -> AnyConfig:
     """The configuration of a preset, with fields changed: ``preset("macaron-small", vocab_size=8000)``."""
     table = _presets()
     if name not in table:
@@ -85,4 +95,4 @@ def twin(name: str) -> str | None:
     if not name.startswith("macaron-"):
         return None
     own = name.removeprefix("macaron-")
-    return own if own.startswith("bert") else f"transformer-{own}"
+    return own if own.startswith(("bert", "gpt")) else f"transformer-{own}"

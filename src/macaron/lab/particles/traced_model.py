@@ -16,8 +16,9 @@ from macaron.errors import MacaronError
 from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
+from macaron.models.language import LanguageModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
@@ -81,14 +82,17 @@ class TracedModel:
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
-        translates = stored_type(folder) == TranslationConfig.model_type
-        self.kind: TokenizerKind = "translation" if translates else "encoder"
-        model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
+        kinds: dict[str, tuple[TokenizerKind, Any, Sequence[str]]] = {
+            TranslationConfig.model_type: ("translation", TranslationModel, ()),
+            EncoderConfig.model_type: ("encoder", EncoderForMaskedLM, ENCODER_HEADS),
+            LanguageConfig.model_type: ("language", LanguageModel, ()),
+        }
+        self.kind, model_class, heads = kinds[stored_type(folder)]
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
         lens = (
-            (self.model.logits, note("particles", "shared"))
-            if translates
-            else (self.model.mlm_logits, note("particles", "masked"))
+            (self.model.mlm_logits, note("particles", "masked"))
+            if self.kind == "encoder"
+            else (self.model.logits, note("particles", "shared"))
         )
         # A classifier has no head for masked words.
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
@@ -99,10 +103,14 @@ class TracedModel:
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
         """Trace a sentence through the model."""
         model, translates = self.model, self.kind == "translation"
-        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
-        self._check(ids, 1 if translates else 2, "the sentence")
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=self.kind == "encoder")
+        self._check(ids, 2 if self.kind == "encoder" else 1, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
+        if self.kind == "language":
+            traced = trace(model.decoder, lambda: model.decode(sources))
+            scheme, lens = model.config.encoder_scheme_value(), note("particles", "next")
+            return TracedSentence(self, source, [TracedPart("decoder", scheme, source, traced, model.logits, lens)])
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
             traced = trace(stack, lambda: encode(sources))
