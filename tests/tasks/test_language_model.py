@@ -253,20 +253,20 @@ def test_perplexity_is_that_of_the_documents_one_by_one(data: Path, run: Path, t
     assert found["perplexity_per_token"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
     assert found["perplexity_per_word"] == pytest.approx(math.exp(total / words), rel=1e-4)
     assert found["perplexity_per_token"] < found["perplexity_per_word"]
-    # The same documents as plain text; as WikiText has them; and with more context for later blocks.
+    # The same documents as plain text; and as WikiText has them.
     (tmp_path / "text.txt").write_text("\n\n".join(lines) + "\n")
     again = json.loads(macaron("evaluate", run, "--source", tmp_path / "text.txt", "--json").stdout)
     assert again["perplexity_per_word"] == pytest.approx(found["perplexity_per_word"], rel=1e-5)
     (tmp_path / "wiki.txt").write_text(" \n = n1 = \n \n n2 n3 \n \n n4 \n \n = = n5 = = \n = n6 = \n n7 \n")
     wiki = json.loads(macaron("evaluate", run, "--source", tmp_path / "wiki.txt", "--headings", "--json").stdout)
     assert (wiki["documents"], wiki["words"]) == (2, 15)
-    text = macaron("evaluate", run, "--source", tmp_path / "text.txt", "--context", 5).stdout
+    text = macaron("evaluate", run, "--source", tmp_path / "text.txt").stdout
     assert "perplexity per word" in text
     refused = macaron("evaluate", run, "--source", tmp_path / "text.txt", "--beam", 3)
     assert refused.returncode == 2
 
 
-def test_blocks_with_context_see_more(run: Path, tmp_path: Path):
+def test_long_documents_are_evaluated_in_blocks(run: Path, tmp_path: Path):
     from macaron.evaluate.perplexity import evaluate_language_model
     from macaron.models.load import save_model
     from macaron.text.load_tokenizer import load_tokenizer
@@ -280,9 +280,9 @@ def test_blocks_with_context_see_more(run: Path, tmp_path: Path):
     weights = {**model.state_dict(), "embedding.positions.weight": model.embedding.positions.weight[:16]}
     cut.load_state_dict(weights)
     save_model(tmp_path / "short", cut, None, load_tokenizer(run / "model", "language"))
-    blocks, overlapping = (evaluate_language_model(tmp_path / "short", None, "valid", text, context=n) for n in (0, 12))
-    assert blocks["tokens"] == overlapping["tokens"] == whole["tokens"]
-    assert overlapping["nll"] < blocks["nll"]
+    blocks = evaluate_language_model(tmp_path / "short", None, "valid", text)
+    assert blocks["tokens"] == whole["tokens"]
+    assert blocks["nll"] > whole["nll"]
 
 
 def test_fine_tuning_reads_the_last_token(run: Path, tmp_path: Path, macaron):

@@ -19,11 +19,8 @@ _DEVICE = re.compile(r"(auto|cpu|cuda|mps|xpu)(:\d+)?")
 
 def check_early(
     *,
-    translators: Sequence[Path | None] = (),
-    encoders: Sequence[Path | None] = (),
-    language_models: Sequence[Path | None] = (),
-    classifiers: Sequence[Path | None] = (),
     models: Sequence[Path | None] = (),
+    kinds: Sequence[str] = (),
     runs: Sequence[Path | None] = (),
     data: Path | None = None,
     split: str | None = None,
@@ -39,15 +36,13 @@ def check_early(
 
     Stopped runs of earlier versions are completed, so that they can be used.
 
-    :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `classifiers` of
-        encoders or language models, which are or can be fine-tuned; `models` of any
+    :param models: model folders, or runs, of models of these ``kinds``; by default of any
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     """
     from macaron.decode.settings import SearchSettings
-    from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 
     if _DEVICE.fullmatch(device) is None:
         raise UsageError(f"no device {device!r}: choose auto, cpu, cuda or cuda:0, cuda:1, ...")
@@ -55,17 +50,8 @@ def check_early(
         raise UsageError(f"--learning-rate must be above 0, not {rate}")
     if length_penalty is not None:
         SearchSettings(length_penalty=length_penalty)
-    encoder, language = EncoderConfig.model_type, LanguageConfig.model_type
-    kinds: tuple[tuple[Sequence[Path | None], list[str]], ...] = (
-        (translators, [TranslationConfig.model_type]),
-        (encoders, [encoder]),
-        (language_models, [language]),
-        (classifiers, [encoder, language]),
-        (models, []),
-    )
-    for folders, types in kinds:
-        for folder in filter(None, folders):
-            _check_model(folder, *types)
+    for folder in filter(None, models):
+        _check_model(folder, *kinds)
     if runs:
         from macaron.lab.run_folder import RunFolder, check_same_task
 
@@ -87,7 +73,7 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
         if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
-    ready(*filter(None, (*translators, *encoders, *language_models, *classifiers, *models)))
+    ready(*filter(None, models))
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
@@ -109,7 +95,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
             try:
-                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].model_type)
+                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].model_type.removeprefix("macaron-"))
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
@@ -127,18 +113,17 @@ def ready(*paths: Path) -> None:
             complete(path)
 
 
-def _check_model(folder: Path, *types: str) -> None:
+def _check_model(folder: Path, *kinds: str) -> None:
     """A stopped run has no model folder yet, but may have a checkpoint that will do."""
     from macaron.models.load import find_folder
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
-        find_folder(folder, *types)
+        find_folder(folder, *kinds)
 
 
 def is_language_model(path: Path) -> bool:
     """Whether a path is that of a language model, or of a run with one."""
-    from macaron.models.configuration import LanguageConfig
-    from macaron.models.load import run_model, stored_type
+    from macaron.models.load import model_kind, run_model
 
     folder = run_model(path) or path
-    return (folder / "config.json").is_file() and stored_type(folder) == LanguageConfig.model_type
+    return (folder / "config.json").is_file() and model_kind(folder) == "language"

@@ -35,7 +35,7 @@ def embed(
         raise UsageError("--json writes text: leave it out, or choose another --output than a .npy file")
     if export is not None and (input_file or output_file or as_json):
         raise UsageError("--export writes the model and embeds nothing: leave out --input, --output and --json")
-    check_early(encoders=[model], reads=[input_file], writes=[output_file], device=device)
+    check_early(models=[model], kinds=["encoder"], reads=[input_file], writes=[output_file], device=device)
     if export is not None and export.exists():
         raise UsageError(f"{export} exists already: give another --export")
 

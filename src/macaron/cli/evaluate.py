@@ -10,7 +10,6 @@ from typer import Argument, Option
 from macaron.cli.early import check_early, is_language_model
 from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Int8, LengthPenalty, Verify
 from macaron.errors import UsageError
-from macaron.limits import LONGEST_TEXT
 
 
 def evaluate(
@@ -28,9 +27,6 @@ def evaluate(
         bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
     ] = None,
     batch_tokens: BatchTokens = None,
-    context: Annotated[
-        int | None, Option(min=0, max=LONGEST_TEXT, help="Language models: earlier tokens that a block also sees.")
-    ] = None,
     headings: Annotated[
         bool, Option("--headings", help="Language models: documents of --source begin at ' = Title = ' (WikiText).")
     ] = False,
@@ -50,29 +46,29 @@ def evaluate(
     if data is None and source is None:
         check_early(models=[model])
     if is_language_model(model):
-        blocks = {"context": context or 0, "headings": headings, "batch_tokens": batch_tokens}
         others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
-        measured = {**blocks, "device": device, "dtype": dtype}
-        _print_perplexity(model, data, split, source, measured, as_json, any(each is not None for each in others))
+        if any(each is not None for each in others) or (data is not None and source is not None):
+            raise UsageError("a language model takes --data or --source, --headings and the device alone")
+        measured = {"headings": headings, "batch_tokens": batch_tokens, "device": device, "dtype": dtype}
+        _print_perplexity(model, data, split or "valid", source, measured, as_json)
         return
-    if context is not None or headings:
-        raise UsageError("--context and --headings are for language models")
+    if headings:
+        raise UsageError("--headings is for language models")
     split = split or "test"
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    check_early(translators=[model], data=data, split=split, verify=verify, writes=[output])
+    check_early(models=[model], kinds=["translation"], data=data, split=split, verify=verify, writes=[output])
     check_early(reads=[source, reference], device=device, length_penalty=length_penalty)
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
     from macaron.evaluate.stored import Keeper, Search
-    from macaron.models.configuration import TranslationConfig
     from macaron.models.load import find_folder
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
-    folder = find_folder(model, TranslationConfig.model_type)
+    folder = find_folder(model, "translation")
     keeper = Keeper(folder)
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
     options: dict[str, Any] = {
@@ -108,25 +104,22 @@ def evaluate(
 def _print_perplexity(
     model: Path,
     data: Path | None,
-    split: str | None,
+    split: str,
     source: Path | None,
     options: dict[str, Any],
     as_json: bool,
-    others: bool,
 ) -> None:
-    if others or (data is not None and source is not None):
-        raise UsageError("a language model takes --data or --source, --context, --headings and the device alone")
     if data is None and source is None:
         from macaron.recipe import load_recipe
 
         if not (model / "recipe.toml").is_file():
             raise UsageError("give --data DIR or --source FILE: a model folder does not name its data")
         data = load_recipe(model / "recipe.toml").data
-    check_early(language_models=[model], data=data, split=split or "valid", reads=[source], device=options["device"])
+    check_early(models=[model], kinds=["language"], data=data, split=split, reads=[source], device=options["device"])
     from macaron.evaluate.perplexity import DEFINITION, evaluate_language_model
 
-    found = evaluate_language_model(model, data, split or "valid", source, **options)  # type: ignore[arg-type]
-    what = f"{source}" if source is not None else f"{data} ({split or 'valid'})"
+    found = evaluate_language_model(model, data, split, source, **options)  # type: ignore[arg-type]
+    what = f"{source}" if source is not None else f"{data} ({split})"
     if as_json:
         typer.echo(json.dumps({"model": str(model), "data": what, **found, "definition": DEFINITION}, indent=1))
         return

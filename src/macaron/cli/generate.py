@@ -41,7 +41,7 @@ def generate(
     sampling = sampling_of(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     if nbest > 1 and not sample:
         raise UsageError("--nbest is for --sample: without it a prompt has one continuation")
-    check_early(language_models=[model], reads=[input_file], writes=[output_file], device=device)
+    check_early(models=[model], kinds=["language"], reads=[input_file], writes=[output_file], device=device)
     from macaron.decode.generator import Generator
     from macaron.decode.stream import output, windows
 

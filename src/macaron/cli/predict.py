@@ -40,7 +40,7 @@ def predict(
         raise UsageError("--text2 needs --text")
     if kind == "lines" and text is not None:
         raise UsageError("--format lines has no columns: leave out --text")
-    check_early(classifiers=[model], reads=[input_file], writes=[output_file], device=device)
+    check_early(models=[model], kinds=["encoder", "language"], reads=[input_file], writes=[output_file], device=device)
 
     from macaron.data.tabular import table_format
     from macaron.decode.stream import output

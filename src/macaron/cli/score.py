@@ -30,7 +30,7 @@ def score(
 
     One line for each pair, in their order. Pairs that are too long for the model get nan.
     """
-    check_early(translators=[model], reads=[source, target], writes=[output_file], device=device)
+    check_early(models=[model], kinds=["translation"], reads=[source, target], writes=[output_file], device=device)
 
     from macaron.decode.forced import PairScorer
     from macaron.decode.stream import output

@@ -12,7 +12,6 @@ from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
-from macaron.models.configuration import LanguageConfig
 from macaron.models.language import LanguageModel
 from macaron.models.load import find_folder, load_model
 from macaron.nn.attention import KeyValueCache
@@ -122,7 +121,7 @@ def _draw(
 
 def load_language_model(path: str | Path, device: str, dtype: str | None) -> tuple[LanguageModel, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, LanguageConfig.model_type)
+    folder = find_folder(path, "language")
     where = choose_device(device)
     model, _ = load_model(folder, LanguageModel, None if dtype is None else choose_dtype(dtype))
     return model.to(where), model_tokenizer(folder, "language", model.config)

@@ -40,7 +40,6 @@ def evaluate_language_model(
     source: Path | None,
     *,
     headings: bool = False,
-    context: int = 0,
     device: str = "auto",
     dtype: str | None = None,
     batch_tokens: int | None = None,
@@ -50,12 +49,9 @@ def evaluate_language_model(
     Long documents are cut into blocks that the model can take, each beginning with the token before it.
 
     :param source: a paragraph a line; blank lines, or with ``headings`` WikiText's headings, begin documents
-    :param context: tokens before a block that it sees as well
     """
     model, tokenizer = load_language_model(path, device, dtype)
     longest = model.config.max_position_embeddings
-    if not 0 <= context < longest - 1:
-        raise MacaronError(f"--context must be from 0 to {longest - 2}, the model's longest input, not {context}")
     if source is not None:
         documents = list(text_documents(source, tokenizer, headings))
     else:
@@ -66,10 +62,10 @@ def evaluate_language_model(
     texts, targets = [], []
     for document in documents:
         whole = [EOS, *document[0], EOS]
-        for start in range(0, len(whole) - 1, longest - context):
-            first, stop = max(0, start - context), min(start + longest - context, len(whole) - 1)
-            texts.append(whole[first:stop])
-            targets.append([model.pad] * (start - first) + whole[start + 1 : stop + 1])
+        for start in range(0, len(whole) - 1, longest):
+            stop = min(start + longest, len(whole) - 1)
+            texts.append(whole[start:stop])
+            targets.append(whole[start + 1 : stop + 1])
     loss, total = SmoothedCrossEntropy(0.0, model.pad), 0.0
     with torch.inference_mode():
         for rows in batches([len(text) for text in texts], batch_tokens or BATCH_TOKENS.get(model.device.type, 4096)):

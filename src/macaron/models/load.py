@@ -19,19 +19,15 @@ from safetensors import SafetensorError
 from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
-from macaron.models.configuration import EncoderConfig, GenerationSettings, LanguageConfig, TranslationConfig
+from macaron.models.configuration import GenerationSettings
 from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-#: Each model type, and what is wrong with a model of another type.
-_WRONG_TYPE = {
-    TranslationConfig.model_type: "cannot translate",
-    EncoderConfig.model_type: "is not a text encoder",
-    LanguageConfig.model_type: "is not a language model",
-}
+#: Each kind of model, and what is wrong with a model of another kind.
+_WRONG = {"translation": "cannot translate", "encoder": "is not a text encoder", "language": "is not a language model"}
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.", "pooler.")
 _CONFIG, _GENERATION = "config.json", "generation_config.json"
@@ -45,10 +41,10 @@ CHECKPOINT_WEIGHTS = "weights.safetensors"
 USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json", "target_tokenizer.json")
 
 
-def find_folder(path: str | Path, *model_types: str) -> Path:
+def find_folder(path: str | Path, *kinds: str) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
-    It is refused if its model has none of these types, where any are given.
+    Its model is of one of these kinds (``translation``, ``encoder``, ``language``), or of any.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
@@ -69,11 +65,10 @@ def find_folder(path: str | Path, *model_types: str) -> Path:
     if not folder.is_dir():
         raise MacaronError(f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
-    kind = stored_type(folder)
-    if kind not in (model_types or _WRONG_TYPE):
-        first = next(iter(model_types), None)
-        wrong = f"{_WRONG_TYPE[first]}; expected {first!r}" if first else "has no splitting scheme"
-        raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
+    found_type = stored_type(folder)
+    if found_type not in [f"macaron-{kind}" for kind in kinds or _WRONG]:
+        wrong = f"{_WRONG[kinds[0]]}; expected 'macaron-{kinds[0]}'" if kinds else "has no splitting scheme"
+        raise MacaronError(f"{folder}: a model of type {found_type!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
     if not (folder / "tokenizer.json").is_file():
@@ -125,6 +120,11 @@ def stored_type(folder: Path) -> Any:
             "`macaron convert` makes one from a foreign checkpoint."
         )
     return read_json(folder / _CONFIG, Record, _REMEDY).get("model_type")
+
+
+def model_kind(folder: Path) -> Any:
+    """``translation``, ``encoder`` or ``language``."""
+    return str(stored_type(folder)).removeprefix("macaron-")
 
 
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:

@@ -19,10 +19,9 @@ from torch import Tensor
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError, not_finite
-from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.language import LanguageForSequenceClassification
-from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
 from macaron.text.load_tokenizer import model_tokenizer
@@ -82,10 +81,7 @@ class EncoderOnDevice:
 
     module: ClassificationLoss
     #: Models that will do.
-    kinds: ClassVar[dict[str, TokenizerKind]] = {
-        EncoderConfig.model_type: "encoder",
-        LanguageConfig.model_type: "language",
-    }
+    kinds: ClassVar[tuple[TokenizerKind, ...]] = ("encoder", "language")
 
     def __init__(
         self,
@@ -97,7 +93,7 @@ class EncoderOnDevice:
         dropout: float | None = None,
     ) -> None:
         self.folder = find_folder(path, *self.kinds)
-        kind = self.kinds[stored_type(self.folder)]
+        kind: TokenizerKind = model_kind(self.folder)
         changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
         if new_head:
             changes |= {"id2label": None, "problem_type": None, "classification": None}

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from macaron.errors import not_finite
-from macaron.models.configuration import EncoderConfig
 from macaron.models.load import save_model
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
@@ -38,7 +37,7 @@ class Embedder(EncoderOnDevice):
     :param max_length: tokens of a text; longer ones are cut; default: the model's longest input
     """
 
-    kinds: ClassVar[dict[str, TokenizerKind]] = {EncoderConfig.model_type: "encoder"}
+    kinds: ClassVar[tuple[TokenizerKind, ...]] = ("encoder",)
 
     def __init__(
         self, path: str | Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None

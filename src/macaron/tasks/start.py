@@ -56,7 +56,7 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
     if given.source is None:
         return recipe
     config_class = _CLASSES[recipe.task].config_class
-    folder = find_folder(given.source, config_class.model_type)
+    folder = find_folder(given.source, config_class.model_type.removeprefix("macaron-"))
     config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
@@ -108,7 +108,7 @@ def fill(task: Task, recipe: Recipe) -> str:
     The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
     """
     network = _CLASSES[recipe.task]
-    folder = find_folder(str(recipe.model.source), network.config_class.model_type)
+    folder = find_folder(str(recipe.model.source), network.config_class.model_type.removeprefix("macaron-"))
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
     source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)

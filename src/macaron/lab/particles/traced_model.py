@@ -16,10 +16,9 @@ from macaron.errors import MacaronError
 from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.language import LanguageModel
-from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
@@ -33,6 +32,9 @@ PartName = Literal["encoder", "decoder"]
 #: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
 JOINT = "·"
 START = "[start]"
+_NETWORKS: dict[TokenizerKind, Any] = {
+    **{"translation": TranslationModel, "encoder": EncoderForMaskedLM, "language": LanguageModel}
+}
 _NAMES = {"<s>": "[s]", "<pad>": "[pad]", "</s>": "[end]", "<unk>": "[unknown]", "<mask>": "[mask]", "<cls>": "[cls]"}
 
 
@@ -82,13 +84,9 @@ class TracedModel:
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
-        kinds: dict[str, tuple[TokenizerKind, Any, Sequence[str]]] = {
-            TranslationConfig.model_type: ("translation", TranslationModel, ()),
-            EncoderConfig.model_type: ("encoder", EncoderForMaskedLM, ENCODER_HEADS),
-            LanguageConfig.model_type: ("language", LanguageModel, ()),
-        }
-        self.kind, model_class, heads = kinds[stored_type(folder)]
-        self.model, missing = load_model(folder, model_class, torch.float32, heads)
+        self.kind: TokenizerKind = model_kind(folder)
+        heads = ENCODER_HEADS if self.kind == "encoder" else ()
+        self.model, missing = load_model(folder, _NETWORKS[self.kind], torch.float32, heads)
         lens = (
             (self.model.mlm_logits, note("particles", "masked"))
             if self.kind == "encoder"

@@ -21,7 +21,6 @@ from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import remove, write_json, write_text
 from macaron.json_files import Record, read_json
-from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import digest, weights_fingerprint
@@ -49,7 +48,7 @@ def run_glue(
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
     progress = Progress()
-    folder = find_folder(model, EncoderConfig.model_type, LanguageConfig.model_type)
+    folder = find_folder(model, "encoder", "language")
     tasks = list(dict.fromkeys(job.task for job in plan))
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
