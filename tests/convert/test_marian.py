@@ -16,6 +16,8 @@ from macaron.errors import MacaronError
 from macaron.models import TranslationModel
 from macaron.text import MacaronTokenizer
 
+sentencepiece = pytest.importorskip("sentencepiece", reason="the extra marian is not installed: make setup")
+
 SOURCE = [
     f"{one} {noun} {verb} {two} {noun}s, and {noun}s run."
     for one, two in (("the", "two"), ("a", "the"), ("one", "no"))
@@ -67,7 +69,6 @@ def folder(path: Path, spm: str = "written", rows_more: int = 0, **changes) -> M
         write_spm(path / "source.spm", letters("the", "cat", "cats", "dog", "dogs", "sees", "run", "a", "and", "two"))
         write_spm(path / "target.spm", letters("die", "Katze", "Hund", "und", "laufen", "sieht"))
     else:
-        sentencepiece = pytest.importorskip("sentencepiece")
         for side, lines in (("source", SOURCE), ("target", TARGET)):
             (path / "text").write_text("\n".join(lines) + "\n")
             prefix, options = str(path / side), {"vocab_size": 60, "character_coverage": 1.0, "minloglevel": 2}
@@ -75,7 +76,7 @@ def folder(path: Path, spm: str = "written", rows_more: int = 0, **changes) -> M
                 input=str(path / "text"), model_prefix=prefix, hard_vocab_limit=False, **options
             )
             (path / f"{side}.model").rename(path / f"{side}.spm")
-    found = [read_sentencepiece(path / f"{side}.spm").scores for side in ("source", "target")]
+    found = [[each.piece for each in read_sentencepiece(path / f"{side}.spm").pieces] for side in ("source", "target")]
     names = ["</s>", "<unk>", *dict.fromkeys(name for each in found for name in each if name[0] != "<"), ">>deu<<"]
     vocabulary = {name: index for index, name in enumerate([*names, "<pad>"])}
     (path / "vocab.json").write_text(json.dumps(vocabulary))
