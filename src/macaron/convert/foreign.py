@@ -42,6 +42,7 @@ class ForeignFolder:
 
     def __post_init__(self) -> None:
         families = load_toml(Path(__file__).with_name("families.toml"))[0]
+        del families["fairseq"]  # no model type
         self.family: Record = families[self.only("model_type", *families)]
         prefix: str = self.family["prefix"]
         self.prefix = prefix if any(name.startswith(prefix) for name in self.tensors) else ""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -10,9 +10,11 @@ from torch import Tensor
 from macaron.convert.checkpoint_config import TABLES, CheckpointKind
 from macaron.convert.fairseq_checkpoint import FairseqCheckpoint
 from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.settings import load_toml
 
 Names = dict[str, tuple[str, ...]]  # fairseq's -> ours; several of ours split the rows, in order
 
+_TABLE = load_toml(Path(__file__).with_name("families.toml"))[0]["fairseq"]
 #: Not weights: version markers, uninitialised buffers, tables of sinusoids.
 _NOT_WEIGHTS = tuple(
     f"{stack}.{name}"
@@ -21,11 +23,6 @@ _NOT_WEIGHTS = tuple(
 )
 #: A decoder layer's norms; the oldest checkpoints have numbers instead.
 _OLD_NORMS = ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm")
-_HEADS: dict[CheckpointKind, dict[str, str]] = {
-    "translation": {},
-    "bert": {"mid_layer.0": "head.dense", "mid_layer.2": "head.norm", "classifier": "next_sentence"},
-    "classifier": {"classifier": "classifier"},
-}
 
 
 def upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,62 +34,25 @@ def upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind) -> Names:
     """fairseq's name of every weight of a model, and ours."""
     if isinstance(config, TranslationConfig):
-        return {
-            TABLES[0]: ("embedding.tokens.weight",),
-            **_stack_names("encoder", config.encoder_layers, config),
-            **_stack_names("decoder", config.decoder_layers, config, cross=True),
-        }
-    return {
-        TABLES[0]: ("model.embedding.tokens.weight",),
-        "encoder.embed_segment.weight": ("model.embedding.segments.weight",),
-        **_stack_names("encoder", config.num_hidden_layers, config, prefix="model."),
-        **_parameters({f"{theirs}.": (ours,) for theirs, ours in _HEADS[kind].items()}),
-    }
-
-
-def _stack_names(stack: str, layers: int, config: Any, *, prefix: str = "", cross: bool = False) -> Names:
-    """The names of an encoder or decoder stack.
-
-    The authors added the first half-step last: it is ``macaron_fc`` with the third norm, and ``fc`` is our last G.
-    """
-    macaron = config.scheme == "strang-gfg"
-    last = "G2" if macaron else "G1"
-    # For each module of a layer the prefix of fairseq's parameters, and our module or modules.
-    modules: Names = {
-        "self_attn.in_proj_": ("F1.operator.qkv",),
-        "self_attn.out_proj.": ("F1.operator.out",),
-        "fc1.": (f"{last}.operator.fc1",),
-        "fc2.": (f"{last}.operator.fc2",),
-    }
-    norms = {"layer_norms.0.": "F1", "layer_norms.1.": last, "layer_norms.2.": "G1"}
-    if cross:
-        modules |= {
-            "encoder_attn.in_proj_": ("H1.operator.q", "H1.operator.kv"),
-            "encoder_attn.out_proj.": ("H1.operator.out",),
-        }
-        named = zip((*_OLD_NORMS, "macaron_layer_norm"), ("F1", "H1", last, "G1"), strict=True)
-        norms = {f"{name}.": ours for name, ours in named}
-    if macaron:
-        modules |= {"macaron_fc1.": ("G1.operator.fc1",), "macaron_fc2.": ("G1.operator.fc2",)}
+        prefix, layers = "", {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+        names: Names = {}
     else:
-        norms.popitem()  # of the half-step
-    if config.norm_affine:
-        modules |= {theirs: (f"{ours}.norm",) for theirs, ours in norms.items()}
-    names: Names = {}
-    for layer in range(layers):
-        theirs, ours = f"{stack}.layers.{layer}.", f"{prefix}{stack}.layers.{layer}.sublayers."
-        names |= _parameters({theirs + name: tuple(ours + part for part in parts) for name, parts in modules.items()})
-    if config.norm_affine and config.norm == "pre":
-        names |= _parameters({f"{stack}.layer_norm.": (f"{prefix}{stack}.norm",)})
-    return names
-
-
-def _parameters(modules: Names) -> Names:
-    return {
+        prefix, layers = "model.", {"encoder": config.num_hidden_layers}
+        names = {"encoder.embed_segment.weight": ("model.embedding.segments.weight",)}
+    modules = {theirs: (ours,) for theirs, ours in _TABLE["heads"][kind].items()}
+    for stack, count in layers.items():
+        for theirs, ours in _TABLE[config.scheme][stack].items():
+            for layer in range(count) if config.norm_affine or not ours.endswith(".norm") else ():
+                place = f"{prefix}{stack}.layers.{layer}.sublayers."
+                modules[f"{stack}.layers.{layer}.{theirs}"] = tuple(place + part for part in ours.split())
+        if config.norm_affine and config.norm == "pre":
+            modules[f"{stack}.layer_norm."] = (f"{prefix}{stack}.norm",)
+    parameters = {
         f"{theirs}{kind}": tuple(f"{part}.{kind}" for part in ours)
         for theirs, ours in modules.items()
         for kind in ("weight", "bias")
     }
+    return {TABLES[0]: (f"{prefix}embedding.tokens.weight",), **names, **parameters}
 
 
 def rename(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
