@@ -49,9 +49,8 @@ def evaluate(
         others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
         if any(each is not None for each in others) or (data is not None and source is not None):
             raise UsageError("a language model takes --data or --source, --headings and the device alone")
-        measured = {"headings": headings, "batch_tokens": batch_tokens, "device": device, "dtype": dtype}
-        _print_perplexity(model, data, split or "valid", source, measured, as_json)
-        return
+        how = {"headings": headings, "batch_tokens": batch_tokens, "device": device, "dtype": dtype}
+        return _print_perplexity(model, data, split or "valid", source, how, as_json)
     if headings:
         raise UsageError("--headings is for language models")
     split = split or "test"
@@ -63,25 +62,20 @@ def evaluate(
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
-    from macaron.evaluate.stored import Keeper, Search
-    from macaron.models.load import find_folder
+    from macaron.evaluate.stored import Measurement, Search
+    from macaron.models.load import find_folder, run_of
+    from macaron.seal import fingerprint
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
     folder = find_folder(model, "translation")
-    keeper = Keeper(folder)
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
-    options: dict[str, Any] = {
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "batch_tokens": batch_tokens,
-        "lower": lower,
-        "compound_split": compound_split,
-    }
+    run, digest = run_of(folder), fingerprint(folder)  # of what has been loaded: it was computed for that
+    search = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
+    options: dict[str, Any] = {**search, "lower": lower, "compound_split": compound_split}
     if source is not None and reference is not None:
         what = f"{source}, {reference}"
-        language = translator.tokenizer.target_lang or "en"
-        scored = evaluate_files(translator, source, reference, language, **options)
+        scored = evaluate_files(translator, source, reference, translator.tokenizer.target_lang or "en", **options)
     elif data is not None:
         what = f"{data} ({split})"
         scored = evaluate_split(translator, PreparedData.open(data), split, **options)  # type: ignore[arg-type]
@@ -92,10 +86,12 @@ def evaluate(
         typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
-    searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
-    kept = keeper.keep(scored, searched, split if source is None else source.name, what)
-    if kept is not None:
-        typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
+    if run is not None:
+        searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
+        name = split if source is None else source.name
+        kept = Measurement(run, name, digest, scored.text, searched, scored.definition).store(scored, what).kept
+        if kept is not None:
+            typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
     if output is not None:
         with output_file(output) as file:
             file.write("".join(f"{line}\n" for line in scored.translations).encode())

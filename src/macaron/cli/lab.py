@@ -32,11 +32,11 @@ def demo(
 
 
 def doctor() -> None:
-    """Check this machine: versions, GPU, threads, disk, a tiny training and translation. Takes a few seconds."""
+    """Check this machine: versions, GPU, threads, a tiny training and translation. Takes a few seconds."""
     from macaron.lab.doctor import examine
 
     failed = False
-    for found in examine(Path.cwd()):
+    for found in examine():
         typer.echo(f"{found.state:5} {found.text}" + (f"\n      -> {found.remedy}" if found.remedy else ""))
         failed |= found.state == "fail"
     if failed:

@@ -6,15 +6,17 @@ from typing import Any
 
 import torch
 
-from macaron.convert.checkpoint_config import (
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
+from macaron.convert.fairseq_model import (
     TABLES,
     CheckpointKind,
     checkpoint_kind,
     encoder_config,
+    rename,
     translation_config,
+    upgrade,
+    weight_names,
 )
-from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
-from macaron.convert.weight_names import rename, upgrade, weight_names
 from macaron.errors import MacaronError
 from macaron.files import check_unused
 from macaron.models.configuration import GenerationSettings

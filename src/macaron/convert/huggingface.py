@@ -12,9 +12,16 @@ from typing import Any
 import torch
 
 from macaron.convert.fairseq import Conversion, check_replaceable, description
-from macaron.convert.foreign import NEVER, ForeignFolder, reordered
+from macaron.convert.foreign import (
+    NEVER,
+    ForeignFolder,
+    entries,
+    renumbered,
+    reordered,
+    stored_tokenizer,
+    tokenizer_settings,
+)
 from macaron.convert.marian import marian
-from macaron.convert.renumbered import entries, renumbered, stored_tokenizer, tokenizer_settings
 from macaron.errors import MacaronError, naming
 from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.encoder import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel

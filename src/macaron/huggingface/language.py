@@ -8,9 +8,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.base import attentions_of, token_loss
+from macaron.huggingface.base import GeneratingMixin, TransformersCache, attentions_of, token_loss
 from macaron.huggingface.configuration import HFLanguageConfig
-from macaron.huggingface.generation import GeneratingMixin, TransformersCache
 from macaron.models.language import LanguageModel
 
 

@@ -10,9 +10,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.base import IGNORED, attentions_of, real_tokens, token_loss
+from macaron.huggingface.base import IGNORED, GeneratingMixin, TransformersCache, attentions_of, real_tokens, token_loss
 from macaron.huggingface.configuration import HFTranslationConfig
-from macaron.huggingface.generation import GeneratingMixin, TransformersCache
 from macaron.models.translation import TranslationModel
 
 

@@ -1,7 +1,6 @@
-"""Whether this machine can train and translate: versions, GPU, threads, disk, then a tiny run of the real thing."""
+"""Whether this machine can train and translate: versions, GPU, threads, then a tiny run of the real thing."""
 
 import io
-import os
 import platform
 import random
 import shutil
@@ -23,7 +22,6 @@ PACKAGE = "macaron-net"
 _REINSTALL = f"{Path(sys.executable).name} -m pip install --force-reinstall {PACKAGE}; if that does not help, report it"
 #: What a user sees of the requirements; the others are mentioned only if something is wrong with them.
 _SHOWN = {"torch": "PyTorch", "transformers": "transformers"}
-_SPACE = 2.0  # gigabytes: a small corpus and the checkpoints of a small model
 _WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
 
 
@@ -39,8 +37,8 @@ class Finding:
     remedy: str = ""
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Examine the machine for work in a folder; each finding is yielded when it is made."""
+def examine() -> Iterator[Finding]:
+    """Examine the machine; each finding is yielded when it is made."""
     yield Finding("ok", f"Python {platform.python_version()}, {platform.system()} on {platform.machine()}")
     found = list(packages())
     yield from found
@@ -48,7 +46,6 @@ def examine(folder: Path) -> Iterator[Finding]:
         return  # what follows would fail with a message that says less
     yield gpu()
     yield threads()
-    yield disk(folder)
     yield from work()
 
 
@@ -107,16 +104,6 @@ def threads() -> Finding:
     if used > cores:
         return Finding("warn", f"{text}: more threads than cores are slow", f"export OMP_NUM_THREADS={cores}")
     return Finding("ok", text)
-
-
-def disk(folder: Path) -> Finding:
-    """Space and permission to write in a folder."""
-    if not os.access(folder, os.W_OK):
-        remedy = "work in another folder, or give other paths to --out"
-        return Finding("warn", f"Disk: {folder} cannot be written", remedy)
-    free = shutil.disk_usage(folder).free / 1e9
-    text = f"Disk: {free:.1f} GB free in {folder}"
-    return Finding("ok", text) if free >= _SPACE else Finding("warn", text, "free some space: runs keep checkpoints")
 
 
 def work() -> Iterator[Finding]:
