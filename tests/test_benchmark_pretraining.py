@@ -64,35 +64,22 @@ def test_gpu_pretraining(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_gpu_language_model(tmp_path: Path):
+def test_gpu_lm(tmp_path: Path):
     prepared(tmp_path)
     (tmp_path / "recipe.toml").write_text(RECIPE.replace("[train]", '[train]\ntask = "language-model"'))
-    command = [
-        sys.executable,
-        REPOSITORY / "benchmarks" / "gpu_language_model.py",
-        "prepared",
-        "--recipe",
-        "recipe.toml",
-    ]
+    command = [sys.executable, REPOSITORY / "benchmarks" / "gpu_lm.py", "prepared", "--recipe", "recipe.toml"]
     command += ["--preset", "macaron-gpt-tiny", "--length", "32", "--batch-tokens", "384", "--seconds", "30"]
-    command += [
-        "--log-every",
-        "4",
-        "--peers",
-        "eager",
-        "--peer-seconds",
-        "0.1",
-        "--device",
-        "cpu",
-        "--out",
-        "result.json",
-    ]
+    command += ["--log-every", "4", "--peers", "eager", "--peer-seconds", "0.1", "--device", "cpu", "--out", "lm"]
+    command += ["--parts", "speed", "gpt-tiny", "--minutes", "0.2"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "result.json").read_text())
+    result = json.loads((tmp_path / "lm" / "speed.json").read_text())
     assert result["ours"]["exit_code"] == 0
     peer = result["peers"]["HF GPT-2, eager"]
     assert peer["parameters"] == pytest.approx(result["ours"]["parameters"], rel=0.1)
     assert result["ratios"]["HF GPT-2, eager"]["sustained"] > 0
     assert "| HF GPT-2, eager" in done.stdout
+    twin = json.loads((tmp_path / "lm" / "gpt-tiny.json").read_text())
+    assert twin["updates"] > 0
+    assert twin["held_out"]["perplexity_per_token"] < 300
