@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from macaron.data.pretraining_texts import Corpus
 from macaron.models import LanguageModel, preset
@@ -274,15 +275,21 @@ def test_long_documents_are_evaluated_in_blocks(run: Path, tmp_path: Path):
     model = LanguageModel.from_pretrained(run / "model")
     text = tmp_path / "text.txt"
     text.write_text(" ".join(f"n{i % 12}" for i in range(40)) + "\n")
-    whole = evaluate_language_model(run, None, "valid", text)
     short = replace(model.config, max_position_embeddings=16)
     cut = LanguageModel(short)
     weights = {**model.state_dict(), "embedding.positions.weight": model.embedding.positions.weight[:16]}
     cut.load_state_dict(weights)
-    save_model(tmp_path / "short", cut, None, load_tokenizer(run / "model", "language"))
-    blocks = evaluate_language_model(tmp_path / "short", None, "valid", text)
-    assert blocks["tokens"] == whole["tokens"]
-    assert blocks["nll"] > whole["nll"]
+    tokenizer = load_tokenizer(run / "model", "language")
+    save_model(tmp_path / "short", cut, None, tokenizer)
+    found = evaluate_language_model(tmp_path / "short", None, "valid", text)
+    (ids,) = tokenizer.encode_lines([text.read_text().strip()], add_special_tokens=False)
+    whole, nll = torch.tensor([EOS, *ids, EOS]), 0.0
+    for start in range(0, len(whole) - 1, 16):
+        given, wanted = whole[start : start + 16][: len(whole) - 1 - start], whole[start + 1 : start + 17]
+        with torch.no_grad():
+            nll += float(F.cross_entropy(cut.eval()(given[None])[0], wanted, reduction="sum"))
+    assert found["tokens"] == len(ids)
+    assert found["nll"] == pytest.approx(nll, rel=1e-5)
 
 
 def test_fine_tuning_reads_the_last_token(run: Path, tmp_path: Path, macaron):

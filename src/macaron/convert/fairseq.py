@@ -49,7 +49,6 @@ def convert_fairseq(
 ) -> Conversion:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
-    :param force: replace an existing model folder
     :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
         without them the text must consist of dictionary entries, ``foo@@ bar``), ``pipeline`` (``spaces`` for
         tokenised text, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``, ``target_lang``

@@ -209,7 +209,6 @@ def renumbered(
     """The subword model with our special tokens first; and for every new id the old one, -1 if there is none.
 
     :param places: the old ids of our special tokens
-    :param rows: of the embedding
     """
     tokens = entries(content)
     if max(tokens, default=0) >= rows:

@@ -117,7 +117,6 @@ _FAMILIES: dict[str, Callable[..., tuple[Network, MacaronTokenizer, str]]] = {
 def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = False, **settings: Any) -> Conversion:
     """Convert a folder that ``save_pretrained`` of transformers wrote.
 
-    :param force: replace an existing model folder
     :param settings: ``source_lang`` and ``target_lang`` of a translation model, by default those it names
     """
     folder, out = Path(folder), Path(out)

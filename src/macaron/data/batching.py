@@ -32,7 +32,6 @@ class CorpusPart:
     """Consecutive pairs of a split that come from one corpus.
 
     :param path: the prefix of its files, as the recipe names it
-    :param pairs: number of pairs after cleaning
     """
 
     path: str
@@ -46,10 +45,7 @@ class CorpusPart:
 
 
 def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder: object) -> tuple[CorpusPart, ...]:
-    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs.
-
-    :param folder: the prepared folder, for messages
-    """
+    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs."""
     paths = [corpus.path for corpus in corpora]
     for path, weight in weights.items():
         if weight != 1 and path not in paths:

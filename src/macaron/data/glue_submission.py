@@ -29,7 +29,6 @@ def prediction_file(rows: Sequence[str]) -> str:
 def write_submission(path: Path, files: Mapping[str, str]) -> list[str]:
     """Write the zip. The server refuses one that lacks a file: without predictions, all rows of a file are the same.
 
-    :param files: by name; see `prediction_file`
     :return: the names of the files without predictions
     """
     filled = []

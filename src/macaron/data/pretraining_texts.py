@@ -220,8 +220,6 @@ def corrupt(
     """The model's input: of the chosen tokens most are masked, some replaced by a random word, the others unchanged.
 
     :param words: the ids of words that may replace a token
-    :param mask_share: of the chosen ones
-    :param random_share: likewise
     """
     positions = np.flatnonzero(chosen)
     draw = random.random(len(positions))

@@ -36,11 +36,7 @@ Sentences = tuple[Ids, Ids]
 
 
 def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor:
-    """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros.
-
-    :param stores: sentences, or the two sides of pairs
-    :param seed: of the projection
-    """
+    """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros."""
     return _leading(_information(co_occurrences(stores)[0]), size, seed)
 
 

@@ -30,10 +30,6 @@ class Generator:
 
     >>> Generator("runs/gpt").generate(["Once upon a time"])  # doctest: +SKIP
     [' there was a king.']
-
-    :param path: a model folder, or the folder of a run
-    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
-    :param dtype: ``float32``, ``bfloat16``, ``float16``, ``float64``; by default that of the saved weights
     """
 
     def __init__(self, path: str | Path, *, device: str = "auto", dtype: str | None = None) -> None:
@@ -58,7 +54,6 @@ class Generator:
         :param max_length: tokens of a continuation; by default 100, or what the model has room for
         :param sampling: draw tokens; by default each is the best one. The samples of a line depend on the seed and
             its number alone
-        :param first_line: number of the first prompt
         """
         if nbest > 1 and sampling is None:
             raise MacaronError("several continuations have to be drawn: give sampling=Sampling(...)")

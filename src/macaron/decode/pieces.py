@@ -38,7 +38,6 @@ class Literal(NamedTuple):
 class Piece:
     """A part of a text: a sentence to translate, its white space normalised, or text that is kept as it is.
 
-    :param literals: in order
     :param source: the sentence as it was, if it has literals
     :param parts: what it is cut into, if it is too long
     """

@@ -76,9 +76,6 @@ class Evaluation:
     """Translations of a test set, how they were searched, and their scores.
 
     :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
-    :param text: see `macaron.evaluate.evaluation.text_digest`
-    :param kept: the file they are stored in, if any
-    :param reused: whether they were read from it
     """
 
     translations: list[str]
@@ -114,7 +111,6 @@ class Measurement:
     """Everything that translations and their scores depend on, and where they are stored.
 
     :param name: the beginning of the file's name: the split, or the file that was translated
-    :param text: the digest of the text (see `evaluation.text_digest`)
     """
 
     run: Path

@@ -238,7 +238,6 @@ class TextConfig(ModelConfig):
 class EncoderConfig(TextConfig):
     """A text encoder in the manner of BERT.
 
-    :param type_vocab_size: number of segments
     :param first_segment: segment id of the first sentence (the authors' code: 1)
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
     :param pooler: a classifier reads tanh(W x + b) of the first state, as BERT's, not the state itself

@@ -145,7 +145,6 @@ def load_model(
 
     :param dtype: of the weights; by default the one that they were saved in
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
-    :param changes: fields of the configuration to set to other values
     """
     with checked(folder, USED_FILES):
         return _load_model(folder, model_class, dtype, heads, changes)
@@ -225,7 +224,6 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
     """Write config.json, generation_config.json and model.safetensors into a folder, as transformers reads them.
 
     :param weights: other than the model's own, by their names in the model
-    :param config: other than the model's own
     """
     from safetensors.torch import save_file
 

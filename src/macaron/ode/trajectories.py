@@ -32,7 +32,6 @@ class Trajectory:
     :param nodes: (steps + 1, n, 2), the states after whole steps, the start first
     :param moves: for each sub-step the operator and the states along its flow, (k, n, 2), its start first; empty for a
         scheme of several branches, which has no single path
-    :param error: distance of the last state from the exact one
     :param ratio: the error divided by that of twice as many steps
     """
 

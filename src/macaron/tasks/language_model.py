@@ -78,10 +78,7 @@ def collate(ids: NDArray[np.integer], corpus: Corpus, made: Plan, index: int, sh
 
 
 class LanguageLoss(nn.Module):
-    """Model and loss as one module, for DDP and FSDP.
-
-    :param flash: separate texts by the cumulative lengths of a variable-length kernel, not by a mask
-    """
+    """Model and loss as one module, for DDP and FSDP."""
 
     def __init__(self, model: LanguageModel, flash: bool = False) -> None:
         super().__init__()

@@ -36,9 +36,6 @@ def extended(
     """The tokenizer with up to ``count`` more subwords, and with these tags.
 
     Vocabularies of words also take letters that they lack, and that occur twice.
-
-    :param words: of prepared text, with their counts
-    :param multiple: pad the vocabulary to a multiple of this with entries that no text reaches
     """
     content = _content(tokenizer)
     model, size = content["model"], len(tokenizer)

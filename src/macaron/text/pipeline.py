@@ -138,12 +138,6 @@ def _moses_tools(language: str) -> tuple[Any, Any, Any]:
 class TokenizerSettings:
     """The settings of a tokenizer, as tokenizer_config.json stores them; transformers has keys of its own there.
 
-    :param kind: ``translation`` or ``encoder``
-    :param pipeline: ``raw``, ``moses`` or ``spaces``
-    :param source_lang: language code of the source side; ``moses`` needs it
-    :param target_lang: language code of the target side; ``moses`` needs it
-    :param lower: lower-case; for ``moses``
-    :param normalize: normalise punctuation; for ``moses``
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
     :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens

@@ -49,9 +49,7 @@ class MacaronTokenizer(TokenizerSettings):
     Text is text: a literal ``</s>`` in the input is four characters, not a special token, unless special tokens are to
     be recognised. (A dictionary without BPE codes looks up every word unchanged, as fairseq does, special tokens too.)
 
-    :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
     :param target_backend: the subword model of the target side, if it has one of its own, with the same vocabulary
-    :param settings: see `macaron.text.pipeline.TokenizerSettings`
     """
 
     def __init__(self, backend: Tokenizer, target_backend: Tokenizer | None = None, **settings: Any) -> None:
@@ -199,8 +197,6 @@ class MacaronTokenizer(TokenizerSettings):
     ) -> list[list[int]]:
         """Encode lines of text, on all cores, without padding, truncation or warnings.
 
-        :param side: whose language the lines are in
-        :param state: ``moses`` for lines that are tokenised already
         :param add_special_tokens: end with ``</s>`` (encoders: begin with ``<cls>`` too)
         :param recognise_specials: take special tokens in the text, such as ``<mask>``, as such
         """

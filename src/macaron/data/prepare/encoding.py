@@ -63,7 +63,6 @@ class CleanedSplit:
     roles       one byte per row (see `macaron.data.prepare.roles`)
 
     :param texts: files of the lines as they were given, if they are kept
-    :param counts: what was read and kept
     :param sources: the same for each input, as the manifest has it
     :param ended: 1 if the next sentence starts a document
     """
@@ -127,7 +126,6 @@ EncodedRows = tuple[list[FlatIds], NDArray[np.int64] | None]
 def encode_part(part: CleanedPart, tokenizer: Path, fingerprint: str) -> dict[int, EncodedRows]:
     """Encode a part; the rows by role (training, or held out to validate on).
 
-    :param tokenizer: its folder
     :param fingerprint: of the tokenizer; it tells two versions of the folder apart
     """
     encoder = word_encoder(tokenizer, fingerprint)

@@ -39,7 +39,6 @@ def gather(
     """Find all files; fetch those that are missing and have an address; name all others that are missing.
 
     :param older: prepared.json of an earlier run; its fingerprints save reading files that have not changed
-    :return: the files, their fingerprints, and a record of all downloads
     """
     files, missing, absent = _search(settings)
     downloads: list[Record] = list(older.get("downloads", []))

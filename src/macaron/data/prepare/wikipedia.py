@@ -29,10 +29,7 @@ PageBatch = tuple[list[str], frozenset[str]]
 
 
 def extract_dump(dump: Path, path: Path, workers: Workers, progress: Progress, *, min_words: int = 0) -> int:
-    """Write the text of a dump to a file, ``.gz`` or plain. The file appears when it is complete.
-
-    :return: the number of articles
-    """
+    """Write the text of a dump to a file, ``.gz`` or plain. The file appears when it is complete."""
     articles = 0
     with (
         progress.step(f"extracting the text of {dump.name}", "articles") as step,

@@ -46,8 +46,6 @@ class Difference:
 class Fairness:
     """Whether two kinds may be compared.
 
-    :param unfair: why not
-    :param cautions: what a reader should know though the comparison is fair
     :param same_data: whether the training data are known to be the same, if they do not make it unfair
     """
 

@@ -146,10 +146,7 @@ def _trails(track: Track, points: Array) -> Any:
 
 
 def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
-    """A figure with its panels, which show the first states (rings) only.
-
-    :param dots: what the dots mean, for the legend
-    """
+    """A figure with its panels, which show the first states (rings) only."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D

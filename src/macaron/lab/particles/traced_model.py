@@ -62,11 +62,7 @@ class TracedPart:
 
 @dataclass(frozen=True)
 class TracedSentence:
-    """A sentence traced through a model.
-
-    :param output: the model's own translation
-    :param target: the decoder's input
-    """
+    """A sentence traced through a model."""
 
     model: "TracedModel"
     source: list[str]

@@ -89,7 +89,6 @@ class TaskFacts:
     :param known: part of every record: ``data``, the fingerprints of the training and development sets, and
         ``constant``, the scores of the training set's most frequent answer on dev: a model with no better scores has
         learned nothing
-    :param notes: what the user should know
     """
 
     examples: int
@@ -141,10 +140,7 @@ class GlueWorker:
         check: Callable[[], None] = check_stop,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Record:
-        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
-
-        :param check: see `FineTuner.fit`, like ``advance``
-        """
+        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far."""
         task = TASKS[job.task]
         data, dev = self._data(job)
         outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
@@ -190,11 +186,7 @@ def run_jobs(
     check: Callable[[], None],
     advance: Callable[[int], None],
 ) -> Generator[tuple[Job, Record], None, None]:
-    """Run all jobs and yield their records in the order in which they end.
-
-    :param best: the record of a task's best run so far
-    :param check: see `FineTuner.fit`, like ``advance``
-    """
+    """Run all jobs and yield their records in the order in which they end."""
     workers = workers[: len(jobs)]
     if len(workers) == 1:
         worker = replace(workers[0])  # the model and the data that it loads are freed with it
