@@ -108,7 +108,6 @@ def prepare(
 
 
 def _options(values: Mapping[str, object], given: bool) -> str:
-    """The options that are given, or those that are not."""
     return ", ".join(f"--{key.replace('_', '-')}" for key, value in values.items() if bool(value) == given)
 
 

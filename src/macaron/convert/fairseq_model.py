@@ -106,7 +106,6 @@ def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
 
 
 def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of all kinds."""
     for name in _UNSUPPORTED:
         if checkpoint.args.get(name):
             raise checkpoint.error(f"args.{name} is {checkpoint.args[name]!r}, which Macaron's models do not support")

@@ -99,7 +99,6 @@ def bert(source: ForeignFolder) -> tuple[Network, MacaronTokenizer, str]:
 
 
 def _labels(source: ForeignFolder) -> dict[str, Any]:
-    """The fields of a classifier."""
     problem = source.only("problem_type", None, "single_label_classification", "regression")
     count = len(source.tensors["classifier.weight"])
     names = source.config.get("id2label") or {index: f"LABEL_{index}" for index in range(count)}

@@ -177,7 +177,6 @@ def _fitted(
 
 
 def _other(document: Indices, count: int, random: Random) -> Indices:
-    """Another document for each."""
     other = random.integers(0, count - 1, len(document))
     return other + (other >= document)
 

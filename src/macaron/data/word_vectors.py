@@ -74,7 +74,6 @@ def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
 
 
 def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
-    """Sentences of all stores, some thousands at a time."""
     step = _BLOCK * math.ceil(max(store.tokens for store in stores) / _TOKENS)
     for start in range(0, len(stores[0]), max(step, 1)):
         block = []

@@ -247,7 +247,6 @@ def _made_by(translator: Translator, options: dict[str, Any], search: SearchSett
 
 
 def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    """Lists of lines with about ``size`` bytes each."""
     chunk: list[bytes | None] = []
     room = size
     for line in lines:

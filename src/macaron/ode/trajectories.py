@@ -89,7 +89,6 @@ def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[
 
 
 def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Array, tuple[tuple[str, Array], ...]]:
-    """The nodes and moves of a trajectory."""
     moves: list[tuple[str, Array]] = []
     flow = integrated_flow(system.fields, method)
     # An Euler step is a straight line; of a short curve the end is enough.

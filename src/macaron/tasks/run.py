@@ -114,7 +114,6 @@ _TASKS: dict[TaskName, Callable[[Recipe], TranslationTask | PretrainingTask | La
 
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask | LanguageModelTask:
-    """The task of a recipe."""
     manifest(recipe)
     task = _TASKS[recipe.task](recipe)
     if not isinstance(task, TranslationTask):
@@ -174,7 +173,6 @@ def _is_reported(out: Path) -> bool:
 
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
-    """The values of all sections, by section and key."""
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
 
 

@@ -73,7 +73,6 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
 
 
 def _refuse_another_shape(given: ModelSettings, config: AnyConfig, folder: Path) -> None:
-    """Refuse fields, or a preset, that the model does not have."""
     wanted = {**({} if given.preset == AUTO else preset(given.preset).to_dict()), **given.changes}
     for key, value in wanted.items():
         fixed = key not in (*FREE, *_NOT_TAKEN) and (key != "vocab_size" or key in given.changes)

@@ -154,7 +154,6 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
 
 
 def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
-    """The most frequent merges of private letters."""
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))

@@ -98,7 +98,6 @@ def _find_corpora(settings: PairsSettings) -> Found:
 
 
 def _find_texts(settings: TextSettings) -> Found:
-    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
     absent = [item for item in fetched if not (settings.root / item.path).is_file()]
     to_come = [settings.root / item.path for item in absent]

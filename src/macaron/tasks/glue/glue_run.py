@@ -88,7 +88,6 @@ def run_glue(
 
 
 def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
-    """Write the table, the submission and all numbers."""
     planned = {job.name for job in plan}
     best = {name: record for name in TASKS if (record := results.best(name)) is not None}
     for name, record in best.items():

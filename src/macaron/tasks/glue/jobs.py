@@ -218,7 +218,6 @@ def run_jobs(
 
 
 def _set_up(workers: list[GlueWorker], index: int) -> None:
-    """Set up a process: its worker, and its share of the cores."""
     torch.set_num_threads(max(1, torch.get_num_threads() // len(workers)))
     GlueWorker.own = workers[index]
 
