@@ -213,10 +213,7 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
 
 def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
-    """Which lengths share a row of at most ``most`` texts.
-
-    :param counts: number of texts of each length from 0 to ``width``
-    """
+    """Which lengths share a row of at most ``most`` texts."""
     done: list[RowLayout] = []
     with_room: list[list[RowLayout]] = [[] for _ in range(width + 1)]  # by the room that is left
     for length in range(width, 0, -1):
@@ -264,10 +261,7 @@ def section_count(size: int) -> int:
 
 
 def section_blocks(size: int, section: int, sections: int, seed: int) -> list[tuple[int, int]]:
-    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section.
-
-    :param size: items of the corpus: pairs or documents
-    """
+    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section."""
     if sections == 1:
         return [(0, size)]
     edges = np.linspace(0, size, min(size, BLOCKS * sections) + 1).astype(np.int64).tolist()

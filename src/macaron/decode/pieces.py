@@ -81,7 +81,6 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     anywhere.
 
     :param text: without white space at its ends
-    :param fits: whether a text is short enough for the model
     """
     if fits(text) or len(text) < 2:
         return [Piece(text)]

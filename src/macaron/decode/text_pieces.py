@@ -93,10 +93,7 @@ def _around_literals(sentence: str) -> list[Piece]:
 
 
 def with_literals(sentence: str, spans: Sequence[tuple[int, int]]) -> list[Piece]:
-    """A sentence whose literals are put back later, and the space around it; cut at them if they are many.
-
-    :param spans: the places of literals, in order
-    """
+    """A sentence whose literals are put back later, and the space around it; cut at them if they are many."""
     between = [sentence[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(sentence), 0)])]
     if not _has_words("".join(between)):
         return [Piece(sentence, kept=True)]
@@ -161,7 +158,6 @@ def fit_texts(
     """Encode the sentences of texts, and cut those of more than ``longest`` tokens.
 
     :param encode: sentences to token ids, each with its end
-    :param first_line: number of the first text, for messages
     """
     encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]

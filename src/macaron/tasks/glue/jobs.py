@@ -113,10 +113,7 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
 
 @dataclass
 class GlueWorker:
-    """Runs jobs, one after the other, on one device. It is small until its first job.
-
-    :param settings: how the model is loaded: precision, max_length, dropout of `FineTuner`
-    """
+    """Runs jobs, one after the other, on one device. It is small until its first job."""
 
     #: The worker of this process, in a process of `Workers`.
     own: ClassVar["GlueWorker | None"] = None
