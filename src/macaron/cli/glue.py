@@ -54,7 +54,7 @@ def glue(
     models/, predictions/, submission.zip. Stop it with Ctrl-C; continue with --resume.
     """
     if check is not None:
-        from macaron.data.glue_submission import check_submission
+        from macaron.data.glue import check_submission
 
         problems = check_submission(check)
         if problems:

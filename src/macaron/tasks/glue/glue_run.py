@@ -9,12 +9,13 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import torch
 
-from macaron.data.glue import TASKS, read_test
-from macaron.data.glue_submission import (
+from macaron.data.glue import (
+    TASKS,
     as_predictions,
     check_submission,
     expected_files,
     prediction_file,
+    read_test,
     write_submission,
 )
 from macaron.device import choose_device

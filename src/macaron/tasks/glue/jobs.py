@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from macaron.data.glue import TASKS, GlueTask, read_dev, read_test, read_train
-from macaron.data.glue_submission import as_predictions, prediction_file
+from macaron.data.glue import TASKS, GlueTask, as_predictions, prediction_file, read_dev, read_test, read_train
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
