@@ -88,6 +88,7 @@ def line_chart(
 <span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>
 {_legend(lines)}
 <div class="plot"><svg height="{height}" role="img"><title>{escape(title)}</title>
+<desc>{escape(_describe(lines, x_label, y_label, log_x, log_y))}</desc>
 {_axes(across, up, height, x_label, y_label, xs)}
 {_drawing(lines, across, up)}
 </svg></div><output class="visually-hidden"></output>
@@ -156,6 +157,19 @@ def _legend(lines: Sequence[Series]) -> str:
         value = number(line.points[-1][1]) if line.points else "–"
         entries.append(f"<li><span {style}></span>{escape(line.name)} <b>{value}</b></li>")
     return f'<ul class="legend">{"".join(entries)}</ul>'
+
+
+def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, log_y: bool) -> str:
+    up, across = (" (logarithmic)" if log else "" for log in (log_y, log_x))
+    parts = [f"{y_label}{up} against {x_label}{across}."]
+    for line in lines:
+        if not line.points:
+            parts.append(f"{line.name}: no values.")
+            continue
+        lowest, highest = (extreme(line.points, key=lambda point: point[1]) for extreme in (min, max))
+        marks = (("", line.points[0]), ("", line.points[-1]), ("lowest ", lowest), ("highest ", highest))
+        parts.append(f"{line.name}: {', '.join(f'{said}{number(y)} at {number(x)}' for said, (x, y) in marks)}.")
+    return " ".join(parts)
 
 
 def _readings(lines: Sequence[Series], across: Scale, up: Scale, x_label: str) -> str:
