@@ -23,6 +23,7 @@ SCHEMES = [
     {"attention": "rotary", "positions_at": "none", "activation": "swiglu", "norm_type": "rms"},
     {"attention": "relative", "velocity": "nesterov"},
     {"attention": "dynamic", "positions_at": "none"},
+    {"output_bias": True, "embedding_norm": True, "scale_embedding": False},
 ]
 
 

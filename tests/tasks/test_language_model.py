@@ -73,7 +73,7 @@ def test_every_token_and_every_end_is_a_target_once_after_what_precedes_it(width
         {"attention": "rotary", "positions_at": "none", "activation": "swiglu"},
         {"attention": "relative"},
         {"attention": "dynamic", "positions_at": "none"},
-        {"positions_at": "layers", "tying": "depth"},
+        {"positions_at": "layers", "tying": "depth", "output_bias": True},
     ],
 )
 def test_packed_rows_are_the_texts_one_by_one_and_parts_are_the_whole(changes: dict[str, object]):

@@ -158,6 +158,12 @@ class DataSettings:
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
+        foreign = (
+            f"{self.tokenizer or 'data.pipeline'}: data cannot be prepared with the tokenizer of a folder that was "
+        )
+        require(
+            self.pipeline != "plain", f"{foreign}converted from transformers; learn one, or take one of Macaron's own"
+        )
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         if self.vocab_size != "auto":

@@ -169,7 +169,9 @@ class Scorer:
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
         self.cache = BeamCache(len(sources), beam, half or memory.dtype, memory.device, fixed)
-        self.logits = model.logits if half is None else SplitProduct(model.embedding.tokens.weight, half)
+        self.logits: Callable[[Tensor], Tensor] = model.logits
+        if half is not None:
+            self.logits = SplitProduct(model.embedding.tokens.weight, half, model.embedding.output_bias)
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better.

@@ -74,7 +74,7 @@ def evaluate_language_model(
                 for each in (texts, targets)
             )
             ids, goals = ids.to(model.device), goals.to(model.device)
-            total += float(loss(model.decode(ids), model.embedding.tokens.weight, goals)[1])
+            total += float(loss(*model.embedding.output(model.decode(ids)), goals)[1])
     ends, tokens, words = len(documents), sum(len(each[0]) for each in documents), sum(each[1] for each in documents)
     found = {
         "perplexity_per_token": math.exp(min(total / (tokens + ends), 700)),
@@ -100,9 +100,10 @@ def text_documents(path: Path, tokenizer: MacaronTokenizer, headings: bool) -> I
     split = splitter("raw", tokenizer.source_lang or "en")
 
     def document(lines: Sequence[str]) -> Document:
-        # As macaron prepare does it: sentence by sentence.
+        # As macaron prepare does it: sentence by sentence. The tokenizer of a converted model takes text as it is.
         parts = [part for line in lines for part in split(" ".join(line.split()))]
-        ids = tokenizer.encode_lines(parts, add_special_tokens=False)
+        whole = ["\n".join(lines)] if tokenizer.pipeline == "plain" else parts
+        ids = tokenizer.encode_lines(whole, add_special_tokens=False)
         return [token for each in ids for token in each], sum(len(line.split()) for line in lines)
 
     lines: list[str] = []

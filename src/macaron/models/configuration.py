@@ -24,7 +24,9 @@ class ModelConfig(LayerSettings):
 
     :param scheme: splitting scheme of the encoder: a name (``macaron ode list``), a `Scheme`, or a scheme as data
     :param prologue: sub-steps before the encoder's first layer, such as ``[["G", 0.5]]``; ``epilogue``: after its last
-    :param position_vectors: sinusoidal (the authors') or learned
+    :param position_vectors: sinusoidal (the authors'), marian (those of MarianMT) or learned
+    :param scale_embedding: multiply token vectors by sqrt(hidden size); ``embedding_norm``: BERT's norm after them
+    :param output_bias: the output layer has a bias, which converted models may need
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
     """
 
@@ -38,7 +40,10 @@ class ModelConfig(LayerSettings):
     scheme: Any = "strang-gfg"
     prologue: Any = None
     epilogue: Any = None
-    position_vectors: Literal["sinusoidal", "learned"] = "sinusoidal"
+    position_vectors: Literal["sinusoidal", "marian", "learned"] = "sinusoidal"
+    scale_embedding: bool = True
+    embedding_norm: bool = False
+    output_bias: bool = False
     max_position_embeddings: int = 1024
     tokenizer_fingerprint: str | None = None
     tie_word_embeddings: bool = True
@@ -235,6 +240,7 @@ class EncoderConfig(TextConfig):
 
     :param first_segment: segment id of the first sentence (the authors' code: 1)
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
+    :param pooler: a classifier reads tanh(W x + b) of the first state, as BERT's, not the state itself
     """
 
     model_type: ClassVar[str] = "macaron-encoder"
@@ -242,6 +248,7 @@ class EncoderConfig(TextConfig):
     type_vocab_size: int = 2
     first_segment: int = 0
     freeze_first_segment: bool = False
+    pooler: bool = False
     max_position_embeddings: int = 512
 
     def __post_init__(self) -> None:
@@ -257,7 +264,7 @@ class LanguageConfig(TextConfig):
     title: ClassVar[str] = "a language model"
     causal: ClassVar[bool] = True  # type: ignore[misc]
 
-    position_vectors: Literal["sinusoidal", "learned"] = "learned"
+    position_vectors: Literal["sinusoidal", "marian", "learned"] = "learned"
     bos_token_id: int | None = 2
     use_cache: bool = True
 

@@ -89,6 +89,9 @@ class EncoderForSequenceClassification(HeadedEncoder):
         super().build(config)
         # Zero at the start, as in the authors' code: before training all classes are equally likely.
         self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)
+        self.pooler = Linear(config.hidden_size, config.hidden_size) if config.pooler else None
+        if self.embedding.output_bias is not None:
+            self.embedding.output_bias.requires_grad_(False)  # of the masked-word head, not used here
 
     @property
     def stack(self) -> Stack:
@@ -97,7 +100,12 @@ class EncoderForSequenceClassification(HeadedEncoder):
 
     def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
         """The state (B, D) of the first token of each text (B, T)."""
-        return self.model.encode(ids, real, segments)[:, 0]
+        return self.pooled(self.model.encode(ids, real, segments))
+
+    def pooled(self, states: Tensor) -> Tensor:
+        """What the classifier reads, (B, D), of the encoder's states (B, T, D)."""
+        first = states[:, 0]
+        return first if self.pooler is None else self.pooler(first).tanh()
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, labels)."""

@@ -39,6 +39,8 @@ class LanguageForSequenceClassification(Network):
     def build(self, config: LanguageConfig) -> None:
         """Make language model and classifier."""
         self.model = LanguageModel(config)
+        if self.embedding.output_bias is not None:
+            self.embedding.output_bias.requires_grad_(False)  # not used
         self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)  # as an encoder's
 
     @property

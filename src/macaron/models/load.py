@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Each kind of model, and what is wrong with a model of another kind.
 _WRONG = {"translation": "cannot translate", "encoder": "is not a text encoder", "language": "is not a language model"}
 #: What encoders have besides the encoder itself: each kind of model has some of it.
-ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
+ENCODER_HEADS = ("classifier.", "head.", "next_sentence.", "pooler.")
 _CONFIG, _GENERATION = "config.json", "generation_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
@@ -38,7 +38,7 @@ _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
-USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
+USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json", "target_tokenizer.json")
 
 
 def find_folder(path: str | Path, *kinds: str) -> Path:

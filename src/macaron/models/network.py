@@ -102,7 +102,11 @@ def build_embedding(config: ModelConfig, pad: int, *segments: Any) -> Embedding:
         config.dropout,
         *segments,
         positioned=config.positions_at == "input",
-        learned=config.max_position_embeddings if config.position_vectors == "learned" else 0,
+        position_vectors=config.position_vectors,
+        longest=config.max_position_embeddings,
+        scale=config.scale_embedding,
+        norm_eps=config.layer_norm_eps if config.embedding_norm else None,
+        output_bias=config.output_bias,
     )
 
 

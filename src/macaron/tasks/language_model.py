@@ -94,7 +94,7 @@ class LanguageLoss(nn.Module):
         else:
             context.mask = packed_mask(batch.text, causal=True)
         states = model.decoder(model.embedding(batch.ids, batch.positions), context)
-        return self.criterion(states, model.embedding.tokens.weight, batch.targets)[:1]
+        return self.criterion(*model.embedding.output(states), batch.targets)[:1]
 
 
 class LanguageModelTask(TextTask):

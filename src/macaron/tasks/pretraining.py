@@ -70,7 +70,7 @@ class PretrainingLoss(nn.Module):
 
     def losses(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """From states to the weighted sums."""
-        ready, table = self.model.head(words), self.model.model.embedding.tokens.weight
+        ready, table = self.model.model.embedding.output(self.model.head(words))
         mlm = self.criterion(ready, table, batch.targets)[0] * batch.weights[0]
         logits = self.model.next_sentence(firsts).squeeze(-1)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -81,7 +81,7 @@ class PretrainingLoss(nn.Module):
     def right(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """The words and pairs predicted correctly, then all words and pairs: (2, 2)."""
         hits = torch.zeros((), dtype=torch.long, device=words.device)
-        ready, table = self.model.head(words), self.model.model.embedding.tokens.weight
+        ready, table = self.model.model.embedding.output(self.model.head(words))
         for rows, targets in zip(*(torch.split(each, ACCURACY_ROWS) for each in (ready, batch.targets)), strict=True):
             best = F.linear(rows, table).argmax(-1)
             hits += ((best == targets) & (targets != PAD)).sum()

@@ -128,7 +128,8 @@ def fill(task: Task, recipe: Recipe) -> str:
             table[index] = rows[parts].mean(0) if parts else rows.mean(0)
         for name, parameter in task.model.named_parameters():
             if parameter is not table:
-                parameter.copy_(source.get_parameter(name))
+                given = source.get_parameter(name)
+                (parameter[: len(given)] if name.endswith("output_bias") else parameter).copy_(given)
     said = [f"starts from {recipe.model.source} ({recipe.model.weights})"]
     said += [f"{count:,} new subwords"] if (count := sum(map(bool, added.values()))) else []
     said += [f"drawn anew: {', '.join(drawn)}"] if drawn else []

@@ -49,6 +49,8 @@ def fingerprint(tokenizer: Any) -> str:
     rest = {name: content[name] for name in ("model", "normalizer", "pre_tokenizer", "post_processor", "decoder")}
     if odd := [each for each in content["added_tokens"] if not each["special"] or each["normalized"]]:  # likewise
         rest["added"] = odd
+    if tokenizer.target_backend is not None:  # likewise
+        rest["target"] = json.loads(tokenizer.target_backend.to_str())
     return f"{ids}+{_digest([ids, _said(rest)])[:16]}"
 
 
