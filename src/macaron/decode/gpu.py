@@ -76,12 +76,12 @@ class SplitProduct:
 
     One product of three times the depth, with about 16 bits of precision: much faster than one in float32.
 
-    :param weight: (V, D) in float32; ``bias`` (V,), if any, is added
+    :param weight: (V, D) in float32
     """
 
-    def __init__(self, weight: Tensor, half: torch.dtype, bias: Tensor | None = None) -> None:
+    def __init__(self, weight: Tensor, half: torch.dtype) -> None:
         high, low = split(weight, half)
-        self.weight, self.bias = torch.cat([high, high, low], dim=1), bias  # (V, 3 D)
+        self.weight = torch.cat([high, high, low], dim=1)  # (V, 3 D)
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) in float32 to (..., V)."""
@@ -92,7 +92,7 @@ class SplitProduct:
             y = torch.mm(parts, self.weight.T, out_dtype=torch.float32)
         else:
             y = parts.float() @ self.weight.float().T
-        return (y if self.bias is None else y + self.bias).view(*x.shape[:-1], -1)
+        return y.view(*x.shape[:-1], -1)
 
 
 def split(x: Tensor, half: torch.dtype) -> tuple[Tensor, Tensor]:

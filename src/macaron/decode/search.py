@@ -14,7 +14,7 @@ from macaron.decode.gpu import BeamStep, RecordedSteps, SplitProduct, decoder_ke
 from macaron.decode.sampling import Chains
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.errors import MacaronError
-from macaron.models.translation import DecoderNetwork, TranslationModel
+from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
@@ -84,7 +84,7 @@ def _search(
     half: torch.dtype | None,
     finished: Finished | None,
 ) -> list[list[Hypothesis]]:
-    end = end_token(model)
+    end = _end_token(model)
     start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host too, to avoid synchronisation. Sources are counted with their end.
@@ -169,9 +169,7 @@ class Scorer:
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
         self.cache = BeamCache(len(sources), beam, half or memory.dtype, memory.device, fixed)
-        self.logits: Callable[[Tensor], Tensor] = model.logits
-        if half is not None:
-            self.logits = SplitProduct(model.embedding.tokens.weight, half, model.embedding.output_bias)
+        self.logits = model.logits if half is None else SplitProduct(model.embedding.tokens.weight, half)
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better.
@@ -202,8 +200,7 @@ class Scorer:
         self.memory_mask = self.memory_mask.index_select(0, rows)
 
 
-def end_token(model: DecoderNetwork) -> int:
-    """The token that ends a text."""
+def _end_token(model: TranslationModel) -> int:
     end = model.config.eos_token_id
     if isinstance(end, list | tuple) and len(end) == 1:
         end = end[0]

@@ -6,7 +6,6 @@ Each leaf has its own initialisation: transformers initialises leaf by leaf, and
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -36,7 +35,6 @@ def relu_squared(x: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,  # exact, by erf
-    "gelu_new": partial(F.gelu, approximate="tanh"),
     "relu2": relu_squared,
     "silu": F.silu,
     "glu": Gated(torch.sigmoid),

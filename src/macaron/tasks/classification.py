@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError, require
 from macaron.limits import MOST_EXAMPLES, Between
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.language import LanguageForSequenceClassification
 from macaron.train.settings import TrainSettings
 
 Numbers = NDArray[np.float64]
@@ -98,15 +97,13 @@ class ClassificationBatch:
 class ClassificationLoss(nn.Module):
     """A classifier together with its objective."""
 
-    def __init__(
-        self, model: EncoderForSequenceClassification | LanguageForSequenceClassification, objective: Objective
-    ) -> None:
+    def __init__(self, model: EncoderForSequenceClassification, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 
     def logits(self, batch: ClassificationBatch) -> Tensor:
         """(B, logits) in float32: scores and small margins suffer in bfloat16, and the head costs nothing."""
-        state = self.model.features(batch.tokens, batch.real, batch.segments)
+        state = self.model.model.encode(batch.tokens, batch.real, batch.segments)[:, 0]
         with torch.autocast(state.device.type, enabled=False):
             return self.model.classifier(state.float())
 

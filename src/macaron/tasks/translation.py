@@ -31,7 +31,7 @@ from macaron.device import to_device
 from macaron.errors import MacaronError, naming
 from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
-from macaron.models import EncoderConfig, TranslationConfig, TranslationModel
+from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.loss import SmoothedCrossEntropy
@@ -139,7 +139,7 @@ class TranslationLoss(nn.Module):
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
-        return self.criterion(*embedding.output(states), batch.target)
+        return self.criterion(states, embedding.tokens.weight, batch.target)
 
 
 class TranslationTask(Task):
@@ -277,7 +277,7 @@ def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:
     """The configuration of a recipe's model, for data with this vocabulary."""
     config = configuration(recipe, vocab_size)
     if not isinstance(config, TranslationConfig):
-        what = "text encoder" if isinstance(config, EncoderConfig) else "language model"
-        usual = DEFAULT_PRESETS["translation"]
-        raise MacaronError(f"model.preset {recipe.model.preset!r} is a {what}; for translation take {usual}")
+        raise MacaronError(
+            f"model.preset {recipe.model.preset!r} is a text encoder; for translation take {DEFAULT_PRESETS['pairs']}"
+        )
     return config

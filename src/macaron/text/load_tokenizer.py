@@ -12,15 +12,11 @@ from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
-_PURPOSE: dict[TokenizerKind, str] = {
-    "translation": "translation",
-    "encoder": "encoders",
-    "language": "language models",
-}
+_PURPOSE: dict[TokenizerKind, str] = {"translation": "translation", "encoder": "encoders"}
 
 
-def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) -> MacaronTokenizer:
-    """The tokenizer of a folder with a model of that kind, or of one of the others."""
+def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
+    """The tokenizer of a folder with a model of that kind."""
     try:
         tokenizer = MacaronTokenizer.from_pretrained(folder)
     except DamagedFile:
@@ -34,7 +30,7 @@ def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) ->
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"
         ) from error
-    if tokenizer.kind not in (kind, *others):
+    if tokenizer.kind != kind:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer
 
@@ -43,9 +39,7 @@ def find_tokenizer(path: Path, kind: TokenizerKind) -> MacaronTokenizer:
     """The tokenizer at a path: a model folder, that of a run, or a prepared folder."""
     for folder in (path, path / "model", path / "tokenizer"):
         if (folder / "tokenizer.json").is_file():
-            # Data for encoders train language models, too.
-            found = load_tokenizer(folder, kind, "language" if kind == "encoder" else kind)
-            return found if found.kind == kind else found.changed(kind=kind)
+            return load_tokenizer(folder, kind)
     raise MacaronError(f"{path}: no tokenizer there (tokenizer.json). Give a model folder, a run or a prepared folder.")
 
 
