@@ -32,6 +32,7 @@ class CorpusPart:
     """Consecutive pairs of a split that come from one corpus.
 
     :param path: the prefix of its files, as the recipe names it
+    :param pairs: number of pairs after cleaning
     """
 
     path: str
@@ -45,7 +46,10 @@ class CorpusPart:
 
 
 def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder: object) -> tuple[CorpusPart, ...]:
-    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs."""
+    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs.
+
+    :param folder: the prepared folder, for messages
+    """
     paths = [corpus.path for corpus in corpora]
     for path, weight in weights.items():
         if weight != 1 and path not in paths:
@@ -213,7 +217,10 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
 
 def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
-    """Which lengths share a row of at most ``most`` texts."""
+    """Which lengths share a row of at most ``most`` texts.
+
+    :param counts: number of texts of each length from 0 to ``width``
+    """
     done: list[RowLayout] = []
     with_room: list[list[RowLayout]] = [[] for _ in range(width + 1)]  # by the room that is left
     for length in range(width, 0, -1):
@@ -261,7 +268,10 @@ def section_count(size: int) -> int:
 
 
 def section_blocks(size: int, section: int, sections: int, seed: int) -> list[tuple[int, int]]:
-    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section."""
+    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section.
+
+    :param size: items of the corpus: pairs or documents
+    """
     if sections == 1:
         return [(0, size)]
     edges = np.linspace(0, size, min(size, BLOCKS * sections) + 1).astype(np.int64).tolist()

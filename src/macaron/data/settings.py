@@ -49,7 +49,12 @@ def file_name(urls: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ArchiveSettings:
-    """A tar or zip archive to fetch."""
+    """A tar or zip archive to fetch.
+
+    :param name: what corpora call it
+    :param urls: its addresses; the next one is tried when one fails
+    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
+    """
 
     name: str
     urls: tuple[str, ...]
@@ -62,7 +67,10 @@ class ArchiveSettings:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """A file to fetch if it is missing; `urls` and `checksum` as for an archive."""
+    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
+
+    :param path: its path, relative to the recipe's `root`
+    """
 
     path: str
     urls: tuple[str, ...]
@@ -88,7 +96,16 @@ class WikipediaSettings(FetchSettings):
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """Two files that are aligned line by line: ``PATH.de`` and ``PATH.en``, plain, ``.gz`` or ``.xz``."""
+    """Two files that are aligned line by line: ``PATH.de`` and ``PATH.en``, plain, ``.gz`` or ``.xz``.
+
+    :param url: the address of the two files, with ``{lang}`` in it, if they are to be fetched
+    :param checksums: of the two files, by language
+    :param archive: name of the archive that has them
+    :param source: file in the archive with the source side
+    :param target: file in the archive with the target side
+    :param format: layout of the archive's files
+    :param replace: strings to replace while the text is extracted from the archive
+    """
 
     path: str
     state: State = "raw"

@@ -46,6 +46,7 @@ class SearchSettings:
     :param max_length: the longest translation in tokens, its end not counted
     :param max_ratio: tokens added to that limit for each token of the source, its end counted
     :param longest: no translation is longer than this, however long its source; None: no such limit
+    :param min_length: tokens before the end
     :param stop: when a sentence is finished. ``early``: as soon as ``beam`` hypotheses are; ``late``: when no open one
         could still be among the ``beam`` best; ``late-reference``: as ``late`` in the authors' code, which loses the
         first hypothesis after the first ``beam``
@@ -80,6 +81,7 @@ class Hypothesis:
 
     :param score: log-probability / length^penalty
     :param tokens: ids, the end included
+    :param token_scores: their log-probabilities
     :param notes: what was cut or kept, see `macaron.decode.degenerate`
     """
 

@@ -71,7 +71,9 @@ def _tokens(tokenizer: MacaronTokenizer, texts: list[str]) -> list[Tokens]:
 class EncoderOnDevice:
     """An encoder with a classifier's head on a device, its tokenizer, and how examples become batches.
 
+    :param max_length: tokens of an example; longer ones are cut; default: the model's
     :param new_head: to fine-tune any of our encoders, another task's classifier too; the head is drawn anew
+    :param dropout: everywhere; the model's own by default
     """
 
     module: ClassificationLoss
@@ -187,7 +189,10 @@ class EncoderOnDevice:
 
 
 class Predictor(EncoderOnDevice):
-    """A fine-tuned model that takes texts."""
+    """A fine-tuned model that takes texts.
+
+    :param path: a model folder that ``macaron finetune`` or ``macaron glue`` wrote, or a converted classifier
+    """
 
     def __init__(
         self, path: Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None

@@ -30,6 +30,9 @@ class Embedder(EncoderOnDevice):
     The vector of a text is the mean of the states of all its tokens, special tokens included, divided by its length:
     the dot product of two is their cosine. The vectors are those of sentence-transformers for the same model.
 
+    :param path: a folder of any of our encoders, or a run's
+    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
+    :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
     :param max_length: tokens of a text; longer ones are cut; default: the model's longest input
     """
 

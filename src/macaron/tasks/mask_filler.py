@@ -19,6 +19,9 @@ class MaskFiller:
 
     >>> MaskFiller("runs/bert").fill(["A cat <mask> on the mat."])[0][0]["token_str"]  # doctest: +SKIP
     'sat'
+
+    :param path: a folder of a pre-trained encoder, or a run's
+    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
     """
 
     def __init__(self, path: str | Path, device: str = "auto") -> None:

@@ -36,6 +36,9 @@ def extended(
     """The tokenizer with up to ``count`` more subwords, and with these tags.
 
     Vocabularies of words also take letters that they lack, and that occur twice.
+
+    :param words: of prepared text, with their counts
+    :param multiple: pad the vocabulary to a multiple of this with entries that no text reaches
     """
     content = _content(tokenizer)
     model, size = content["model"], len(tokenizer)
@@ -154,6 +157,7 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
 
 
 def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
+    """The most frequent merges of private letters."""
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))

@@ -64,6 +64,7 @@ def fairseq_backend(
 
     :param settings: of `MacaronTokenizer`, but punctuation is normalised only if ``normalize`` says so: the usual
         IWSLT14 data was not
+    :returns: the subword model and the tokenizer's settings
     """
     settings.setdefault("normalize", False)
     tokens = read_dictionary(dict_path, kind, pad_to_multiple)
@@ -105,8 +106,12 @@ def trained_backend(
     ``<unk>``. (``moses`` itself drops ASCII's control characters.)
 
     :param lines: plain text of the source side, or of both
+    :param vocab_size: size of the vocabulary, special tokens included
     :param target_lines: plain text of the target side, in its own language
     :param prepared: the lines have been through the pipeline already
+    :param pad_to_multiple: pad the vocabulary to a multiple of this with entries that no text reaches
+    :param settings: of `MacaronTokenizer`
+    :returns: the subword model and the tokenizer's settings
     """
     require(not isinstance(lines, str), f"expected lines of text, not {lines!r} alone")
     text = Pipeline(pipeline, **{name: settings[name] for name in MOSES_SETTINGS if name in settings})

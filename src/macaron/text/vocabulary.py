@@ -106,7 +106,10 @@ def check_tag(tag: str, where: str = "") -> None:
 
 
 def with_tags(tokenizer: Tokenizer, tags: Sequence[str], multiple: int = 1) -> Tokenizer:
-    """A subword model with fillers, which no text and no merge can reach, and tags at the end of its vocabulary."""
+    """A subword model with fillers, which no text and no merge can reach, and tags at the end of its vocabulary.
+
+    :param multiple: what the size of the vocabulary, fillers and tags included, is to be a multiple of
+    """
     for tag in tags:
         check_tag(tag)
         if tokenizer.token_to_id(tag) is not None:

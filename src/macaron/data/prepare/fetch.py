@@ -39,6 +39,7 @@ def gather(
     """Find all files; fetch those that are missing and have an address; name all others that are missing.
 
     :param older: prepared.json of an earlier run; its fingerprints save reading files that have not changed
+    :return: the files, their fingerprints, and a record of all downloads
     """
     files, missing, absent = _search(settings)
     downloads: list[Record] = list(older.get("downloads", []))
@@ -98,6 +99,7 @@ def _find_corpora(settings: PairsSettings) -> Found:
 
 
 def _find_texts(settings: TextSettings) -> Found:
+    """Files and patterns; files in the order of their names."""
     fetched = (*settings.fetch, *settings.wikipedia)
     absent = [item for item in fetched if not (settings.root / item.path).is_file()]
     to_come = [settings.root / item.path for item in absent]
