@@ -89,7 +89,6 @@ def _data(groups: Sequence[Group], drawing: _Drawing, steps: int) -> dict[str, o
     return {
         "steps": [one.steps for one in groups[0][1].schemes[0].trajectories],
         "start": steps,
-        "exact": drawing.points(groups[0][1].exact),
         "groups": [
             {"name": name, "schemes": [{"trajectories": list(map(plain, each.trajectories))} for each in found.schemes]}
             for name, found in groups
@@ -98,16 +97,22 @@ def _data(groups: Sequence[Group], drawing: _Drawing, steps: int) -> dict[str, o
 
 
 def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
-    """The drawing, the controls, the errors; trajectories.js fills them in."""
+    """The drawing for ``steps``, which is also what a reader without scripts sees; the controls; the errors."""
     found = groups[0][1]
+    exact = "".join(f'<path d="{_line(path)}"/>' for path in drawing.points(found.exact))
     layers, entries, options, rows = [], [], [], []
     for i, each in enumerate(found.schemes):
+        one, label = each.of(steps), escape(_label(each, groups))
         colour = f'style="--colour:var(--series-{COLOURS[i % len(COLOURS)]})"'
-        layers.append(f'<g class="trajectory" {colour}><path class="line"/><path class="nodes"/></g>')
-        name = f'<span class="swatch" {colour}></span>{escape(_label(each, groups))}'
+        paths = drawing.points(one.nodes)
+        lines, dots = "".join(map(_line, paths)), "".join(map(_dots, paths))
+        drawn = f'<path class="line" d="{lines}"/><path class="nodes" d="{dots}"/>'
+        layers.append(f'<g class="trajectory" {colour}>{drawn}</g>')
+        name = f'<span class="swatch" {colour}></span>{label}'
         entries.append(f"<li>{name}</li>")
         options.append(f'<option value="{i}">{escape(each.scheme.name)}</option>')
-        rows.append((Raw(name), Raw('<span class="error"></span>'), Raw('÷ <span class="ratio"></span>')))
+        error, ratio = f'<span class="error">{number(one.error)}</span>', f'<span class="ratio">{one.ratio:.2f}</span>'
+        rows.append((Raw(name), Raw(error), Raw(f"÷ {ratio}")))
     counts = [one.steps for one in found.schemes[0].trajectories]
     choices = "".join(f'<option value="{i}">{escape(name)}</option>' for i, (name, _) in enumerate(groups))
     described = f"The paths of {found.exact.shape[1]} particles: exact (wide and grey), and by each scheme."
@@ -117,6 +122,7 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
         width=_WIDTH,
         height=drawing.height,
         described=described,
+        exact=exact,
         layers="".join(layers),
         entries="".join(entries),
         steps=steps,
@@ -131,6 +137,15 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 
 def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
     return scheme_label(each.scheme.name, each.method if len(groups) == 1 else "")
+
+
+def _line(path: Sequence[float]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in zip(path[::2], path[1::2], strict=True))
+
+
+def _dots(path: Sequence[float]) -> str:
+    # Lines of zero length with round ends: dots whose size does not scale with the drawing.
+    return "".join(f"M{x:g} {y:g}h0" for x, y in zip(path[::2], path[1::2], strict=True))
 
 
 def _error_chart(groups: Sequence[Group]) -> str:

@@ -1,7 +1,7 @@
 // The slider and the selects of the trajectories page.
 "use strict";
 (() => {
-  const { steps, start, exact, groups } = macaron.data("trajectories");
+  const { steps, start, groups } = macaron.data("trajectories");
   const at = (id) => document.getElementById(id);
   const stage = document.querySelector(".trajectories");
   const drawn = [...stage.querySelectorAll(".trajectory")];
@@ -34,7 +34,6 @@
     return shown.map(({ error }, i) => `${names[i]}: error ${error}`).join(", ");
   }
   for (const id of ["steps", "group", "moves"]) at(id).addEventListener("input", () => { at("said").textContent = show(); });
-  stage.querySelector(".exact").replaceChildren(...exact.map((path) => macaron.svg("path", { d: line(path) })));
   at("steps").value = steps.indexOf(start);
   stage.querySelector(".controls").hidden = false;
   show();
