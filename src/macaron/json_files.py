@@ -24,8 +24,6 @@ Record = dict[str, Any]
 def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JSON, finite: bool = True) -> Any:
     """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file.
 
-    :param remedy: a sentence for the message
-    :param largest: bytes of the file
     :param finite: refuse NaN and infinity, which are not JSON
     """
     try:
@@ -40,10 +38,7 @@ def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JS
 
 
 def parse_json(text: str, name: str | Path, kind: Any, remedy: str = "", finite: bool = True) -> Any:
-    """The same for a text.
-
-    :param name: of its file, for messages
-    """
+    """The same for a text."""
     try:
         content = json.loads(text, object_pairs_hook=_without_duplicates)
         check_limits(content, finite)

@@ -142,7 +142,6 @@ def _read(cls: type[Any], data: Any, origin: Origin, path: KeyPath, complete: bo
 
 
 def _keys(cls: type[Any]) -> dict[str, bool]:
-    """The keys of a dataclass or TypedDict, and whether they are required."""
     if typing.is_typeddict(cls):
         return {name: name in cls.__required_keys__ for name in cls.__annotations__}
     missing = dataclasses.MISSING

@@ -60,10 +60,7 @@ def title(name: str) -> str:
 
 
 def copy(name: str, to: Path | None = None) -> Path:
-    """Copy a shipped recipe, to be edited; nothing is overwritten.
-
-    :param to: a file, or a folder for it; default: a file of the recipe's name in the current folder
-    """
+    """Copy a shipped recipe, to be edited; nothing is overwritten."""
     source = shipped(name)
     path = Path(source.name) if to is None else to / source.name if to.is_dir() else to
     if path.exists():

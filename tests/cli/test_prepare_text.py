@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -43,7 +44,8 @@ def test_plain_files(text: Path) -> None:
     arguments = ["--text", text / "a.txt", "--text", text / "b.txt.gz", "--out", out, "--vocab-size", 400]
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    rows = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in done.stdout.splitlines() if "│" in line}
+    cells = [re.split(r" {2,}", line.strip()) for line in done.stdout.splitlines()]
+    rows = {found[0]: found[1] for found in cells if len(found) > 1}
     assert rows["paragraphs"] == "1,001"
     assert rows["- bad bytes"] == "1"
     assert rows["- too long"] == "0"

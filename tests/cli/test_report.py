@@ -62,6 +62,6 @@ def test_mistakes_get_one_clear_line(run, young, tmp_path):
 
 
 def test_importing_the_verb_is_light():
-    code = "import sys, macaron.cli.report; print([n for n in ('torch', 'numpy', 'macaron.lab') if n in sys.modules])"
+    code = "import sys, macaron.cli.lab; print([n for n in ('torch', 'numpy', 'macaron.lab') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.glue import TASKS
-from macaron.data.glue_submission import (
+from macaron.data.glue import (
     LARGEST,
+    TASKS,
     as_predictions,
     check_submission,
     expected_files,

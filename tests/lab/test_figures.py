@@ -1,4 +1,4 @@
-"""Figures of orders and of trajectories."""
+"""Figures of orders."""
 
 import re
 
@@ -12,10 +12,8 @@ from macaron.lab.figures import (
     check_figure_path,
     error_curves,
     write_order_figure,
-    write_trajectory_figure,
 )
 from macaron.ode.measure import METHODS, parse_selection
-from macaron.ode.trajectories import compare
 
 
 @pytest.fixture(scope="module")
@@ -75,22 +73,3 @@ def test_wrong_requests(tmp_path):
         parse_selection(["strang-gfg:euller"])
     with pytest.raises(UsageError, match=r"\.svg or \.png"):
         check_figure_path(tmp_path / "a.pdf")
-
-
-def test_trajectory_figures_are_the_same_each_time_and_show_the_ratio(tmp_path):
-    selection = ["lie-fg", "strang-gfg", "lie-fg:euler", "strang-gfg:euler"]
-    first, second = tmp_path / "new" / "a.svg", tmp_path / "b.svg"
-    found = compare(selection)
-    write_trajectory_figure(first, found, 4)
-    write_trajectory_figure(second, compare(selection), 4)
-    assert first.read_bytes() == second.read_bytes()
-    text = first.read_text()
-    assert "lie-fg (Transformer)" in text
-    assert "half the step: error / 2.01" in text
-    assert "half the step: error / 4.00" in text
-    assert text.count("(log scale)") == 2
-    # A panel for each integrator, in the order that was asked for.
-    titles = re.findall(r"4 steps: ([^<]*)<", text)
-    assert titles == ["exact sub-flows, as in the theorem", "Euler steps, as in layers"]
-    write_trajectory_figure(tmp_path / "a.png", found, 1)
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -14,13 +14,14 @@ from macaron.cli.recipe import app as recipe_app
 from macaron.errors import MacaronError, system_message
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-#: In the order of ``macaron --help``. Each is a function in a file of its own, which has the same name.
+#: In the order of ``macaron --help``: a file and its function, whose name the file mostly has.
 _VERBS = """
-    prepare train translate evaluate models demo doctor glue finetune predict embed score serve report particles
-    compare twins verify
+    prepare train translate evaluate models lab.demo lab.doctor glue finetune lines.predict lines.embed lines.score
+    serve lab.report lab.particles lab.compare lab.twins verify
 """
 for _verb in _VERBS.split():
-    app.command()(guarded(getattr(import_module(f"macaron.cli.{_verb}"), _verb)))
+    _file, _, _function = _verb.rpartition(".")
+    app.command()(guarded(getattr(import_module(f"macaron.cli.{_file or _function}"), _function)))
 for _name, _group in {"recipe": recipe_app, "ode": ode_app, "convert": convert_app}.items():
     for _command in _group.registered_commands:
         _command.callback = _command.callback and guarded(_command.callback)

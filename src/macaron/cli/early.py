@@ -19,9 +19,8 @@ _DEVICE = re.compile(r"(auto|cpu|cuda|mps|xpu)(:\d+)?")
 
 def check_early(
     *,
-    translators: Sequence[Path | None] = (),
-    encoders: Sequence[Path | None] = (),
     models: Sequence[Path | None] = (),
+    kinds: Sequence[str] = (),
     runs: Sequence[Path | None] = (),
     data: Path | None = None,
     split: str | None = None,
@@ -37,14 +36,13 @@ def check_early(
 
     Stopped runs of earlier versions are completed, so that they can be used.
 
-    :param translators: model folders, or runs, of translation models; `encoders` of text encoders; `models` of either
+    :param models: model folders, or runs, of models of these ``kinds``; by default of any
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
     :param verify: read its files, too, that have not changed since they were last verified
     :param writes: files to write, into folders that exist; `pages`: files whose folders are made
     """
     from macaron.decode.settings import SearchSettings
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
 
     if _DEVICE.fullmatch(device) is None:
         raise UsageError(f"no device {device!r}: choose auto, cpu, cuda or cuda:0, cuda:1, ...")
@@ -52,10 +50,8 @@ def check_early(
         raise UsageError(f"--learning-rate must be above 0, not {rate}")
     if length_penalty is not None:
         SearchSettings(length_penalty=length_penalty)
-    kinds = (translators, TranslationConfig.model_type), (encoders, EncoderConfig.model_type), (models, None)
-    for folders, kind in kinds:
-        for folder in filter(None, folders):
-            _check_model(folder, kind)
+    for folder in filter(None, models):
+        _check_model(folder, *kinds)
     if runs:
         from macaron.lab.run_folder import RunFolder, check_same_task
 
@@ -77,7 +73,7 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
         if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
-    ready(*filter(None, (*translators, *encoders, *models)))
+    ready(*filter(None, models))
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
@@ -87,7 +83,6 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
-    from macaron.models.configuration import EncoderConfig, TranslationConfig
     from macaron.recipe import manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
@@ -99,9 +94,8 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             with writing(out):  # now is early enough to say that another process does
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
-            config = EncoderConfig if recipe.kind == "text" else TranslationConfig
             try:
-                _check_model(Path(recipe.model.source), config.model_type)
+                _check_model(Path(recipe.model.source), "encoder" if recipe.kind == "text" else "translation")
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
@@ -119,9 +113,9 @@ def ready(*paths: Path) -> None:
             complete(path)
 
 
-def _check_model(folder: Path, kind: str | None) -> None:
+def _check_model(folder: Path, *kinds: str) -> None:
     """A stopped run has no model folder yet, but may have a checkpoint that will do."""
     from macaron.models.load import find_folder
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
-        find_folder(folder, kind)
+        find_folder(folder, *kinds)

@@ -41,32 +41,26 @@ def evaluate(
     """
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
-    check_early(translators=[model], data=data, split=split, verify=verify, writes=[output])
+    check_early(models=[model], kinds=["translation"], data=data, split=split, verify=verify, writes=[output])
     check_early(reads=[source, reference], device=device, length_penalty=length_penalty)
     from macaron.data.prepared import PreparedData
     from macaron.decode import Translator
     from macaron.decode.stream import output as output_file
     from macaron.evaluate.evaluation import evaluate_files, evaluate_split
-    from macaron.evaluate.stored import Keeper, Search
-    from macaron.models.configuration import TranslationConfig
-    from macaron.models.load import find_folder
+    from macaron.evaluate.stored import Measurement, Search
+    from macaron.models.load import find_folder, run_of
+    from macaron.seal import fingerprint
     from macaron.text.pipeline import import_moses_in_background
 
     import_moses_in_background()  # after torch: two imports take turns, but reading and packing matrices go beside one
-    folder = find_folder(model, TranslationConfig.model_type)
-    keeper = Keeper(folder)
+    folder = find_folder(model, "translation")
     translator = Translator(folder, device=device, dtype=dtype, int8=int8, tag=tag)
-    options: dict[str, Any] = {
-        "beam": beam,
-        "length_penalty": length_penalty,
-        "batch_tokens": batch_tokens,
-        "lower": lower,
-        "compound_split": compound_split,
-    }
+    run, digest = run_of(folder), fingerprint(folder)  # of what has been loaded: it was computed for that
+    search = {"beam": beam, "length_penalty": length_penalty, "batch_tokens": batch_tokens}
+    options: dict[str, Any] = {**search, "lower": lower, "compound_split": compound_split}
     if source is not None and reference is not None:
         what = f"{source}, {reference}"
-        language = translator.tokenizer.target_lang or "en"
-        scored = evaluate_files(translator, source, reference, language, **options)
+        scored = evaluate_files(translator, source, reference, translator.tokenizer.target_lang or "en", **options)
     elif data is not None:
         what = f"{data} ({split})"
         scored = evaluate_split(translator, PreparedData.open(data), split, **options)  # type: ignore[arg-type]
@@ -77,10 +71,12 @@ def evaluate(
         typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
-    searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
-    kept = keeper.keep(scored, searched, split if source is None else source.name, what)
-    if kept is not None:
-        typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
+    if run is not None:
+        searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
+        name = split if source is None else source.name
+        kept = Measurement(run, name, digest, scored.text, searched, scored.definition).store(scored, what).kept
+        if kept is not None:
+            typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
     if output is not None:
         with output_file(output) as file:
             file.write("".join(f"{line}\n" for line in scored.translations).encode())

@@ -54,7 +54,7 @@ def glue(
     models/, predictions/, submission.zip. Stop it with Ctrl-C; continue with --resume.
     """
     if check is not None:
-        from macaron.data.glue_submission import check_submission
+        from macaron.data.glue import check_submission
 
         problems = check_submission(check)
         if problems:
@@ -74,7 +74,7 @@ def glue(
     from macaron.files import check_unused, writing
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
-    check_early(encoders=[model], device=device)
+    check_early(models=[model], kinds=["encoder"], device=device)
     if not data.is_dir():
         raise MacaronError(f"{data}: no such folder. Give GLUE's folder: CoLA, SST-2, ... below it.")
     if not resume:

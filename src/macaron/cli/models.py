@@ -1,13 +1,13 @@
 """``macaron models``: the presets, their widths and parameters."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 from typer import Option
 
+from macaron.cli.options import print_table
 from macaron.limits import LARGEST_VOCABULARY
 
 
@@ -24,25 +24,16 @@ def models(
     if as_json:
         typer.echo(json.dumps({"models": [asdict(summary) for summary in summaries]}, indent=1))
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title="Presets (parameters counted on the model)", title_justify="left")
     columns = ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary")
-    for name in (*columns, "parameters", "vs. twin"):
-        table.add_column(name, justify="left" if name in ("model", "scheme", "norm") else "right", no_wrap=True)
-    for summary in summaries:
-        table.add_row(
-            summary.name,
-            summary.scheme,
-            summary.layers,
-            str(summary.hidden_size),
-            f"{summary.heads} x {'+'.join(map(str, summary.head_widths))}",
-            "+".join(map(str, summary.inner_widths)),
-            summary.norm,
-            f"{summary.vocab_size:,}",
-            f"{summary.parameters:,}",
-            "" if summary.difference is None else f"{summary.difference:+.3%}",
+    rows = [
+        (
+            *(each.name, each.scheme, each.layers, str(each.hidden_size)),
+            f"{each.heads} x {'+'.join(map(str, each.head_widths))}",
+            "+".join(map(str, each.inner_widths)),
+            *(each.norm, f"{each.vocab_size:,}", f"{each.parameters:,}"),
+            "" if each.difference is None else f"{each.difference:+.3%}",
         )
-    # Into a pipe or a file no column is cut off.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        for each in summaries
+    ]
+    title, left = "Presets (parameters counted on the model)", ("model", "scheme", "norm")
+    print_table((*columns, "parameters", "vs. twin"), rows, left, title)

@@ -2,13 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
+
+from macaron.cli.options import print_table
 
 app = typer.Typer(
     help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
@@ -33,7 +34,7 @@ def list_schemes(as_json: Json = False) -> None:
         # One line per scheme: `show` prints a long one in full.
         steps = shorten(steps_text(entry), 56, placeholder=" ...")
         rows.append((entry.name, alias.get(entry.name, ""), str(entry.order), f"{entry.leading_error:.2g}", steps))
-    _print_table(("scheme", "alias", "order", "error", "sub-steps"), rows)
+    print_table(("scheme", "alias", "order", "error", "sub-steps"), rows, left=("scheme", "alias", "sub-steps"))
 
 
 @app.command()
@@ -71,7 +72,7 @@ def orders(
     rows = []
     for row in data["schemes"]:
         rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
-    _print_table(("scheme", "order", *METHODS), rows)
+    print_table(("scheme", "order", *METHODS), rows, left=("scheme",))
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")
 
@@ -91,51 +92,25 @@ def plot(
 
 @app.command()
 def trajectories(
-    out: Annotated[Path, Option(help="FILE.svg, FILE.png, or FILE.html, a page with a slider.")],
+    out: Annotated[Path, Option(help="The page to write: FILE.html.")],
     names: Annotated[
         list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact.")
     ] = None,
-    steps: Annotated[int, Option(help="Number of steps to draw (on the page: at first): 1, 2, 4, 8, 16, 32.")] = 4,
+    steps: Annotated[int, Option(help="Number of steps to draw at first: 1, 2, 4, 8, 16, 32.")] = 4,
     seed: Annotated[int | None, Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:
-    """Draw the trajectories of particles under splitting schemes and the exact flow, and how the errors shrink."""
+    """Draw the trajectories of particles under splitting schemes and the exact flow, with a slider for the steps."""
     from macaron.errors import UsageError
-    from macaron.ode.trajectories import SEED, SELECTION, STEPS, compare
+    from macaron.lab.page import check_page_path
+    from macaron.lab.trajectory_page import write_trajectory_page
+    from macaron.ode.trajectories import SEED, STEPS
 
     if steps not in STEPS:
         raise UsageError(f"--steps is one of {', '.join(map(str, STEPS))}, not {steps}")
-    seed = SEED if seed is None else seed
-    if out.suffix.lower() in (".html", ".htm"):
-        from macaron.lab.trajectory_page import write_trajectory_page
-
-        write_trajectory_page(out, names or (), seed, steps)
-    else:
-        from macaron.lab.figures import EXTENSIONS, write_trajectory_figure
-
-        if out.suffix.lower() not in EXTENSIONS:
-            raise UsageError(f"cannot write trajectories to {out}: its name must end in .svg, .png or .html")
-        write_trajectory_figure(out, compare(names or SELECTION, seed), steps)
+    check_page_path(out)
+    write_trajectory_page(out, names or (), SEED if seed is None else seed, steps)
     typer.echo(f"wrote {out}", err=True)
 
 
 def _print_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(columns):
-        left = column in ("scheme", "alias", "sub-steps")
-        table.add_column(column, justify="left" if left else "right", no_wrap=i == 0)
-    for row in rows:
-        table.add_row(*row)
-    # A pipe or a file has no width.
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    with console.capture() as printed:
-        console.print(table)
-    # Not printed by rich itself, which ends the program with an error if the reader of a pipe has gone.
-    typer.echo(printed.get(), nl=False)

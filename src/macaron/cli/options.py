@@ -1,8 +1,11 @@
-"""The options that several verbs have."""
+"""What several verbs share: options, and tables for the terminal."""
 
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import typer
 from typer import Option
 
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_TOKENS
@@ -27,3 +30,22 @@ Dtype = Annotated[DtypeName | None, Option(help="float32, bfloat16, float16 or f
 Precision = Annotated[Literal["auto", "float32", "bfloat16"], Option(help="auto: bfloat16 on a GPU.")]
 Int8 = Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")]
 AsJson = Annotated[bool, Option("--json", help="Write JSON.")]
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: Collection[str], title: str = "") -> None:
+    """Print a table; columns that are not in ``left`` are right-aligned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if column in left else "right", no_wrap=i == 0 or bool(title))
+    for row in rows:
+        table.add_row(*row)
+    # A pipe or a file has no width: no column is cut off.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with console.capture() as printed:
+        console.print(table)
+    # Not printed by rich itself, which ends the program with an error if the reader of a pipe has gone.
+    typer.echo(printed.get(), nl=False)

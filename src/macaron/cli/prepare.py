@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.options import Settings, Verify
+from macaron.cli.options import Settings, Verify, print_table
 from macaron.errors import Interrupted, UsageError
 from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 
@@ -108,17 +108,11 @@ def prepare(
 
 
 def _options(values: Mapping[str, object], given: bool) -> str:
-    """The options that are given, or those that are not."""
     return ", ".join(f"--{key.replace('_', '-')}" for key, value in values.items() if bool(value) == given)
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
     """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
-    import sys
-
-    from rich.console import Console
-    from rich.table import Column, Table
-
     from macaron.data.prepare.cleaning import RULES, TEXT_RULES
     from macaron.data.prepared import PreparedText
 
@@ -144,11 +138,7 @@ def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -
         ]
         source, target = data.languages
         sizes = f"{{pairs:,}} pairs, {{source_tokens:,}} {source} and {{target_tokens:,}} {target} tokens"
-    columns = (Column(no_wrap=True), Column(unit, justify="right", no_wrap=True), Column(no_wrap=True))
-    table = Table(*columns, title=title, title_justify="left")
-    for name, count, meaning in rows:
-        table.add_row(name, f"{count:,}", meaning)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    print_table((title, unit, " "), [(name, f"{count:,}", meaning) for name, count, meaning in rows], (title, " "))
     for split, counts in splits.items():
         typer.echo(f"{split}: {sizes.format(**counts)}")
         corpora = [] if isinstance(data, PreparedText) else data.corpora(split)

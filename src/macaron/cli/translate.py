@@ -96,7 +96,8 @@ def translate(
     text = None if document is None else _read_document(document, alone=not others)
 
     check_early(
-        translators=[model],
+        models=[model],
+        kinds=["translation"],
         reads=[input_file, corpus],
         writes=[output_file],
         device=device,

@@ -6,15 +6,17 @@ from typing import Any
 
 import torch
 
-from macaron.convert.checkpoint_config import (
+from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
+from macaron.convert.fairseq_model import (
     TABLES,
     CheckpointKind,
     checkpoint_kind,
     encoder_config,
+    rename,
     translation_config,
+    upgrade,
+    weight_names,
 )
-from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
-from macaron.convert.weight_names import rename, upgrade, weight_names
 from macaron.errors import MacaronError
 from macaron.files import check_unused
 from macaron.models.configuration import GenerationSettings
@@ -47,7 +49,6 @@ def convert_fairseq(
 ) -> Conversion:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
-    :param force: replace an existing model folder
     :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
         without them the text must consist of dictionary entries, ``foo@@ bar``), ``pipeline`` (``spaces`` for
         tokenised text, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``, ``target_lang``
@@ -65,7 +66,7 @@ def convert_fairseq(
     check_replaceable(out, force)  # again: the conversion may have taken long
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
-    return Conversion(_description(kind, model, out), _notes(tokenizer))
+    return Conversion(description(_title(kind, model.config), model, out), _notes(tokenizer))
 
 
 def check_replaceable(path: Path, force: bool) -> None:
@@ -120,16 +121,22 @@ def _notes(tokenizer: MacaronTokenizer) -> tuple[str, ...]:
     )
 
 
-def _description(kind: CheckpointKind, model: Network, out: Path) -> tuple[str, ...]:
+def _title(kind: CheckpointKind, config: Any) -> str:
+    if kind != "classifier":
+        return _TITLES[kind]
+    outputs = {
+        "single_label_classification": f" of {config.num_labels} classes",
+        "multi_label_classification": " with one yes/no output",
+        "regression": ", regression",
+    }
+    return _TITLES[kind] + outputs[config.problem_type]
+
+
+def description(title: str, model: Network, out: Path) -> tuple[str, ...]:
+    """A converted model in lines."""
     config: Any = model.config
-    title = _TITLES[kind]
-    layers = f"{config.encoder_layers}+{config.decoder_layers}" if kind == "translation" else config.num_hidden_layers
-    if kind == "classifier":
-        title += {
-            "single_label_classification": f" of {config.num_labels} classes",
-            "multi_label_classification": " with one yes/no output",
-            "regression": ", regression",
-        }[config.problem_type]
+    both = hasattr(config, "decoder_layers")
+    layers = f"{config.encoder_layers}+{config.decoder_layers}" if both else config.num_hidden_layers
     inner = "+".join(map(str, config.inner_sizes or [config.intermediate_size]))
     return (
         f"{title}: {config.scheme}, {config.norm}-norm, {layers} layers, hidden {config.hidden_size}, "

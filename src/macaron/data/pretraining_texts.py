@@ -177,7 +177,6 @@ def _fitted(
 
 
 def _other(document: Indices, count: int, random: Random) -> Indices:
-    """Another document for each."""
     other = random.integers(0, count - 1, len(document))
     return other + (other >= document)
 
@@ -220,8 +219,6 @@ def corrupt(
     """The model's input: of the chosen tokens most are masked, some replaced by a random word, the others unchanged.
 
     :param words: the ids of words that may replace a token
-    :param mask_share: of the chosen ones
-    :param random_share: likewise
     """
     positions = np.flatnonzero(chosen)
     draw = random.random(len(positions))

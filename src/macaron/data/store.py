@@ -43,10 +43,7 @@ def id_dtype(vocab_size: int) -> str:
 
 
 class TokenStore:
-    """Read-only sequences of ids on disk. ``store[i]`` is a copy as int64, ready for torch.
-
-    :param base: path of the files without their suffixes
-    """
+    """Read-only sequences of ids on disk. ``store[i]`` is a copy as int64, ready for torch."""
 
     def __init__(self, base: str | Path) -> None:
         self.base = Path(base)
@@ -115,10 +112,7 @@ class StoreWriter:
         self._files["offsets"].write(np.zeros(1, OFFSET).tobytes())
 
     def append(self, ids: NDArray[Any], lengths: NDArray[Any], starts: NDArray[np.int64] | None = None) -> None:
-        """Append sequences that are concatenated in one array.
-
-        :param starts: indices of those with which a document starts
-        """
+        """Append sequences that are concatenated in one array."""
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
             raise MacaronError(f"{self.base}: ids must be in [0, {self.vocab_size - 1}]")
         self._files["ids"].write(ids.astype(self.dtype).tobytes())

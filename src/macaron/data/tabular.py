@@ -102,10 +102,7 @@ def select(
 
 
 def read_table(path: Path, texts: Sequence[str], label: str | None) -> Table:
-    """Read a file (plain, ``.gz``, ``.xz``).
-
-    :param texts: the columns of one or two texts
-    """
+    """Read a file (plain, ``.gz``, ``.xz``)."""
     columns = [*texts, *([] if label is None else [label])]
     found = Table(str(path), tuple([] for _ in texts))
     for number, values in select(rows_of(read_lines(path), table_format(path) or "tsv", str(path)), str(path), columns):

@@ -36,11 +36,7 @@ Sentences = tuple[Ids, Ids]
 
 
 def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor:
-    """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros.
-
-    :param stores: sentences, or the two sides of pairs
-    :param seed: of the projection
-    """
+    """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros."""
     return _leading(_information(co_occurrences(stores)[0]), size, seed)
 
 
@@ -78,7 +74,6 @@ def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
 
 
 def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
-    """Sentences of all stores, some thousands at a time."""
     step = _BLOCK * math.ceil(max(store.tokens for store in stores) / _TOKENS)
     for start in range(0, len(stores[0]), max(step, 1)):
         block = []

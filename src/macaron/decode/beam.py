@@ -67,8 +67,6 @@ class SearchState:
     share their beginnings here. A matrix of whole hypotheses would have to be reordered at every step.
 
     :param limits: (B,), the longest translation of each sentence in tokens without its end
-    :param pad: the padding token
-    :param end: the token that ends a translation
     """
 
     #: Names of the tensors with one row for each sentence.

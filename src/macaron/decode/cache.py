@@ -24,8 +24,6 @@ ROOM = 32
 class BeamCache(KeyValueCache):
     """Keys and values of all beams of a batch, and the ancestry mask.
 
-    :param rows: B, number of sentences
-    :param beam: N
     :param dtype: of the attention, which the mask is added in
     :param fixed: keep shapes and addresses from step to step, as a recorded step needs them: positions are tensors,
         and attention sees the whole buffers, the mask hiding what has not been written. Otherwise it sees what has.

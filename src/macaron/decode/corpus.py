@@ -128,10 +128,8 @@ def translate_corpus(
     """Translate a file line by line into a corpus; a line is one sentence.
 
     :param text: plain, .gz or .xz
-    :param out: the prefix of the corpus
     :param options: of `Translator.translate_nbest`: beam, length_penalty, max_length, sampling, batch_tokens,
         max_source_length
-    :param rank: of this process among ``world`` processes
     :param gather: returns what every process gives, by rank
     :returns: the numbers of lines read and pairs kept, and of lines left out by rule; None if it was complete before
     """
@@ -249,7 +247,6 @@ def _made_by(translator: Translator, options: dict[str, Any], search: SearchSett
 
 
 def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    """Lists of lines with about ``size`` bytes each."""
     chunk: list[bytes | None] = []
     room = size
     for line in lines:

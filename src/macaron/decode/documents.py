@@ -42,11 +42,7 @@ _TAG = re.compile(r"<[^<>]*>|\{[^{}]*\}")
 
 
 class Document:
-    """A document in sentences.
-
-    :param text: the document
-    :param blocks: its parts to translate, in order
-    """
+    """A document in sentences."""
 
     def __init__(self, text: str, blocks: Sequence[TextBlock]) -> None:
         self.text, self.blocks = text, blocks
@@ -65,9 +61,7 @@ class Document:
     def join(self, translations: Sequence[str], alignments: Sequence[Alignment | None], lang: str = "") -> str:
         """The translated document.
 
-        :param translations: of the sentences, in their order
         :param alignments: of the sentences that are marked; None where there is none
-        :param lang: of the translations
         """
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
@@ -147,10 +141,7 @@ def srt_blocks(document: str) -> list[TextBlock]:
 def translate_document(
     translator: "Translator", text: str, format: Format = "text", **options: Any
 ) -> tuple[str, list[tuple[Note, ...]]]:
-    """A document in another language, and what is to be noted about each of its sentences.
-
-    :param options: of `Translator.translate_nbest`
-    """
+    """A document in another language, and what is to be noted about each of its sentences."""
     document = split_document(text, format, translator.tokenizer.source_lang or "en")
     found = [best[0] for best in translator.translate_nbest(document.sentences, nbest=1, bound=True, **options)]
     texts = [each.text for each in found]

@@ -13,7 +13,6 @@ from macaron.decode.place_tags import Alignment, Link, Span, word_spans
 from macaron.decode.search import batches
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, not_finite
-from macaron.models.configuration import TranslationConfig
 from macaron.models.load import find_folder, load_model
 from macaron.models.translation import TranslationModel
 from macaron.text.load_tokenizer import model_tokenizer
@@ -26,7 +25,7 @@ _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, TranslationConfig.model_type)
+    folder = find_folder(path, "translation")
     model, _ = load_model(folder, TranslationModel)
     return model, model_tokenizer(folder, "translation", model.config)
 

@@ -80,7 +80,6 @@ def html_blocks(document: str) -> list[MarkedBlock]:
 
 
 def _tokens(document: str) -> Iterator[Token]:
-    """The tokens of a document, in order and without gaps."""
     at = 0
     while (found := _MARKUP.search(document, at)) is not None:
         if at < found.start():
@@ -139,7 +138,6 @@ def _skip(document: str, opened: Token, tokens: Iterator[Token]) -> tuple[str, i
 
 
 def _characters(document: str, token: Token) -> Iterator[tuple[str, int, int]]:
-    """The text of a token in parts, each with its place."""
     for part in _CHARACTERS.finditer(document, token.start, token.end):
         text = part[0]
         yield unescape(text) if text[0] == "&" else text, part.start(), part.end()

@@ -38,7 +38,6 @@ class Literal(NamedTuple):
 class Piece:
     """A part of a text: a sentence to translate, its white space normalised, or text that is kept as it is.
 
-    :param literals: in order
     :param source: the sentence as it was, if it has literals
     :param parts: what it is cut into, if it is too long
     """
@@ -82,7 +81,6 @@ def parts_that_fit(text: str, fits: Callable[[str], bool]) -> list[Piece]:
     anywhere.
 
     :param text: without white space at its ends
-    :param fits: whether a text is short enough for the model
     """
     if fits(text) or len(text) < 2:
         return [Piece(text)]

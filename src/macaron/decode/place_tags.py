@@ -81,7 +81,6 @@ def place_tags(
     Without an alignment, one element takes the whole sentence, and several are distributed in order.
 
     :param elements: nested as in the sentence
-    :param escape: makes markup of text
     """
     marks: list[Mark] = []
     words: list[Word] = []

@@ -56,7 +56,6 @@ def text_pieces(text: str, lang: str = "en", state: State = "raw") -> list[Piece
 
     Together the pieces are the text, but for white space inside sentences.
 
-    :param lang: of the text
     :param state: ``moses`` for text that is tokenised already
     """
     pieces: list[Piece] = []
@@ -94,10 +93,7 @@ def _around_literals(sentence: str) -> list[Piece]:
 
 
 def with_literals(sentence: str, spans: Sequence[tuple[int, int]]) -> list[Piece]:
-    """A sentence whose literals are put back later, and the space around it; cut at them if they are many.
-
-    :param spans: the places of literals, in order
-    """
+    """A sentence whose literals are put back later, and the space around it; cut at them if they are many."""
     between = [sentence[end:start] for (_, end), (start, _) in pairwise([(0, 0), *spans, (len(sentence), 0)])]
     if not _has_words("".join(between)):
         return [Piece(sentence, kept=True)]
@@ -162,7 +158,6 @@ def fit_texts(
     """Encode the sentences of texts, and cut those of more than ``longest`` tokens.
 
     :param encode: sentences to token ids, each with its end
-    :param first_line: number of the first text, for messages
     """
     encoded = iter(encode([piece.text for text in texts for piece in text if not piece.kept]))
     fitted = [FittedText([], [], []) for _ in texts]
@@ -196,8 +191,6 @@ def join_pieces(
     """The translations of a text from those of its sentences: the n-th joins the n-th best of each.
 
     :param lists: the hypotheses of each sentence, best first; one sentence alone keeps its own
-    :param penalty: exponent of the length that scores are divided by
-    :param lang: of the translation
     :param align: sentences and translations, for sentences that have literals
     """
     if len(text.pieces) == len(lists) == 1 and not text.notes and not text.pieces[0].literals:
@@ -230,10 +223,7 @@ def restore(piece: Piece, translation: str, alignment: Alignment | None) -> str:
 
 
 def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> list[str]:
-    """The text of each piece in a translation, with the space between sentences that its language has.
-
-    :param given: translations of the sentences, in their order
-    """
+    """The text of each piece in a translation, with the space between sentences that its language has."""
     texts = [piece.text if piece.kept else next(given) for piece in pieces]
     close = lang.startswith(_NO_SPACE_BETWEEN)
     for index, (before, after) in enumerate(pairwise(pieces)):

@@ -265,7 +265,6 @@ def _list_of_lines(lines: Any) -> list[str]:
 
 
 def _folder_settings(model: TranslationModel) -> SearchSettings:
-    """The search settings in the model's generation_config.json."""
     said: dict[str, Any] = model.generation_config.to_diff_dict()
     longest = said.get("max_length")
     found: dict[str, Any] = {

@@ -6,7 +6,6 @@ RUN/translations/test-0123456789abcdef.json    one file for each model, text, se
 import hashlib
 import json
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -21,8 +20,6 @@ from macaron.evaluate.scores import Formula, Score, SentenceStatistics, bleu_for
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
-from macaron.models.load import run_of
-from macaron.seal import fingerprint
 from macaron.settings import OTHERS
 
 FORMAT = 1
@@ -79,9 +76,6 @@ class Evaluation:
     """Translations of a test set, how they were searched, and their scores.
 
     :param definition: of the tokenised BLEU: ``lower``, ``compound_split``
-    :param text: see `macaron.evaluate.evaluation.text_digest`
-    :param kept: the file they are stored in, if any
-    :param reused: whether they were read from it
     """
 
     translations: list[str]
@@ -117,7 +111,6 @@ class Measurement:
     """Everything that translations and their scores depend on, and where they are stored.
 
     :param name: the beginning of the file's name: the split, or the file that was translated
-    :param text: the digest of the text (see `evaluation.text_digest`)
     """
 
     run: Path
@@ -185,24 +178,6 @@ class Measurement:
         except MacaronError:  # a folder that cannot be written costs time later, but no result
             return scored
         return replace(scored, kept=self.path)
-
-
-class Keeper:
-    """Stores evaluations of a model folder or checkpoint in its run, if it has one.
-
-    The model's fingerprint is computed in another thread, while the model is loaded and translates.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.run = run_of(folder)
-        self.model = None if self.run is None else ThreadPoolExecutor(1).submit(fingerprint, folder)
-
-    def keep(self, scored: Evaluation, search: Search, name: str, data: str) -> Path | None:
-        """Store an evaluation and return the file; an earlier one of the same model, text and settings is replaced."""
-        if self.run is None or self.model is None:
-            return None
-        measurement = Measurement(self.run, name, self.model.result(), scored.text, search, scored.definition)
-        return measurement.store(scored, data).kept
 
 
 def _digest(value: Any) -> str:

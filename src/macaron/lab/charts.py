@@ -208,8 +208,6 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
     """Values with their intervals on a common axis, which need not begin at zero.
 
     The names and numbers are text of the page; the drawing repeats them and is hidden from screen readers.
-
-    :param zero: include 0 and mark it, for differences
     """
     ends = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*ends, 0.0] if zero else ends)

@@ -1,10 +1,8 @@
-"""Whether this machine can train and translate: versions, GPU, threads, disk, then a tiny run of the real thing."""
+"""Whether this machine can train and translate: versions, GPU, threads, then a tiny run of the real thing."""
 
 import io
-import os
 import platform
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -16,13 +14,14 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+
 from macaron.processes import available_cores
 
 PACKAGE = "macaron-net"
 _REINSTALL = f"{Path(sys.executable).name} -m pip install --force-reinstall {PACKAGE}; if that does not help, report it"
 #: What a user sees of the requirements; the others are mentioned only if something is wrong with them.
 _SHOWN = {"torch": "PyTorch", "transformers": "transformers"}
-_SPACE = 2.0  # gigabytes: a small corpus and the checkpoints of a small model
 _WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "fünf": "five", "sechs": "six"}
 
 
@@ -38,8 +37,8 @@ class Finding:
     remedy: str = ""
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """Examine the machine for work in a folder; each finding is yielded when it is made."""
+def examine() -> Iterator[Finding]:
+    """Examine the machine; each finding is yielded when it is made."""
     yield Finding("ok", f"Python {platform.python_version()}, {platform.system()} on {platform.machine()}")
     found = list(packages())
     yield from found
@@ -47,7 +46,6 @@ def examine(folder: Path) -> Iterator[Finding]:
         return  # what follows would fail with a message that says less
     yield gpu()
     yield threads()
-    yield disk(folder)
     yield from work()
 
 
@@ -60,16 +58,16 @@ def packages() -> Iterator[Finding]:
         where = Path(__file__).parents[2]
         yield Finding("warn", f"{PACKAGE} is not installed: it runs from {where}", "pip install -e .")
     for text in required:
-        name, _, least = (part.strip() for part in text.partition(";")[0].partition(">="))
+        needed = Requirement(text)
         try:
-            found = version(name)
+            found = version(needed.name)
         except PackageNotFoundError:
-            yield Finding("fail", f"{name} is not installed", f"pip install '{text}'")
+            yield Finding("fail", f"{needed.name} is not installed", f"pip install '{text}'")
             continue
-        if _release(found) < _release(least):
-            yield Finding("fail", f"{name} {found} is too old", f"pip install --upgrade '{text}'")
-        elif name in _SHOWN:
-            yield Finding("ok", f"{_SHOWN[name]} {found}")
+        if not needed.specifier.contains(found, prereleases=True):
+            yield Finding("fail", f"{needed.name} {found} is too old", f"pip install --upgrade '{text}'")
+        elif needed.name in _SHOWN:
+            yield Finding("ok", f"{_SHOWN[needed.name]} {found}")
 
 
 def gpu() -> Finding:
@@ -106,16 +104,6 @@ def threads() -> Finding:
     if used > cores:
         return Finding("warn", f"{text}: more threads than cores are slow", f"export OMP_NUM_THREADS={cores}")
     return Finding("ok", text)
-
-
-def disk(folder: Path) -> Finding:
-    """Space and permission to write in a folder."""
-    if not os.access(folder, os.W_OK):
-        remedy = "work in another folder, or give other paths to --out"
-        return Finding("warn", f"Disk: {folder} cannot be written", remedy)
-    free = shutil.disk_usage(folder).free / 1e9
-    text = f"Disk: {free:.1f} GB free in {folder}"
-    return Finding("ok", text) if free >= _SPACE else Finding("warn", text, "free some space: runs keep checkpoints")
 
 
 def work() -> Iterator[Finding]:
@@ -157,8 +145,3 @@ def _write_corpus(folder: Path) -> None:
         for language, words in texts.items():
             text = "".join(" ".join(line) + "\n" for line in words)
             (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
-
-
-def _release(text: str) -> list[int]:
-    """The numbers of a version: 2.13.0+cpu is [2, 13, 0]."""
-    return [int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", text)[0])]

@@ -1,4 +1,4 @@
-"""Figures as image files, drawn by matplotlib: the errors of schemes against their step, and their trajectories.
+"""Figures as image files, drawn by matplotlib: the errors of schemes against their step.
 
 The same data give the same file. Pages draw their charts as SVG (`macaron.lab.charts`).
 """
@@ -17,7 +17,6 @@ from macaron.errors import UsageError
 from macaron.files import atomic_file
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
-from macaron.ode.trajectories import DURATION, SchemeTrajectories, TrajectoryComparison
 from macaron.ode.word_series import Array
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ ORDER_SELECTION = (
 DRAWN_STEPS: Array = 2.0 ** -np.arange(0, 9.25, 0.5)
 # Okabe and Ito's colours, distinct to colour-blind readers and in print.
 COLOURS = ("#4D4D4D", "#D55E00", "#E69F00", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#8C564B")
-# Without blue and vermilion, which are the operators' colours wherever operators are drawn.
-TRAJECTORY_COLOURS = ("#CC79A7", "#009E73", "#E69F00", "#4D4D4D", "#56B4E9", "#8C564B")
 MARKERS = "osD^v<>h"
 # Each scheme has its colour and marker, each integrator its line style.
 LINES: dict[str, Any] = {
@@ -155,65 +152,3 @@ def write_order_figure(path: Path, curves: Sequence[ErrorCurve]) -> None:
             alignment="left",
         )
         write_figure(path, figure)
-
-
-def write_trajectory_figure(path: Path, found: TrajectoryComparison, steps: int) -> None:
-    """Draw the trajectories with a given number of steps, by integrator, and the errors of all numbers of steps."""
-    from matplotlib.figure import Figure
-
-    methods = list(dict.fromkeys(each.method for each in found.schemes))
-    names = list(dict.fromkeys(each.scheme.name for each in found.schemes))
-    with drawing():
-        figure = Figure(figsize=(5 + 4.2 * len(methods), 5.2), layout="constrained")
-        *panels, errors = figure.subplots(1, len(methods) + 1, width_ratios=(*(1 for _ in methods), 1.3))
-        everything = np.concatenate([each.of(steps).nodes.reshape(-1, 2) for each in found.schemes])
-        for method, paths in zip(methods, panels, strict=True):
-            chosen = [each for each in found.schemes if each.method == method]
-            _draw_paths(paths, found.exact, chosen, [_colour(each, names) for each in chosen], steps)
-            paths.update_datalim(everything)  # one scale for all panels
-            paths.autoscale_view()
-            sub_steps = {"euler": "Euler steps, as in layers", "exact": "exact sub-flows, as in the theorem"}
-            paths.set_title(f"{steps} step{'s' * (steps > 1)}: {sub_steps.get(method, method)}", loc="left")
-        for each in found.schemes:
-            shown = [(one.steps, one.error) for one in each.trajectories]
-            style: Any = LINES.get(each.method, "--")
-            errors.loglog(
-                *zip(*shown, strict=True),
-                color=_colour(each, names),
-                linestyle=style,
-                marker="o",
-                markersize=5,
-                linewidth=1.8,
-                label=f"{scheme_label(each.scheme.name, each.method)}\nhalf the step: error / "
-                f"{each.trajectories[-1].ratio:.2f}",
-            )
-        errors.set_xscale("log", base=2)
-        errors.set_xticks([one.steps for one in found.schemes[0].trajectories])
-        errors.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        x_label, y_label = f"steps for a time of {DURATION:g} (log scale)", "distance from the exact end (log scale)"
-        errors.set(xlabel=x_label, ylabel=y_label)
-        errors.set_title("Error at the end", loc="left")
-        errors.legend(frameon=False, loc="lower left", labelspacing=0.7, handlelength=2.6)
-        clean_axes(errors)
-        write_figure(path, figure)
-
-
-def _colour(each: SchemeTrajectories, names: Sequence[str]) -> str:
-    """One colour for each scheme, whatever its integrator."""
-    return TRAJECTORY_COLOURS[names.index(each.scheme.name) % len(TRAJECTORY_COLOURS)]
-
-
-def _draw_paths(
-    axes: Any, exact: Array, schemes: Sequence[SchemeTrajectories], colours: Sequence[str], steps: int
-) -> None:
-    """Draw the exact path, wide and grey, and those of schemes on it."""
-    wide = {"color": "#C9CDD1", "linewidth": 6, "solid_capstyle": "round", "zorder": 1}
-    line = {"linewidth": 1.3, "marker": "o", "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.6}
-    for i in range(exact.shape[1]):
-        axes.plot(*exact[:, i].T, label=None if i else "exact flow", **wide)
-        for each, colour in zip(schemes, colours, strict=True):
-            name = None if i else scheme_label(each.scheme.name)
-            axes.plot(*each.of(steps).nodes[:, i].T, label=name, color=colour, zorder=2, **line)
-    axes.set_aspect("equal")
-    axes.set_axis_off()
-    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 0.02), handlelength=2.2)

@@ -57,10 +57,7 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
-        """Read a folder, or explain why it is not that of a run.
-
-        :param name: what to call the run; by default the name of its folder
-        """
+        """Read a folder, or explain why it is not that of a run."""
         if not path.is_dir():
             raise MacaronError(f"{path}: no such folder. Give the folder of a run, as macaron train --out made it.")
         self.path, self.name = path, name or path.resolve().name

@@ -136,7 +136,6 @@ def _stage(groups: Sequence[Group], drawing: _Drawing, steps: int) -> str:
 
 
 def _label(each: SchemeTrajectories, groups: Sequence[Group]) -> str:
-    """The label of a scheme; the name of a group has its integrator, if there are several groups."""
     return scheme_label(each.scheme.name, each.method if len(groups) == 1 else "")
 
 

@@ -19,18 +19,15 @@ from safetensors import SafetensorError
 from macaron.errors import MacaronError, naming, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
-from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig
+from macaron.models.configuration import GenerationSettings
 from macaron.seal import begin, checked, seal
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-#: Each model type, and what is wrong with a model of another type.
-_WRONG_TYPE = {
-    TranslationConfig.model_type: "cannot translate",
-    EncoderConfig.model_type: "is not a text encoder",
-}
+#: Each kind of model, and what is wrong with a model of another kind.
+_WRONG = {"translation": "cannot translate", "encoder": "is not a text encoder"}
 #: What encoders have besides the encoder itself: each kind of model has some of it.
 ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
 _CONFIG, _GENERATION = "config.json", "generation_config.json"
@@ -44,8 +41,10 @@ CHECKPOINT_WEIGHTS = "weights.safetensors"
 USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 
 
-def find_folder(path: str | Path, model_type: str | None = None) -> Path:
+def find_folder(path: str | Path, *kinds: str) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
+
+    Its model is of one of these kinds (``translation``, ``encoder``), or of any.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
@@ -66,10 +65,10 @@ def find_folder(path: str | Path, model_type: str | None = None) -> Path:
     if not folder.is_dir():
         raise MacaronError(f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
-    kind = stored_type(folder)
-    if kind not in (_WRONG_TYPE if model_type is None else [model_type]):
-        wrong = f"{_WRONG_TYPE[model_type]}; expected {model_type!r}" if model_type else "has no splitting scheme"
-        raise MacaronError(f"{folder}: a model of type {kind!r} {wrong}")
+    found_type = stored_type(folder)
+    if found_type not in [f"macaron-{kind}" for kind in kinds or _WRONG]:
+        wrong = f"{_WRONG[kinds[0]]}; expected 'macaron-{kinds[0]}'" if kinds else "has no splitting scheme"
+        raise MacaronError(f"{folder}: a model of type {found_type!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
     if not (folder / "tokenizer.json").is_file():
@@ -123,6 +122,11 @@ def stored_type(folder: Path) -> Any:
     return read_json(folder / _CONFIG, Record, _REMEDY).get("model_type")
 
 
+def model_kind(folder: Path) -> Any:
+    """``translation``, ``encoder`` or ``language``."""
+    return str(stored_type(folder)).removeprefix("macaron-")
+
+
 def load_config(folder: Path, config_class: Any, **changes: Any) -> Any:
     """The configuration of a folder, with these fields changed."""
     stored = read_json(folder / _CONFIG, Record, _REMEDY)
@@ -141,7 +145,6 @@ def load_model(
 
     :param dtype: of the weights; by default the one that they were saved in
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
-    :param changes: fields of the configuration to set to other values
     """
     with checked(folder, USED_FILES):
         return _load_model(folder, model_class, dtype, heads, changes)
@@ -221,7 +224,6 @@ def write_model(folder: Path, model: Any, weights: Mapping[str, Tensor] | None =
     """Write config.json, generation_config.json and model.safetensors into a folder, as transformers reads them.
 
     :param weights: other than the model's own, by their names in the model
-    :param config: other than the model's own
     """
     from safetensors.torch import save_file
 

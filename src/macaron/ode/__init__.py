@@ -1,41 +1,31 @@
 """The mathematics: splitting schemes as data, their orders computed and measured, particle systems."""
 
-from macaron.ode.build import compose, fractal, lift, strang, symmetric, triple_jump
-from macaron.ode.catalogue import ALIASES, names, scheme, two_operator_names
-from macaron.ode.flows import System, exact_step, integrated_flow, particle_system, runge_kutta_step, split_step
-from macaron.ode.measure import OrderMeter, expected_local_order, order_table
-from macaron.ode.scheme import Branch, Scheme, SchemeError, Step
-from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
-from macaron.ode.velocity import VELOCITIES, Velocity, velocity
-
-__all__ = [
-    "ALIASES",
-    "VELOCITIES",
-    "Branch",
-    "ButcherTableau",
-    "OrderMeter",
-    "Scheme",
-    "SchemeError",
-    "Step",
-    "System",
-    "Velocity",
-    "compose",
-    "exact_step",
-    "expected_local_order",
-    "fractal",
-    "integrated_flow",
-    "integrator",
-    "integrator_names",
-    "lift",
-    "names",
-    "order_table",
-    "particle_system",
-    "runge_kutta_step",
-    "scheme",
-    "split_step",
-    "strang",
-    "symmetric",
-    "triple_jump",
-    "two_operator_names",
-    "velocity",
-]
+from macaron.ode.build import compose as compose
+from macaron.ode.build import fractal as fractal
+from macaron.ode.build import lift as lift
+from macaron.ode.build import strang as strang
+from macaron.ode.build import symmetric as symmetric
+from macaron.ode.build import triple_jump as triple_jump
+from macaron.ode.catalogue import ALIASES as ALIASES
+from macaron.ode.catalogue import names as names
+from macaron.ode.catalogue import scheme as scheme
+from macaron.ode.catalogue import two_operator_names as two_operator_names
+from macaron.ode.flows import System as System
+from macaron.ode.flows import exact_step as exact_step
+from macaron.ode.flows import integrated_flow as integrated_flow
+from macaron.ode.flows import particle_system as particle_system
+from macaron.ode.flows import runge_kutta_step as runge_kutta_step
+from macaron.ode.flows import split_step as split_step
+from macaron.ode.measure import OrderMeter as OrderMeter
+from macaron.ode.measure import expected_local_order as expected_local_order
+from macaron.ode.measure import order_table as order_table
+from macaron.ode.scheme import Branch as Branch
+from macaron.ode.scheme import Scheme as Scheme
+from macaron.ode.scheme import SchemeError as SchemeError
+from macaron.ode.scheme import Step as Step
+from macaron.ode.tableau import ButcherTableau as ButcherTableau
+from macaron.ode.tableau import integrator as integrator
+from macaron.ode.tableau import integrator_names as integrator_names
+from macaron.ode.velocity import VELOCITIES as VELOCITIES
+from macaron.ode.velocity import Velocity as Velocity
+from macaron.ode.velocity import velocity as velocity

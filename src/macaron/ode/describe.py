@@ -71,7 +71,6 @@ def equations(scheme: Scheme, form: Velocity = PLAIN, layer: str = "euler") -> l
     """The layer with Euler sub-steps, one equation per sub-step; γ is the step, t the time at its start.
 
     :param form: of a velocity: each of these sub-steps is then a kick and a drift
-    :param layer: the integrator of the layer as a whole
     """
     notes = [] if layer == "euler" else [f"{layer}, whose field is the move x' - x of these"]
     if not form.plain:

@@ -17,8 +17,6 @@ from macaron.ode.word_series import Array
 #: Transformer and Macaron, with the exact sub-flows of the theorem, and with the Euler steps of a network's layers.
 EXACT = ("lie-fg", "strang-gfg")
 AS_LAYERS = tuple(f"{name}:euler" for name in EXACT)
-#: What is drawn by default: first what layers do.
-SELECTION = (*AS_LAYERS, *EXACT)
 #: Numbers of steps.
 STEPS = (1, 2, 4, 8, 16, 32)
 #: The seed was chosen among 400 for paths that do not overlap and visible errors; the orders do not depend on it.
@@ -34,7 +32,6 @@ class Trajectory:
     :param nodes: (steps + 1, n, 2), the states after whole steps, the start first
     :param moves: for each sub-step the operator and the states along its flow, (k, n, 2), its start first; empty for a
         scheme of several branches, which has no single path
-    :param error: distance of the last state from the exact one
     :param ratio: the error divided by that of twice as many steps
     """
 
@@ -92,7 +89,6 @@ def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[
 
 
 def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Array, tuple[tuple[str, Array], ...]]:
-    """The nodes and moves of a trajectory."""
     moves: list[tuple[str, Array]] = []
     flow = integrated_flow(system.fields, method)
     # An Euler step is a straight line; of a short curve the end is enough.

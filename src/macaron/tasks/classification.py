@@ -29,8 +29,6 @@ class Objective:
     classes     one logit for each, cross-entropy
     one-logit   two classes by one logit, binary cross-entropy: as the authors train CoLA, MRPC and QQP
     score       mean squared error on ``(score - shift) / scale``
-
-    :param labels: names of the classes, or of the score
     """
 
     kind: Literal["classes", "one-logit", "score"]

@@ -17,7 +17,6 @@ from torch import Tensor
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError, not_finite
-from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.processes import Workers
@@ -88,7 +87,7 @@ class EncoderOnDevice:
         new_head: bool = False,
         dropout: float | None = None,
     ) -> None:
-        self.folder = find_folder(path, EncoderConfig.model_type)
+        self.folder = find_folder(path, "encoder")
         changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
         if new_head:
             changes |= {"id2label": None, "problem_type": None, "classification": None}

@@ -8,7 +8,6 @@ import torch
 from macaron.device import choose_device
 from macaron.errors import MacaronError, not_finite
 from macaron.json_files import Record
-from macaron.models.configuration import EncoderConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model
 from macaron.text.load_tokenizer import model_tokenizer
@@ -26,7 +25,7 @@ class MaskFiller:
     """
 
     def __init__(self, path: str | Path, device: str = "auto") -> None:
-        self.folder = find_folder(path, EncoderConfig.model_type)
+        self.folder = find_folder(path, "encoder")
         model, missing = load_model(self.folder, EncoderForMaskedLM, torch.float32, ENCODER_HEADS)
         if missing:
             raise MacaronError(f"{self.folder}: the model has no head for masked words; it was fine-tuned, or exported")

@@ -105,7 +105,6 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
 
 
 def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
-    """The task of the data: pairs of sentences are for translation, plain text for pre-training."""
     manifest(recipe)
     if recipe.kind == "text":
         return PretrainingTask(recipe)
@@ -165,7 +164,6 @@ def _is_reported(out: Path) -> bool:
 
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
-    """The values of all sections, by section and key."""
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
 
 

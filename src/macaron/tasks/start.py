@@ -51,8 +51,9 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
             return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
     if given.source is None:
         return recipe
-    folder = find_folder(given.source, _CLASSES[recipe.kind].config_class.model_type)
-    config = load_config(folder, _CLASSES[recipe.kind].config_class)
+    config_class = _CLASSES[recipe.kind].config_class
+    folder = find_folder(given.source, config_class.model_type.removeprefix("macaron-"))
+    config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
     if given.weights not in (None, weights):
@@ -68,7 +69,6 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
 
 
 def _refuse_another_shape(given: ModelSettings, config: TranslationConfig | EncoderConfig, folder: Path) -> None:
-    """Refuse fields, or a preset, that the model does not have."""
     wanted = {**({} if given.preset == AUTO else preset(given.preset).to_dict()), **given.changes}
     for key, value in wanted.items():
         fixed = key not in (*FREE, *_NOT_TAKEN) and (key != "vocab_size" or key in given.changes)
@@ -103,7 +103,7 @@ def fill(task: Task, recipe: Recipe) -> str:
     The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
     """
     network = _CLASSES[recipe.kind]
-    folder = find_folder(str(recipe.model.source), network.config_class.model_type)
+    folder = find_folder(str(recipe.model.source), network.config_class.model_type.removeprefix("macaron-"))
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
     source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)

@@ -196,7 +196,6 @@ class TranslationTask(Task):
         self.mixture = Mixture(self._section(0), self.corpora, train.seed)
 
     def _section(self, section: int) -> Indices:
-        """The pairs of a section that are short enough."""
         blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
         return np.concatenate([short_pairs(self.train_pairs, self.limit, *block) for block in blocks])
 

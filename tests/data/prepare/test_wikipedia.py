@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macaron.data.prepare import prepare, wikipedia
-from macaron.data.prepare.wikipedia import extract_dump
-from macaron.data.prepare.wikitext import paragraphs
+from macaron.data.prepare.wikipedia import extract_dump, paragraphs
 from macaron.data.prepared import PreparedText
 from macaron.data.settings import TextFileSettings, TextSettings
 from macaron.errors import MacaronError

@@ -112,8 +112,6 @@ def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tup
 
     Links and devices are passed over. More than `LEAST` bytes, and `RATIO` times the archive's size, are refused, and
     so are more than `MOST_FILES` of a tar.
-
-    :param wanted: the names whose contents are needed, by default all
     """
     most = max(LEAST, RATIO * archive.stat().st_size)
     message = f"{archive}: unpacks to more than the limit of {most:,} bytes. {_BY_HAND}"

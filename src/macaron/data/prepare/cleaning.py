@@ -155,7 +155,6 @@ def _decode(raw: bytes | None) -> str | None:
 
 
 def _unreadable(chunk: Chunk, offset: int, column: int) -> MacaronError:
-    """The error for a line of a valid or test set."""
     raw = chunk.columns[column][offset]
     if raw is None:
         problem = f"longer than {MAX_LINE:,} bytes"

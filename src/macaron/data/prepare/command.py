@@ -117,7 +117,6 @@ def _weights(settings: dict[str, Any]) -> list[float]:
 
 
 def _keep_splits(out: Path, older: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Refuse to prepare a folder again without corpora of a split that it has."""
     for split in ("valid", "test"):
         before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
         if before and not settings.get(split):
@@ -146,7 +145,6 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
 
 
 def _reason(out: Path, older: dict[str, Any], settings: dict[str, Any], inputs: list[dict[str, Any]]) -> str | None:
-    """Why the folder must be written; None if it should be up to date."""
     if not {"settings", "inputs", "cleaning", "subwords"} <= older.keys():
         return "written by another version, or damaged" if (out / MANIFEST).exists() else "new"
     old, new = _decisive(older["settings"]), _decisive(settings)

@@ -62,8 +62,6 @@ class CleanedSplit:
     starts      of sentences: one byte for each, 1 if a document starts with it
     roles       one byte per row (see `macaron.data.prepare.roles`)
 
-    :param texts: files of the lines as they were given, if they are kept
-    :param counts: what was read and kept
     :param sources: the same for each input, as the manifest has it
     :param ended: 1 if the next sentence starts a document
     """
@@ -127,7 +125,6 @@ EncodedRows = tuple[list[FlatIds], NDArray[np.int64] | None]
 def encode_part(part: CleanedPart, tokenizer: Path, fingerprint: str) -> dict[int, EncodedRows]:
     """Encode a part; the rows by role (training, or held out to validate on).
 
-    :param tokenizer: its folder
     :param fingerprint: of the tokenizer; it tells two versions of the folder apart
     """
     encoder = word_encoder(tokenizer, fingerprint)
@@ -161,10 +158,7 @@ class WordEncoder:
         self._end = np.array([EOS], self.dtype).tobytes() if tokenizer.kind == "translation" else b""
 
     def encode(self, lines: Sequence[str], tag: str | None = None) -> FlatIds:
-        """The ids of all lines, flat; and their lengths.
-
-        :param tag: put it in front of every line that is not empty
-        """
+        """The ids of all lines, flat; and their lengths."""
         # In raw text every word has its space in front, and the line begins with one. Moses' words have none.
         words = [line[1:].split(" ") if self.raw else line.split(" ") for line in lines]
         self._learn(set(chain.from_iterable(words)))

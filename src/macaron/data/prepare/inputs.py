@@ -44,10 +44,7 @@ class Chunk:
 
 
 def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chunk]:
-    """Stream aligned files in chunks. Files that are empty or of different length are refused.
-
-    :param max_bytes: a chunk ends after the line that reaches this size
-    """
+    """Stream aligned files in chunks. Files that are empty or of different length are refused."""
     names = " and ".join(map(str, files.paths))
     streams = [raw_lines(path) for path in files.paths]
     columns: tuple[list[bytes | None], ...] = tuple([] for _ in streams)

@@ -33,7 +33,6 @@ def choose_pairs(settings: PairsSettings, hashes: Path, *held: Path) -> Roles:
     """The role of every training pair.
 
     :param hashes: file with the hashes of the training pairs
-    :param held: the same of valid and test
     """
     whole_pair = settings.remove_overlap == "pair"
     roles = np.full(hashes.stat().st_size // 16, TRAIN, np.uint8)

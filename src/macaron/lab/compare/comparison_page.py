@@ -95,7 +95,6 @@ def _runs_table(result: Result) -> str:
 
 
 def _differences_table(result: Result) -> str:
-    """All settings that differ, those that matter first."""
     by_pair = [{each.key: each for each in pair.fairness.differences} for pair in result.pairs]
     rows, order = [], list(_EFFECTS)
     for key in dict.fromkeys(key for of in by_pair for key in of):

@@ -40,7 +40,6 @@ class Reading:
 
     :param counts: sentences where the first scores higher, where the second does, where both score the same; None if
         the comparison is unfair
-    :param same: sentences that both translate in the same words
     """
 
     examples: tuple[Example, ...]

@@ -3,32 +3,20 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from macaron.errors import MacaronError, UsageError, nearest
 from macaron.lab.compare.finished_run import FinishedRun, Kind, scheme_text
 from macaron.models.configuration import TranslationConfig
+from macaron.settings import load_toml
 from macaron.text.fingerprint import of_ids
 
 #: What a difference means: it is the subject of the comparison; it makes it unfair; it has no influence.
 Effect = Literal["compared", "unfair", "harmless"]
 
-#: The seed, and the shape of a network: what schemes differ in. Whether the sizes agree is asked of the parameters.
-COMPARED = (
-    *("train.seed", "model.scheme", "model.decoder_scheme", "model.prologue", "model.epilogue"),
-    *("model.decoder_prologue", "model.decoder_epilogue", "model.integrator", "model.tying", "model.inner_sizes"),
-    *("model.intermediate_size", "model.encoder_layers", "model.decoder_layers", "model.num_hidden_layers"),
-)
-#: Fields that transformers adds, and those that are compared with the data and the search.
-_NO_SETTINGS = (
-    *("architectures", "dtype", "transformers_version", "tokenizer_fingerprint", "evaluation", "model_type"),
-    *("use_cache", "_name_or_path", "return_dict"),
-)
-#: They change the logs and the machine, at most the rounding; or define a score, and all runs are scored alike.
-_HARMLESS = (
-    *("pretrain.attention", "decode.lower", "decode.compound_split", "train.log_every", "train.keep"),
-    *("train.tensorboard", "train.bleu_sentences", "train.device", "train.compile", "train.distributed"),
-)
+#: What a difference in a setting means, see fairness.toml.
+_TABLE = {name: frozenset(keys["keys"]) for name, keys in load_toml(Path(__file__).with_suffix(".toml"))[0].items()}
 UNKNOWN = "not known"
 
 
@@ -46,8 +34,6 @@ class Difference:
 class Fairness:
     """Whether two kinds may be compared.
 
-    :param unfair: why not
-    :param cautions: what a reader should know though the comparison is fair
     :param same_data: whether the training data are known to be the same, if they do not make it unfair
     """
 
@@ -66,16 +52,18 @@ class Question:
 
     def effect(self, key: str, runs: Sequence[FinishedRun]) -> Effect:
         """What a difference in this setting means for these runs."""
-        if key in COMPARED or key in self.vary:
+        if key in _TABLE["compared"] or key in self.vary:
             return "compared"
-        harmless = key in _HARMLESS or key in self.searched or all(_without_influence(run, key) for run in runs)
+        harmless = (
+            key in _TABLE["harmless"] or key in self.searched or all(_without_influence(run, key) for run in runs)
+        )
         return "harmless" if harmless else "unfair"
 
 
 def settings_of(run: FinishedRun) -> dict[str, Any]:
     """All settings of a run as ``section.key``, defaults and presets resolved."""
     recipe, config, identity = run.recipe.to_data(), run.model_config, run.identity
-    found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _NO_SETTINGS}
+    found = {f"model.{name}": value for name, value in config.to_dict().items() if name not in _TABLE["none"]}
     found["model.scheme"] = scheme_text(config.scheme)
     if isinstance(config, TranslationConfig):
         # A decoder's scheme that is not given follows from the encoder's: its name is enough.

@@ -116,10 +116,7 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
 
 
 def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Kind]:
-    """Kinds with distinct labels: the given names, or their schemes, or both.
-
-    :param named: whether the names of the runs were given, and are not those of their folders
-    """
+    """Kinds with distinct labels: the given names, or their schemes, or both."""
     alone = all(len(runs) == 1 for runs in groups)
     schemes, names = [scheme_label(runs[0].model_config) for runs in groups], [_common_name(runs) for runs in groups]
     choices = [names, schemes] if named and alone else [schemes, names]

@@ -183,10 +183,7 @@ class Words:
 
 
 def parts_of(classes: Iterable[Class], fair: Sequence[bool], trials: int = TRIALS) -> tuple[Part, ...]:
-    """Scores and differences in all classes.
-
-    :param fair: for each kind but the first, whether it can be compared fairly
-    """
+    """Scores and differences in all classes."""
     found = list(classes)
     tests = sum(size >= LEAST for _, size, _ in found) * sum(fair)
     level = 1 - (1 - LEVEL) / max(tests, 1)

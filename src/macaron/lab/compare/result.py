@@ -56,10 +56,7 @@ class KindScore:
 
 @dataclass(frozen=True)
 class Pair:
-    """A kind compared with the first one. An unfair pair is not tested.
-
-    :param read_runs: the runs whose translations are in ``reading``
-    """
+    """A kind compared with the first one. An unfair pair is not tested."""
 
     first: Kind
     second: Kind
@@ -95,7 +92,6 @@ class Result:
     """The result of a comparison.
 
     :param metric: the metric that decides; it is chosen before anything is scored
-    :param metrics: the definitions of all metrics
     :param trials: resamples, and random exchanges, of a test over sentences
     """
 

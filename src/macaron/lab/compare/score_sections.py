@@ -48,8 +48,6 @@ def scores_section(result: Result) -> str:
     if any(pair.seeds for pair in result.pairs):
         caption = "Tests of differences over seeds: two-sided"
         parts.append(_test_table(result, [pair.seeds for pair in result.pairs], caption))
-    if several:
-        parts.append(_run_scores(result))
     return section("Scores", *parts)
 
 
@@ -58,7 +56,6 @@ def _minus(pair: Pair) -> str:
 
 
 def _score_cell(text: str, interval: Interval | None, digits: int) -> Raw:
-    """A score with its interval below it."""
     ends = "" if interval is None else f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
     return Raw(f'{text}<br><span class="muted">{ends}</span>' if ends else text)
 
@@ -91,17 +88,6 @@ def _test_table(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], c
             rows.append(row)
     cells = [list(row.values()) for row in rows]
     return html_table(list(rows[0]), cells, caption=caption, numeric=range(2, len(rows[0])), stack=True)
-
-
-def _run_scores(result: Result) -> str:
-    rows = [
-        [kind.label, run.seed, *(f"{scores[i].scores[k]:.{result.digits}f}" for scores in result.scores.values())]
-        for i, kind in enumerate(result.kinds)
-        for k, run in enumerate(kind.runs)
-    ]
-    headers = ["kind", "seed", *result.scores]
-    table = html_table(headers, rows, caption="Scores of every run", numeric=range(1, len(headers)))
-    return f"<details><summary>Scores of every run</summary>{table}</details>"
 
 
 def curves_section(result: Result) -> str:

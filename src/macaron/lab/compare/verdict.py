@@ -47,7 +47,6 @@ class Evidence:
 
     :param difference: second minus first
     :param adjusted: the largest p-value, corrected for several comparisons
-    :param comparisons: the number of comparisons it was corrected for
     :param remarks: what a reader must know besides, such as unequal sizes
     """
 

@@ -146,10 +146,7 @@ def _trails(track: Track, points: Array) -> Any:
 
 
 def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
-    """A figure with its panels, which show the first states (rings) only.
-
-    :param dots: what the dots mean, for the legend
-    """
+    """A figure with its panels, which show the first states (rings) only."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -186,7 +183,6 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
 
 
 def _limit(axes: Any, points: Array) -> None:
-    """Set the limits of axes to show all points (n, 2), with the same unit in both directions."""
     (left, bottom), (right, top) = points.min(0), points.max(0)
     width = max(right - left, (top - bottom) / SHAPE, 1e-9) * (1 + 2 * MARGIN)
     # A little more room on the right, where the words are.

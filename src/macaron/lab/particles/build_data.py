@@ -184,7 +184,6 @@ def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list
 
 
 def _nearest(state: Tensor) -> list[list[int]]:
-    """The nearest other particles of each particle, by cosine."""
     table = cosines(state.double()).fill_diagonal_(-2)
     count = min(NEIGHBOURS, len(state) - 1)
     return [row[:count] for row in table.argsort(dim=-1, descending=True, stable=True).tolist()]
@@ -196,7 +195,6 @@ def _decimals(axes: Sequence[float]) -> int:
 
 
 def _rounded(data: Any, digits: int = 4) -> Any:
-    """The same data with numbers rounded to significant digits."""
     if isinstance(data, dict):
         return {key: _rounded(value, digits) for key, value in data.items()}
     if isinstance(data, list):

@@ -90,7 +90,6 @@ def participation(state: Tensor) -> float:
 
 
 def _step_field(step: SubStep, context: Context, x: Tensor) -> Tensor:
-    """The field of one application of an operator."""
     sublayer, coefficient = step.sublayer, step.move.coefficient
     moved = sublayer.field(x, context, 0)
     if sublayer.pre_norm:

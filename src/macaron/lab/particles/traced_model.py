@@ -16,9 +16,8 @@ from macaron.errors import MacaronError
 from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
-from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
-from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.translation import TranslationModel
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
@@ -59,11 +58,7 @@ class TracedPart:
 
 @dataclass(frozen=True)
 class TracedSentence:
-    """A sentence traced through a model.
-
-    :param output: the model's own translation
-    :param target: the decoder's input
-    """
+    """A sentence traced through a model."""
 
     model: "TracedModel"
     source: list[str]
@@ -81,8 +76,8 @@ class TracedModel:
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
-        translates = stored_type(folder) == TranslationConfig.model_type
-        self.kind: TokenizerKind = "translation" if translates else "encoder"
+        self.kind: TokenizerKind = model_kind(folder)
+        translates = self.kind == "translation"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
         self.model, missing = load_model(folder, model_class, torch.float32, heads)
         lens = (

@@ -68,7 +68,6 @@ def _lead(run: RunFolder) -> str:
 
 
 def _status(run: RunFolder) -> str:
-    """Notes at the top of the page: an unfinished run, missing or damaged files."""
     notes = []
     if not run.update and not run.finished:
         notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
@@ -88,7 +87,6 @@ def _status(run: RunFolder) -> str:
 
 
 def _cards(run: RunFolder) -> str:
-    """A row of cards: label, value, hint."""
     entries = []
     if run.evaluations:
         first = run.evaluations[0]["scores"][0]
@@ -148,7 +146,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
             note = "Validation sentences, evenly spaced; none was chosen by its result."
             shown = show_translations(translations(run.path, folder), manifest["source_lang"], manifest["target_lang"])
         else:
-            note = "Validation sentences with some tokens masked, and the model's predictions."
+            note = "Validation sentences with one word masked, and the model's predictions."
             shown = show_filled(filled_masks(run.path, folder))
     except MacaronError as error:
         # The rest of the page is useful without samples.
@@ -189,7 +187,6 @@ def _large(value: float) -> str:
 
 
 def _training_curves(run: RunFolder) -> list[str]:
-    """A chart for everything that was measured over the updates of a run."""
     known = json.loads(asset("report-charts.json"))  # the arguments of `_chart`
     named = {name for _, _, lines, _ in known for name in lines}
     measured = (name for record in run.metrics for name in record if is_number(record[name]))
@@ -202,7 +199,6 @@ def _training_curves(run: RunFolder) -> list[str]:
 
 
 def _throughput(run: RunFolder) -> list[str]:
-    """Speed and memory over the time of a run."""
     speed = _chart(run, "Speed", "tokens per second", {"tokens_per_second": "tokens/s"}, "from zero", "seconds")
     memory = _chart(run, "Memory", "peak reserved GPU memory (GiB)", {"memory_gib": "GiB"}, "from zero", "seconds")
     return [chart for chart in (speed, memory) if chart]
@@ -224,7 +220,6 @@ def _chart(
 
 
 def _score_tables(run: RunFolder) -> list[str]:
-    """All scores of the run: evaluations, the candidates for the final model."""
     parts = [_evaluation(each) for each in run.evaluations]
     if candidates := run.summary.get("candidates"):
         chosen = run.summary.get("final_model")

@@ -1,39 +1,31 @@
-"""Samples of a trained model on a few validation sentences: translations, or predictions of masked words."""
+"""Samples of a trained model on a few validation sentences: translations, or predictions of a masked word."""
 
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.data.prepared import PreparedData, PreparedText
-from macaron.errors import MacaronError
 from macaron.lab.page import escape
-from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import CLS, EOS, MASK, SPECIALS
+from macaron.text.vocabulary import MASK
 
 SAMPLES = 6
 #: Sentences of 6 to 40 tokens are preferred.
 _SHORT, _LONG = 6, 40
 #: Characters of a sentence that are shown.
 _LONGEST = 400
-_MASK_SHARE, _GUESSES = 0.15, 3
+_GUESSES = 3
 
 
-@dataclass(frozen=True)
-class Guess:
-    """A masked token, the most probable predictions with their probabilities, and whether the first is right."""
+class Filled(NamedTuple):
+    """A sentence around its masked word, and the most probable predictions with their probabilities."""
 
-    real: str
+    before: str
+    word: str
+    after: str
     likely: list[tuple[str, float]]
-    right: bool
-
-
-#: A sentence in parts: plain text, and the masked tokens.
-Filled: TypeAlias = list[str | Guess]
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
@@ -50,55 +42,24 @@ def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str,
 
 
 def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
-    """Mask words of validation sentences, always the same ones, and let a run's model predict them."""
-    import torch
-
+    """Mask a word of each of some validation sentences, always the same ones, and let a run's model predict it."""
     from macaron.tasks.mask_filler import MaskFiller
 
     prepared = PreparedText.open(data)
-    sentences = prepared.sentences("valid")
-    filler = MaskFiller(run, "cpu")
-    model, tokenizer = filler.model, filler.tokenizer
-    if tokenizer.get_vocab() != prepared.tokenizer.get_vocab():
-        raise MacaronError(f"{data}: prepared with another vocabulary than the model has")
-    found = []
-    for number, index in enumerate(_chosen(sentences.lengths(), count)):
-        ids = sentences[index].tolist()
-        pieces = _pieces(tokenizer, ids)
-        words = [i for i, token in enumerate(ids) if token >= len(SPECIALS["encoder"]) and pieces[i].strip()]
-        if not words:
-            continue
-        size = min(len(words), max(2, round(_MASK_SHARE * len(words))))
-        masked = set(np.random.default_rng(number).choice(words, size=size, replace=False).tolist())
-        hidden = [MASK if i in masked else token for i, token in enumerate(ids)]
-        with torch.no_grad():
-            states = model.model(torch.tensor([[CLS, *hidden, EOS]]))[0, 1:-1]
-            chances = model.mlm_logits(states).softmax(-1)
-        parts: Filled = []
-        for i, piece in enumerate(pieces):
-            if i not in masked:
-                parts.append(piece)
-                continue
-            best = chances[i].topk(_GUESSES)
-            texts = [_pieces(tokenizer, [int(token)])[0].strip() for token in best.indices]
-            likely = list(zip(texts, best.values.tolist(), strict=True))
-            before, _, after = piece.partition(piece.strip())
-            parts += [before, Guess(piece.strip(), likely, int(best.indices[0]) == ids[i]), after]
-        found.append([part for part in parts if part])
+    sentences, filler = prepared.sentences("valid"), MaskFiller(run, "cpu")
+    mask, found = filler.tokenizer.special_names[MASK], []
+    chosen = [sentences[index].tolist() for index in _chosen(sentences.lengths(), count)]
+    for number, text in enumerate(prepared.tokenizer.decode_lines(chosen)):
+        words = text.split()
+        # A mask is one token: words of one token come first.
+        pieces = filler.tokenizer.encode_lines(words, add_special_tokens=False)
+        whole = [i for i, ids in enumerate(pieces) if len(ids) == 1] or range(len(words))
+        place = int(np.random.default_rng(number).choice(whole))
+        before, after = " ".join([*words[:place], ""]), " ".join(["", *words[place + 1 :]])
+        [likely] = filler.fill([f"{before}{mask}{after}"], _GUESSES)
+        guesses = [(str(each["token_str"]).strip(), float(each["score"])) for each in likely]
+        found.append(Filled(before, words[place], after, guesses))
     return found
-
-
-def _pieces(tokenizer: MacaronTokenizer, ids: list[int]) -> list[str]:
-    """The text of each token: what it adds to the text of those before it."""
-    # Moses detokenisation would change the text before each token; its tokens are escaped.
-    moses = tokenizer.pipeline == "moses"
-    texts = tokenizer.decode_lines([ids[: i + 1] for i in range(len(ids))], state="moses" if moses else "raw")
-    pieces, before = [], ""
-    for text in map(html.unescape, texts) if moses else texts:
-        # A byte token that completes a character changes the text before it: only the last character is its own.
-        pieces.append(text[len(before) :] if text.startswith(before) else text[len(text.rstrip()) - 1 :])
-        before = text
-    return pieces
 
 
 def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
@@ -129,17 +90,10 @@ def _short(text: str) -> str:
 def show_filled(found: Sequence[Filled]) -> str:
     """Sentences with their masked words marked, and the predictions below each."""
     lines = []
-    for each in found:
-        text = ""
-        guesses: list[str] = []
-        for part in each:
-            if isinstance(part, Guess):
-                number, kind = len(guesses) + 1, "right" if part.right else "wrong"
-                text += f'<mark class="{kind}">{escape(part.real)}<sup>{number}</sup></mark>'
-                likely = [f"<b>{escape(word or '(space)')}</b> {100 * chance:.0f} %" for word, chance in part.likely]
-                tag = f'<span class="tag">{"right" if part.right else f"was: {escape(part.real)}"}</span>'
-                guesses.append(f'<li><span class="muted">{number}</span> {" · ".join(likely)} {tag}</li>')
-            else:
-                text += escape(part)
-        lines.append(f'<li><p>{text}</p><ul class="guesses">{"".join(guesses)}</ul></li>')
+    for before, word, after, likely in found:
+        right = likely[0][0] == word
+        text = f'{escape(before)}<mark class="{"right" if right else "wrong"}">{escape(word)}</mark>{escape(after)}'
+        guesses = " · ".join(f"<b>{escape(guess or '(space)')}</b> {100 * chance:.0f} %" for guess, chance in likely)
+        tag = f'<span class="tag">{"right" if right else f"was: {escape(word)}"}</span>'
+        lines.append(f'<li><p>{text}</p><ul class="guesses"><li>{guesses} {tag}</li></ul></li>')
     return f'<ol class="samples">{"".join(lines)}</ol>'

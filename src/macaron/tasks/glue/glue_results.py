@@ -156,10 +156,7 @@ def cell(scores: dict[str, dict[str, float | None]] | None) -> str:
 
 
 def score_line(scores: dict[str, dict[str, float]], positive: str | None = None) -> str:
-    """The scores of a run in one line.
-
-    :param positive: the class of F1, where it is not obvious
-    """
+    """The scores of a run in one line."""
     several = len(scores) > 1
     return ", ".join(
         f"{METRICS[metric]}{f' of {positive}' if positive and metric == 'f1' else ''}{f' {name}' if several else ''} "

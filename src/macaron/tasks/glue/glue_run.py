@@ -9,19 +9,19 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 import torch
 
-from macaron.data.glue import TASKS, read_test
-from macaron.data.glue_submission import (
+from macaron.data.glue import (
+    TASKS,
     as_predictions,
     check_submission,
     expected_files,
     prediction_file,
+    read_test,
     write_submission,
 )
 from macaron.device import choose_device
 from macaron.errors import Interrupted, MacaronError, same_command
 from macaron.files import remove, write_json, write_text
 from macaron.json_files import Record, read_json
-from macaron.models.configuration import EncoderConfig
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import digest, weights_fingerprint
@@ -49,7 +49,7 @@ def run_glue(
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
     progress = Progress()
-    folder = find_folder(model, EncoderConfig.model_type)
+    folder = find_folder(model, "encoder")
     tasks = list(dict.fromkeys(job.task for job in plan))
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
@@ -89,7 +89,6 @@ def run_glue(
 
 
 def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress: Progress, title: str) -> str:
-    """Write the table, the submission and all numbers."""
     planned = {job.name for job in plan}
     best = {name: record for name in TASKS if (record := results.best(name)) is not None}
     for name, record in best.items():

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from macaron.data.glue import TASKS, GlueTask, read_dev, read_test, read_train
-from macaron.data.glue_submission import as_predictions, prediction_file
+from macaron.data.glue import TASKS, GlueTask, as_predictions, prediction_file, read_dev, read_test, read_train
 from macaron.errors import MacaronError, ProcessLost
 from macaron.evaluate.glue_metrics import score
 from macaron.files import write_text
@@ -89,7 +88,6 @@ class TaskFacts:
     :param known: part of every record: ``data``, the fingerprints of the training and development sets, and
         ``constant``, the scores of the training set's most frequent answer on dev: a model with no better scores has
         learned nothing
-    :param notes: what the user should know
     """
 
     examples: int
@@ -114,10 +112,7 @@ def inspect(root: Path, task: GlueTask) -> TaskFacts:
 
 @dataclass
 class GlueWorker:
-    """Runs jobs, one after the other, on one device. It is small until its first job.
-
-    :param settings: how the model is loaded: precision, max_length, dropout of `FineTuner`
-    """
+    """Runs jobs, one after the other, on one device. It is small until its first job."""
 
     #: The worker of this process, in a process of `Workers`.
     own: ClassVar["GlueWorker | None"] = None
@@ -141,10 +136,7 @@ class GlueWorker:
         check: Callable[[], None] = check_stop,
         advance: Callable[[int], None] = lambda _: None,
     ) -> Record:
-        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far.
-
-        :param check: see `FineTuner.fit`, like ``advance``
-        """
+        """One run. Its model is kept in ``candidates`` if it is at least as good as the best so far."""
         task = TASKS[job.task]
         data, dev = self._data(job)
         outcome = self.tuner.fit(data, dev, job.objective, job.settings, task.metrics, check, advance)
@@ -190,11 +182,7 @@ def run_jobs(
     check: Callable[[], None],
     advance: Callable[[int], None],
 ) -> Generator[tuple[Job, Record], None, None]:
-    """Run all jobs and yield their records in the order in which they end.
-
-    :param best: the record of a task's best run so far
-    :param check: see `FineTuner.fit`, like ``advance``
-    """
+    """Run all jobs and yield their records in the order in which they end."""
     workers = workers[: len(jobs)]
     if len(workers) == 1:
         worker = replace(workers[0])  # the model and the data that it loads are freed with it
@@ -226,7 +214,6 @@ def run_jobs(
 
 
 def _set_up(workers: list[GlueWorker], index: int) -> None:
-    """Set up a process: its worker, and its share of the cores."""
     torch.set_num_threads(max(1, torch.get_num_threads() // len(workers)))
     GlueWorker.own = workers[index]
 
