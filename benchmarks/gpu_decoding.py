@@ -245,7 +245,7 @@ def show(result: dict[str, Any], best: str) -> None:
     headers = ["sentences/s", "seconds", "tokenised BLEU", "peak GiB"]
     common.print_table(["system", f"ours ({best}) / it", *headers], rows)
     if result["identical"] is not None:
-        print(f"{100 * result['identical']:.2f} % of the translations in bfloat16 are those in float32.")
+        print(f"{100 * result['identical']:.2f} % of the translations in {best} are those in float32.")
     for dtype, system in result["cold"].items():
         took = "{seconds} s after loading, {process_seconds} s the whole process" if "seconds" in system else "{error}"
         print(f"Cold, {dtype}: {took.format(**system)}.")
@@ -286,8 +286,8 @@ def main() -> None:
         del translator  # its memory is not the next one's
         common.write_json(arguments.out, result)
     best = arguments.dtypes[-1]
-    if {"float32", "bfloat16"} <= set(found):
-        same = [a.tokens == b.tokens for a, b in zip(found["float32"], found["bfloat16"], strict=True)]
+    if "float32" in found and best != "float32":
+        same = [a.tokens == b.tokens for a, b in zip(found["float32"], found[best], strict=True)]
         result["identical"] = round(sum(same) / len(same), 5)
     ours = result["ours"]
     result["ratios"] = {name: ratio(ours[best], ours[name]) for name in ours if name != best}

@@ -5,7 +5,7 @@ Launching them one by one from Python takes longer than running them; a graph la
 addresses must not change between replays.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -44,6 +44,21 @@ def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
+def to_host(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
+    """Begin to copy tensors to the host; the function waits until they are there, in any thread."""
+    found = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    if not tensors[0].is_cuda:
+        return lambda: found
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record()
+
+    def wait() -> list[torch.Tensor]:
+        event.synchronize()
+        return found
+
+    return wait
+
+
 class Recording(Generic[T]):
     """A CUDA graph of what a function launches; nothing is computed until `replay`.
 
@@ -62,8 +77,10 @@ class Recording(Generic[T]):
         present = torch.cuda.current_stream()
         stream = _stream(present.device) if present == torch.cuda.default_stream() else present
         stream.wait_stream(present)
+        shared: dict[str, Any] = {} if pool is None else {"pool": pool}
         with torch.cuda.stream(stream):
-            self.graph.capture_begin(*(() if pool is None else (pool,)))
+            # Other threads may wait for copies meanwhile.
+            self.graph.capture_begin(**shared, capture_error_mode="thread_local")
             try:
                 self.result = function()
             except BaseException:

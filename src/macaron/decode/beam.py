@@ -6,6 +6,8 @@ B sentences, N beams, V vocabulary.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from operator import sub
 from typing import ClassVar, NamedTuple
 
@@ -13,12 +15,13 @@ import torch
 from torch import Tensor
 
 from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.device import to_host
 from macaron.errors import not_finite
 
 #: Candidates beyond those needed, so that ties at the end of the list are seen.
 _SPARE = 4
 #: On a CPU ``topk`` takes ten times longer than a maximum: look for blocks with large maxima first.
-_BLOCK = 128
+BLOCK = 128
 #: Below this many scores (few sentences) blocks do not pay: ``topk`` of each beam takes fewer calls.
 _MANY = 1 << 18
 #: In float64, scores nearer than this are equal and the first wins: rounding errors, which depend on the shape of the
@@ -92,37 +95,42 @@ class SearchState:
 
     def results(self, rows: Tensor, count: int) -> list[list[Hypothesis]]:
         """The finished hypotheses of these sentences, best first, at most ``count`` for each."""
-        finished = self.finished.best(rows, count)
-        paths, sums = self._follow(rows, finished.slots.cpu(), finished.lengths.cpu())
+        return self.collect(rows, count)()
+
+    def collect(self, rows: Tensor, count: int) -> Callable[[], list[list[Hypothesis]]]:
+        """Begin to copy what `results` needs to the host; the function does the rest, in any thread."""
+        found = [*(torch.cat(each).index_select(1, rows) for each in self._columns), *self.finished.best(rows, count)]
+        return partial(self._trace, to_host(found) if rows.is_cuda else lambda: found)
+
+    @torch.inference_mode()
+    def _trace(self, copied: Callable[[], list[Tensor]]) -> list[list[Hypothesis]]:
+        tokens, parents, sums, scores, totals, lengths, slots = copied()
+        paths, sums = _follow(tokens, parents, sums, slots, lengths)
         found: list[list[Hypothesis]] = []
-        columns = (paths, sums, finished.lengths, finished.totals, finished.scores)
+        columns = (paths, sums, lengths, totals, scores)
         for row in zip(*(column.tolist() for column in columns), strict=True):
             best: list[Hypothesis] = []
-            for tokens, partial, length, total, score in zip(*row, strict=True):
+            for path, before, length, total, score in zip(*row, strict=True):
                 if score == -math.inf:
                     continue
-                cumulative = [*partial[:length], total]
-                steps = tuple(map(sub, cumulative, [0.0, *cumulative]))
-                best.append(Hypothesis("", score, (*tokens[:length], self.end), steps))
+                cumulative = [*before[:length], total]
+                gained = tuple(map(sub, cumulative, [0.0, *cumulative]))
+                best.append(Hypothesis("", score, (*path[:length], self.end), gained))
             # NaN is sorted before all numbers, so it has been kept to the end.
             if not best or not all(math.isfinite(each.score) for each in best):
                 raise not_finite(None)
             found.append(best)
         return found
 
-    def _follow(self, rows: Tensor, slots: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens and totals of hypotheses, (R, N, T), meaningful up to their lengths.
 
-        :param slots: (R, N), the beam that each ended in
-        :param lengths: (R, N), its number of tokens without the end
-        """
-        tokens, parents, totals = (torch.cat(column).index_select(1, rows).cpu() for column in self._columns)
-        path, sums = [], []
-        for step in reversed(range(len(tokens))):
-            path.append(tokens[step].gather(1, slots))
-            sums.append(totals[step].gather(1, slots))
-            slots = torch.where(step < lengths, parents[step].gather(1, slots), slots)
-        return torch.stack(path[::-1], dim=2), torch.stack(sums[::-1], dim=2)
+def _follow(tokens: Tensor, parents: Tensor, totals: Tensor, slots: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens and totals (R, N, T) from columns (T, R, N) of hypotheses that ended in the beams ``slots`` (R, N)."""
+    path, sums = [], []
+    for step in reversed(range(len(tokens))):
+        path.append(tokens[step].gather(1, slots))
+        sums.append(totals[step].gather(1, slots))
+        slots = torch.where(step < lengths, parents[step].gather(1, slots), slots)
+    return torch.stack(path[::-1], dim=2), torch.stack(sums[::-1], dim=2)
 
 
 def rounded(scores: Tensor) -> Tensor:
@@ -159,17 +167,20 @@ class Beams(SearchState):
         self.penalties = (lengths**settings.length_penalty).to(dtype)
         self.lost = torch.zeros_like(self.closed)  # for ``late-reference``
 
-    def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
+    def advance(self, scores: Tensor, step: int, at_limit: bool, *summary: Tensor) -> tuple[Tensor, Tensor]:
         """Take a step with the log-probabilities (B, N, V) of the open hypotheses' next tokens.
 
         :param scores: changed in place; (B, 1, V) in the first step, where all hypotheses are one
         :param step: only compared with ``min_length``; the number itself is in a tensor
         :param at_limit: some sentence has reached its limit
+        :param summary: if scores are logits: the logarithm of the sum of their exponentials, (B, N), and the largest of
+            each complete block of `BLOCK`, padding left out, (B, N, V // `BLOCK`)
         :returns: the tokens of the new open hypotheses and the old ones that they continue, (B, N) each
         """
         beam, vocabulary, end = self.settings.beam, scores.shape[-1], self.end
-        final = self.totals + scores[..., end] if at_limit else None
-        totals, index = self._candidates(scores)
+        before = self.totals - summary[0] if summary else self.totals
+        final = before + scores[..., end] if at_limit else None
+        totals, index = self._candidates(scores, *summary)
         parents, tokens = index // vocabulary, index % vocabulary
         ends = tokens == end
 
@@ -200,14 +211,15 @@ class Beams(SearchState):
         super().select(rows)
         self.finished = self.finished.select(rows)
 
-    def _candidates(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+    def _candidates(self, scores: Tensor, *summary: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
         beam, wanted = self.settings.beam, 2 * self.settings.beam + _SPARE
         if scores.shape[2] < wanted:
             scores = scores.expand(-1, beam, -1).contiguous()  # a small vocabulary: the list ends with -inf
         scores[..., self.pad] = -math.inf
         hypotheses, vocabulary = scores.shape[1:]
-        totals, index = topk_continuations(self.totals[:, :hypotheses], scores, min(wanted, hypotheses * vocabulary))
+        count, before = min(wanted, hypotheses * vocabulary), self.totals - summary[0] if summary else self.totals
+        totals, index = topk_continuations(before[:, :hypotheses], scores, count, *summary[1:])
         order = ranking(totals, index)[:, : 2 * beam]
         return totals.gather(1, order), index.gather(1, order)
 
@@ -253,31 +265,34 @@ class Beams(SearchState):
         self.closed = self.closed | final
 
 
-def topk_continuations(totals: Tensor, scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def topk_continuations(
+    totals: Tensor, scores: Tensor, count: int, maxima: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The largest of ``totals + scores`` in each sentence, in falling order: their sums, and beam * V + token.
 
     :param totals: (B, N), of the hypotheses so far
     :param scores: (B, N, V), of the tokens that may continue them; may be changed
     :param count: at most N V
+    :param maxima: (B, N, V // BLOCK), the largest score in each complete block
     :returns: (B, count) each
     """
     beams, vocabulary = scores.shape[1:]
-    if scores.device.type != "cpu" or vocabulary < count * _BLOCK:
+    if (scores.device.type != "cpu" and maxima is None) or vocabulary < count * BLOCK:
         return scores.add_(totals[..., None]).flatten(1).topk(count, dim=1)
-    if scores.numel() < _MANY:
+    if scores.numel() < _MANY and maxima is None:
         best, tokens = scores.topk(count, dim=2)
         sums, chosen = best.add_(totals[..., None]).flatten(1).topk(count, dim=1)
         return sums, tokens.flatten(1).gather(1, chosen) + chosen // count * vocabulary
     # The largest numbers are in the blocks with the largest maxima, or in the rest behind the last block.
-    blocks, rest = divmod(vocabulary, _BLOCK)
-    maxima = scores.unfold(2, _BLOCK, _BLOCK).amax(dim=3).add_(totals[..., None])
+    blocks, rest = divmod(vocabulary, BLOCK)
+    maxima = (scores.unfold(2, BLOCK, BLOCK).amax(dim=3) if maxima is None else maxima) + totals[..., None]
     chosen = maxima.flatten(1).topk(count, dim=1, sorted=False).indices
     beam, block = chosen // blocks, chosen % blocks
-    index = ((beam * vocabulary + block * _BLOCK)[..., None] + torch.arange(_BLOCK)).flatten(1)
+    index = ((beam * vocabulary + block * BLOCK)[..., None] + torch.arange(BLOCK, device=scores.device)).flatten(1)
     sums = scores.flatten(1).gather(1, index).view(*chosen.shape, -1).add_(totals.gather(1, beam)[..., None]).flatten(1)
     if rest:
-        last = torch.arange(vocabulary - rest, vocabulary) + torch.arange(beams)[:, None] * vocabulary
-        index = torch.cat([index, last.flatten().expand(len(index), -1)], dim=1)
+        last = torch.arange(beams * vocabulary, device=scores.device).view(beams, vocabulary)[:, -rest:]
+        index = torch.cat([index, last.reshape(-1).expand(len(index), -1)], dim=1)
         sums = torch.cat([sums, (scores[..., -rest:] + totals[..., None]).flatten(1)], dim=1)
     sums, chosen = sums.topk(count, dim=1)
     return sums, index.gather(1, chosen)

@@ -1,12 +1,15 @@
 """Decoding on a GPU: steps recorded as a CUDA graph, and products of half precision.
 
-A step has hundreds of small kernels: launched one by one from Python, the GPU would wait for most of them. Shapes
-change when sentences leave the batch or the cache grows; then the next step runs eagerly, which lets the libraries
-choose their kernels, the one after it is recorded, and from then on it is replayed.
+A step has hundreds of small kernels: launched one by one from Python, the GPU would wait for most of them. The first
+two steps of a batch run eagerly, which loads all kernels; the next one is recorded, and from then on it is replayed.
+When sentences leave the batch or the cache grows, shapes change, and a step is recorded again.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -15,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from macaron.decode.beam import Beams
 from macaron.decode.cache import BeamCache
 from macaron.device import Recording
+from macaron.models.translation import TranslationModel
 
 #: A step: last tokens (B, N), number of the step, whether a sentence is at its limit -> next tokens and their parents.
 BeamStep = Callable[[Tensor, int, bool], tuple[Tensor, Tensor]]
@@ -36,7 +40,8 @@ class RecordedSteps:
         kind = (len(tokens), self.cache.capacity, step > 0, at_limit, later)
         if kind != self._kind:
             self._kind, self._replay = kind, None
-            return self.step(tokens, step, at_limit)
+            if step <= 1:
+                return self.step(tokens, step, at_limit)
         if self._replay is None:
             self._replay = self._record(tokens, step, at_limit)
         self._replay()
@@ -71,31 +76,51 @@ def decoder_kernels(device: torch.device, half: torch.dtype | None) -> Iterator[
         yield
 
 
-class SplitProduct:
-    """``x W^T`` in float32 from products of half precision: (x' + x'') (W' + W'')^T without the smallest term.
+@contextmanager
+def encoder_precision() -> Iterator[None]:
+    """A context for the encoder: products of float32 numbers rounded to 11 bits (TF32)."""
+    products = torch.backends.cuda.matmul
+    before, products.fp32_precision = products.fp32_precision, "tf32"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
-    One product of three times the depth, with about 16 bits of precision: much faster than one in float32.
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """A context without garbage collection: thousands of new texts make Python walk through all objects of PyTorch."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+class Logits:
+    """``x W^T`` in float32 from factors of 11 bits (float16): states and embeddings are far within its range.
 
     :param weight: (V, D) in float32
     """
 
-    def __init__(self, weight: Tensor, half: torch.dtype) -> None:
-        high, low = split(weight, half)
-        self.weight = torch.cat([high, high, low], dim=1)  # (V, 3 D)
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight.to(torch.float16).T
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., D) in float32 to (..., V)."""
-        high, low = split(x, self.weight.dtype)
-        parts = torch.cat([high, low, high], dim=-1).flatten(0, -2)
+        """(..., D) to (..., V)."""
+        rows, product = x.to(torch.float16).flatten(0, -2), partial(torch.mm, out_dtype=torch.float32)
         # Only a GPU multiplies halves into float32; elsewhere this is for tests.
-        if parts.is_cuda:
-            y = torch.mm(parts, self.weight.T, out_dtype=torch.float32)
-        else:
-            y = parts.float() @ self.weight.float().T
+        y = product(rows, self.weight) if rows.is_cuda else rows.float() @ self.weight.float()
         return y.view(*x.shape[:-1], -1)
 
 
-def split(x: Tensor, half: torch.dtype) -> tuple[Tensor, Tensor]:
-    """A float32 tensor as the sum of two of less precision: the rounded one and the remainder."""
-    high = x.to(half)
-    return high, (x - high).to(half)
+def with_kernels(model: TranslationModel, half: torch.dtype | None) -> TranslationModel:
+    """The model with Triton kernels for products of half precision; as it is, if there are none for its operators."""
+    if half is None or find_spec("triton") is None:
+        return model
+    from macaron.decode.gpu_model import GpuTranslationModel
+
+    made = GpuTranslationModel(model, half)
+    return made if made.complete else model

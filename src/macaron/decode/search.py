@@ -10,21 +10,28 @@ from macaron.decode.beam import Beams
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import threads_for_products
 from macaron.decode.cpu.model import FEW, CpuTranslationModel
-from macaron.decode.gpu import BeamStep, RecordedSteps, SplitProduct, decoder_kernels
+from macaron.decode.gpu import BeamStep, Logits, RecordedSteps, decoder_kernels, encoder_precision
 from macaron.decode.sampling import Chains
 from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.device import to_host
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
-#: Is told the indices of sentences that have just been finished, and their hypotheses.
-Finished = Callable[[Sequence[int], Sequence[list[Hypothesis]]], None]
-#: Steps between checks for finished sentences; each check synchronises with the GPU.
-_PATIENCE = {"cpu": 1, "cuda": 8}
+#: Is told the indices of sentences that have just been finished, and a function that gives their hypotheses, in any
+#: thread.
+Finished = Callable[[Sequence[int], Callable[[], list[list[Hypothesis]]]], None]
+#: Which sentences are closed.
+Question = Callable[[], list[Tensor]]
+#: Steps between checks for finished sentences, and whether a check is answered at the next one: the GPU never waits.
+_PATIENCE = {"cpu": 1, "cuda": 4}
+_LATER = {"cpu": False, "cuda": True}
 #: Finished sentences are removed once they reach this fraction of the batch: removal copies the rest and, on a GPU,
 #: requires a new recording.
 _LEAVE = {"cpu": 0.0, "cuda": 0.4}
+#: Batches of no more sentences are not made smaller: a step would not be faster.
+_SMALL = {"cpu": 0, "cuda": 128}
 #: With more beams a batch is smaller: the memory of a sentence grows with their square (see `macaron.decode.cache`).
 _MANY_BEAMS = 32
 
@@ -48,7 +55,7 @@ def translate_ids(
     :param keys: numbers that identify each sentence, for sampling; by default its index in the batch
     :param nbest: hypotheses wanted for each sentence; by default as many as beams
     :param half: on a GPU, precision of the decoder's matrix products if less than the model's
-    :param finished: called during the search
+    :param finished: called during the search; nothing is returned then
     :returns: for each sentence its hypotheses, best first; fewer than ``nbest`` where there are no more
     """
     settings = settings or SearchSettings()
@@ -56,6 +63,12 @@ def translate_ids(
         return []
     _check(model, sources)
     keys = keys or [(number,) for number in range(len(sources))]
+    found: list[list[Hypothesis]] = [[] for _ in sources]
+
+    def keep(numbers: Sequence[int], results: Callable[[], list[list[Hypothesis]]]) -> None:
+        for number, best in zip(numbers, results(), strict=True):
+            found[number] = best
+
     # For few sentences only products are worth all threads.
     few = isinstance(model, CpuTranslationModel) and len(sources) < FEW
     was_training = model.training
@@ -63,7 +76,8 @@ def translate_ids(
         model.eval()
     try:
         with torch.inference_mode(), threads_for_products() if few else nullcontext():
-            return _search(model, sources, settings, keys, nbest or settings.beam, half, finished)
+            _search(model, sources, settings, keys, nbest or settings.beam, half, finished or keep)
+            return found if finished is None else []
     finally:
         if was_training:
             model.train()
@@ -82,8 +96,8 @@ def _search(
     keys: Sequence[Sequence[int]],
     nbest: int,
     half: torch.dtype | None,
-    finished: Finished | None,
-) -> list[list[Hypothesis]]:
+    finished: Finished,
+) -> None:
     end = _end_token(model)
     start = model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
@@ -100,7 +114,8 @@ def _search(
         state = Chains(settings, limits_there, model.pad, end, settings.sampling, keys)
 
     def take_step(tokens: Tensor, number: int, at_limit: bool) -> tuple[Tensor, Tensor]:
-        tokens, parents = state.advance(scorer.step(tokens), number, at_limit)
+        scores = scorer.step(tokens)
+        tokens, parents = state.advance(scores, number, at_limit, *scorer.summary)
         scorer.cache.end_step(parents)
         return tokens, parents
 
@@ -108,33 +123,44 @@ def _search(
     if scorer.cache.fixed and isinstance(state, Beams):
         advance = RecordedSteps(take_step, state, scorer.cache)
     tokens = torch.full((len(sources), settings.beam), end if start is None else start, device=device)
+    ends = set(limits)
     numbers = list(range(len(sources)))  # of the sentences that are still in the batch
-    found: list[list[Hypothesis]] = [[] for _ in sources]
-    patience, leave = _PATIENCE.get(device.type, 1), _LEAVE.get(device.type, 0.0)
+    kind, last = device.type if device.type in _PATIENCE else "cpu", max(limits)
+    patience, leave, small = _PATIENCE[kind], _LEAVE[kind], _SMALL[kind]
+    told: set[int] = set()
+    asked: Question | None = None
 
-    for step in range(max(limits) + 1):
-        at_limit = any(limits[number] == step for number in numbers)
+    for step in range(last + 1):
+        at_limit = step in ends
         scorer.cache.reserve(step)
         tokens, parents = advance(tokens, step, at_limit)
         state.remember(tokens, parents)
-        if step < max(limits) and (step + 1) % patience:
+        if step < last and (step + 1) % patience:
             continue
-        closed = state.closed.tolist()
-        if sum(closed) == 0 or (not all(closed) and sum(closed) < leave * len(closed)):
+        closed, asked = _closed(state, asked, wait=step == last or not _LATER[kind])
+        gone = [row for row, done in enumerate(closed) if done and numbers[row] not in told]
+        if not gone or (not all(closed) and len(gone) < leave * len(closed)):
             continue
-        gone, stay = ([row for row, done in enumerate(closed) if done == which] for which in (True, False))
-        left, results = [numbers[row] for row in gone], state.results(torch.tensor(gone, device=device), nbest)
-        for number, best in zip(left, results, strict=True):
-            found[number] = best
-        if finished is not None:
-            finished(left, results)
-        if not stay:
+        left = [numbers[row] for row in gone]
+        finished(left, state.collect(torch.tensor(gone).to(device, non_blocking=True), nbest))
+        told.update(left)
+        if all(closed):
             break
-        rows = torch.tensor(stay, device=device)
+        if len(closed) <= small:
+            continue
+        stay = [row for row, done in enumerate(closed) if not done]
+        rows, asked = torch.tensor(stay).to(device, non_blocking=True), None
         state.select(rows)
         scorer.select(rows)
         tokens, numbers = tokens[rows], [numbers[row] for row in stay]
-    return found
+        ends = {limits[number] for number in numbers}
+
+
+def _closed(state: Beams | Chains, asked: Question | None, wait: bool) -> tuple[list[bool], Question | None]:
+    """Which sentences were closed when that was asked (none if it was not), and the next question."""
+    if wait:
+        return state.closed.tolist(), None
+    return [] if asked is None else asked()[0].tolist(), to_host([state.closed])
 
 
 class Scorer:
@@ -161,15 +187,20 @@ class Scorer:
         inside = torch.arange(ids.shape[1]) < lengths[:, None]
         ids[inside] = torch.tensor([token for source in sources for token in source])
         real = inside.to(device, non_blocking=True)
-        memory = model.encode(ids.to(device, non_blocking=True), real)
+        with nullcontext() if half is None else encoder_precision():
+            memory = model.encode(ids.to(device, non_blocking=True), real)
         # (B, 1, 1, S), added to the logits: a boolean mask would be converted in every layer of every step.
         hidden = torch.zeros(real.shape, dtype=half or memory.dtype, device=device).masked_fill_(~real, -torch.inf)
         self.memory_mask = hidden[:, None, None, :]
         # Only the first step projects this; afterwards the cache has its keys and values.
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
+        self.logits = model.logits if half is None else Logits(model.embedding.tokens.weight)
+        #: Of a model with kernels of its own (`GpuTranslationModel`): it needs no context, and gives logits.
+        self.summarise: Callable[[Tensor, int], tuple[Tensor, Tensor]] | None = getattr(model, "summarise", None)
         self.cache = BeamCache(len(sources), beam, half or memory.dtype, memory.device, fixed)
-        self.logits = model.logits if half is None else SplitProduct(model.embedding.tokens.weight, half)
+        #: Of what the last step returned, if that was logits.
+        self.summary: tuple[Tensor, ...] = ()
 
     def step(self, tokens: Tensor) -> Tensor:
         """The last tokens of all beams, (B, N), to log-probabilities (B, N, V) of the next, in float32 or better.
@@ -189,9 +220,13 @@ class Scorer:
             positions=cache.steps + FIRST_POSITION,
         )
         x = model.embedding(tokens, context.positions)
-        with decoder_kernels(tokens.device, self.half) if cache.fixed else nullcontext():
+        with decoder_kernels(tokens.device, self.half) if cache.fixed and self.summarise is None else nullcontext():
             states = model.decoder(x, context)
         self.memory = None
+        if self.summarise is not None:
+            logits = self.logits(states)
+            self.summary = self.summarise(logits, model.pad)
+            return logits
         return self.logits(states).log_softmax(dim=-1, dtype=self.score_dtype)
 
     def select(self, rows: Tensor) -> None:

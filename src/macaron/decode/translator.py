@@ -1,6 +1,9 @@
 """The Translator: text in, text out."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +14,7 @@ import torch
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
+from macaron.decode.gpu import with_kernels, without_collection
 from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
 from macaron.decode.search import batches, translate_ids
@@ -85,7 +89,7 @@ class Translator:
         fast = int8 or (
             self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
         )
-        self.searched = CpuTranslationModel(self.model, int8) if fast else self.model
+        self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
         self.settings = _folder_settings(model)
@@ -179,10 +183,10 @@ class Translator:
         if not one_per_line if bound is None else bound:
             settings = bounded(settings)
         encode = partial(self.tokenizer.encode_lines, state=state)
-        fitted = fit_texts(texts, encode, longest, long_lines, first_line)
-        return self._translate(
-            fitted, fronts, first_line, settings, nbest, batch_tokens or self.batch_tokens, state, found
-        )
+        size = batch_tokens or self.batch_tokens
+        with without_collection() if self.model.device.type == "cuda" else nullcontext():
+            fitted = fit_texts(texts, encode, longest, long_lines, first_line)
+            return self._translate(fitted, fronts, first_line, settings, nbest, size, state, found)
 
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
         """For each translation which words of its source it renders, see `macaron.decode.forced`."""
@@ -216,38 +220,55 @@ class Translator:
         for line, text in enumerate(texts):
             if not text.sources:
                 join(line)
-        for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
 
-            def finished(rows: Sequence[int], results: Sequence[list[Hypothesis]], batch: list[int] = batch) -> None:
-                indices = [batch[row] for row in rows]
-                if settings.longest is not None:
-                    results = [
-                        [without_repetition(each, sources[i], settings) for each in best]
-                        for i, best in zip(indices, results, strict=True)
-                    ]
-                ids = [each.tokens for best in results for each in best]
-                decoded = iter(self.tokenizer.decode_lines(ids, state=state))
-                for (line, part), best in zip((places[i] for i in indices), results, strict=True):
-                    lists[line][part] = [replace(each, text=next(decoded)) for each in best]
-                    join(line)
+        def texts_of(indices: Sequence[int], results: Callable[[], list[list[Hypothesis]]]) -> list[list[Hypothesis]]:
+            found = results()
+            if settings.longest is not None:
+                found = [
+                    [without_repetition(each, sources[i], settings) for each in best]
+                    for i, best in zip(indices, found, strict=True)
+                ]
+            decoded = iter(self.tokenizer.decode_lines([each.tokens for best in found for each in best], state=state))
+            return [[replace(each, text=next(decoded)) for each in best] for best in found]
 
-            try:
-                translate_ids(
-                    self.searched,
-                    [sources[i] for i in batch],
-                    settings,
-                    keys=[(first_line + line, part) for line, part in (places[i] for i in batch)],
-                    nbest=nbest,
-                    half=self.half,
-                    finished=finished,
-                )
-            except NotFinite:
-                raise not_finite(self.folder) from None
-            except torch.OutOfMemoryError as error:
-                raise MacaronError(
-                    f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
-                    f"or batch_tokens (--batch-tokens) below {batch_tokens}"
-                ) from error
+        # Texts that another thread makes; the copies that it reads are kept, since it must not free their memory.
+        waiting: deque[tuple[list[int], Future[list[list[Hypothesis]]], object]] = deque()
+
+        def take(indices: Sequence[int], found: list[list[Hypothesis]]) -> None:
+            for (line, part), best in zip((places[i] for i in indices), found, strict=True):
+                lists[line][part] = best
+                join(line)
+
+        def take_waiting(wait: bool = False) -> None:
+            while waiting and (wait or waiting[0][1].done()):
+                indices, found, _ = waiting.popleft()
+                take(indices, found.result())
+
+        on_gpu = self.model.device.type == "cuda"
+        searched = self.model if on_gpu and settings.sampling is not None else self.searched
+        try:
+            with ThreadPoolExecutor(1) if on_gpu else nullcontext() as thread:
+                for batch in batches([len(source) for source in sources], batch_tokens, settings.beam):
+
+                    def finished(rows: Sequence[int], results: Any, batch: list[int] = batch) -> None:
+                        indices = [batch[row] for row in rows]
+                        if thread is None:
+                            take(indices, texts_of(indices, results))
+                        else:
+                            waiting.append((indices, thread.submit(texts_of, indices, results), results))
+                            take_waiting()
+
+                    keys = [(first_line + line, part) for line, part in (places[i] for i in batch)]
+                    options: Any = {"keys": keys, "nbest": nbest, "half": self.half, "finished": finished}
+                    translate_ids(searched, [sources[i] for i in batch], settings, **options)
+                take_waiting(wait=True)
+        except NotFinite:
+            raise not_finite(self.folder) from None
+        except torch.OutOfMemoryError as error:
+            raise MacaronError(
+                f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
+                f"or batch_tokens (--batch-tokens) below {batch_tokens}"
+            ) from error
         return joined
 
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -88,6 +88,10 @@ class PackedLinear(Direct):
     :param nonnegative: x has no negative numbers (used in int8 only)
     :param coefficient: c, of the sub-step whose last product this is
     """
+
+    #: The sub-layer and the forms of operators that go with it, if not those of `macaron.decode.cpu.model`.
+    sublayer: ClassVar[Any] = None
+    kinds: ClassVar[dict[type[nn.Module], Any]] = {}
 
     def __init__(
         self,

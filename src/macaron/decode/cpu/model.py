@@ -66,7 +66,9 @@ class RowStack(Direct, Stack):
                 coefficients[layer.sublayer(move)].add(move.coefficient)
         euler = all(layer.tableau.stages == 1 for layer in plain.steps) and not plain.has_velocity
         sublayers = {
-            sublayer: RowSubLayer(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
+            sublayer: (linear.sublayer or RowSubLayer)(
+                sublayer, linear, found.pop() if euler and len(found) == 1 else None
+            )
             for sublayer, found in coefficients.items()
         }
         layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
@@ -117,9 +119,9 @@ class RowSubLayer(Direct, SubLayer):
         bias = [plain.norm.bias] if isinstance(plain.norm, nn.LayerNorm) else []
         self.normalise: Any = torch.layer_norm if bias else F.rms_norm
         self.norm_arguments: tuple[Any, ...] = (shape, weight, *bias, eps)
-        kinds = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
+        rows = {SelfAttention: RowSelfAttention, CrossAttention: RowCrossAttention, FeedForward: RowFeedForward}
         known = getattr(plain.operator, "interaction", Interaction()) == Interaction()
-        kind: Any = kinds.get(type(plain.operator), RowOperator) if known else RowOperator
+        kind: Any = (linear.kinds or rows).get(type(plain.operator), RowOperator) if known else RowOperator
         self.operator = kind(plain.operator, linear, 1.0 if coefficient is None else coefficient)
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
@@ -151,7 +153,7 @@ class RowFeedForward(Direct):
         return self.fc2(inner if self.activation is None else self.activation(inner), onto)
 
 
-class _RowAttention(Direct):
+class RowAttention(Direct):
     """What both attentions share."""
 
     name = ""
@@ -181,7 +183,7 @@ class _RowAttention(Direct):
         return mixed.transpose(1, 2).reshape(-1, self.num_heads * self.head_size)
 
 
-class RowSelfAttention(_RowAttention):
+class RowSelfAttention(RowAttention):
     """F, see `SelfAttention`."""
 
     name = "F"
@@ -203,7 +205,7 @@ class RowSelfAttention(_RowAttention):
         return self.out(self.mix(query, key, value, context.mask, context), onto)
 
 
-class RowCrossAttention(_RowAttention):
+class RowCrossAttention(RowAttention):
     """H, see `CrossAttention`.
 
     For one short sentence in float32, keys and values are kept multiplied by the matrices of queries and outputs:
