@@ -175,6 +175,17 @@ def best_path(folder: Path, update: int) -> Path:
     return folder / f"best-{update:08d}"
 
 
+def forget_lost_best(folder: Path, state: RunState) -> str:
+    """Forget the best weights if their folder is gone; returns what to say of it.
+
+    A run that is resumed from an older checkpoint, because a later one was damaged, has lost what was best before.
+    """
+    if state.best_update is None or (lost := best_path(folder, state.best_update)).is_dir():
+        return ""
+    state.best_update = state.best_value = None
+    return f"; {lost} is missing: the best weights will be chosen among those to come"
+
+
 def lasting(folder: Path, count: int) -> list[Path]:
     """The last ``count`` checkpoints: the newest, and before it those that were scheduled.
 
