@@ -238,7 +238,7 @@ def require_same(
     """
     if len(found.state.log_losses) != losses:
         raise MacaronError(f"{folder / _STATE}: progress.log_losses must have {losses} numbers. {_remedy(folder)}")
-    theirs = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
+    theirs = {name: tuple(each.shape) for name, each in found.weights.items() if each.is_floating_point()}
     if theirs != shapes:
         odd = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))[0]
         raise MacaronError(f"{folder}: another model's: {odd!r} differs. Start a new run with another --out.")

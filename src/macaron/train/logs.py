@@ -111,7 +111,10 @@ def note_start(path: Path, start: dict[str, Any]) -> None:
     """Append to the list of a run's starts: a resumed run has several, possibly on different machines."""
     try:
         earlier: list[Any] = read_json(path, list[Any])
-    except (FileNotFoundError, MacaronError):  # the first one, or damaged
+    except FileNotFoundError:  # the first one
+        earlier = []
+    except MacaronError as error:
+        print(f"{error}. The earlier starts are lost.", file=sys.stderr)
         earlier = []
     write_json(path, [*earlier, start])
 

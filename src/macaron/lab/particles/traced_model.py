@@ -12,7 +12,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
 from macaron.decode.translator import Translator
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, not_finite
 from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
@@ -20,6 +20,7 @@ from macaron.models.configuration import TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, stored_type
 from macaron.models.translation import TranslationModel
+from macaron.nn.stack import Stack
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
@@ -80,7 +81,7 @@ class TracedModel:
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        folder = find_folder(path)
+        self.folder = folder = find_folder(path)
         translates = stored_type(folder) == TranslationConfig.model_type
         self.kind: TokenizerKind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
@@ -105,7 +106,7 @@ class TracedModel:
         found: list[TracedPart] = []
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
-            traced = trace(stack, lambda: encode(sources))
+            traced = self._trace(stack, lambda: encode(sources))
             found.append(TracedPart("encoder", model.config.encoder_scheme_value(), source, traced, *self.lens))
         output: str | None = None
         if translates and "decoder" in parts:
@@ -121,12 +122,18 @@ class TracedModel:
             shifted = torch.tensor([[2 if start is None else start, *words[:-1]]])
             with torch.no_grad():
                 memory = model.encode(sources)
-            traced = trace(model.decoder, lambda: model.decode(shifted, memory))
+            traced = self._trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
             scheme = model.config.decoder_scheme_value()
             found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, note("particles", "next")))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
+
+    def _trace(self, stack: Stack, forward: Callable[[], Any]) -> Trace:
+        traced = trace(stack, forward)
+        if not all(bool(frame.state.isfinite().all()) for frame in traced.frames):
+            raise not_finite(self.folder)
+        return traced
 
     def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
         """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
