@@ -197,7 +197,7 @@ def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> It
         with openers.get(path.suffix, open)(path, "rb") as file:
             most = max(_LEAST, RATIO * path.stat().st_size)
             message = f"{path}: unpacks to more than the limit of {most:,} bytes. Is it text? Give it unpacked."
-            yield io.BufferedReader(Bounded(file, most, message), 1 << 16) if path.suffix in openers else file
+            yield io.BufferedReader(Bounded(file, most, message)) if path.suffix in openers else file
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None)  # only the system's errors have one
         limit = f", {_XZ_MEMORY >> 20} MiB" if "limit" in str(error) else ""
