@@ -17,15 +17,7 @@ import numpy as np
 
 from macaron import __version__
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import (
-    BLEU_ORDER,
-    CHRF_ORDER,
-    Formula,
-    Score,
-    SentenceStatistics,
-    bleu_formula,
-    chrf_formula,
-)
+from macaron.evaluate.scores import Formula, Score, SentenceStatistics, bleu_formula, chrf_formula
 from macaron.evaluate.significance import Interval, bootstrap_interval
 from macaron.files import write_text
 from macaron.json_files import Real, Record, read_json
@@ -43,9 +35,6 @@ _FORMULAS: dict[str, Formula] = {
     "tokenised BLEU": partial(bleu_formula, smoothing="none"),
     "chrF2": chrf_formula,
 }
-
-#: The counts of a sentence.
-_COLUMNS = {"sacreBLEU": 2 + 2 * BLEU_ORDER, "tokenised BLEU": 2 + 2 * BLEU_ORDER, "chrF2": 3 * CHRF_ORDER}
 
 
 class _Ends(TypedDict):
@@ -169,8 +158,8 @@ class Measurement:
                 return None
             scores = []
             for each in found["scores"]:
-                rows = np.array(each["rows"], dtype=np.int64).reshape(-1, _COLUMNS[each["metric"]])
-                counts = SentenceStatistics(rows, _FORMULAS[each["metric"]])
+                counts = SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]])
+                counts.score()  # with too few or too many columns it fails
                 scores.append(Score(each["metric"], each["score"], each["definition"], counts))
         except (OSError, MacaronError, ValueError, KeyError, OverflowError):
             return None

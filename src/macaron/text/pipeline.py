@@ -167,7 +167,7 @@ class TokenizerSettings:
     def __post_init__(self) -> None:
         for name in ("source_lang", "target_lang"):
             language = getattr(self, name)
-            known = language is None or LANGUAGE.fullmatch(language) is not None
+            known = language is None or LANGUAGE.fullmatch(str(language)) is not None
             require(known, f"{name} = {shown(language)} is not a language code (expected e.g. 'de')")
 
 

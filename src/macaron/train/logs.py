@@ -111,11 +111,10 @@ def note_start(path: Path, start: dict[str, Any]) -> None:
     """Append to the list of a run's starts: a resumed run has several, possibly on different machines."""
     try:
         earlier: list[Any] = read_json(path, list[Any])
-    except FileNotFoundError:  # the first one
+    except (FileNotFoundError, MacaronError) as error:  # the first one, or damaged
         earlier = []
-    except MacaronError as error:
-        print(f"{error}. The earlier starts are lost.", file=sys.stderr)
-        earlier = []
+        if isinstance(error, MacaronError):
+            print(f"{error}. The earlier starts are lost.", file=sys.stderr)
     write_json(path, [*earlier, start])
 
 
