@@ -258,7 +258,10 @@ class MacaronTokenizer(TokenizerSettings):
 
 def _refuse_foreign(path: Path) -> None:
     """Refuse parts that no tokenizer of ours has. `tokenizers` panics at some, and fills the memory with others."""
-    content = read_json(path, Record, largest=_LARGEST)
+    try:
+        content = read_json(path, Record, largest=_LARGEST)
+    except MacaronError as error:  # as for what `tokenizers` cannot read
+        raise ValueError(error) from None
     with suppress(LookupError, TypeError, AttributeError):
         known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
         model, single = content["model"], content["post_processor"]["single"]
@@ -266,4 +269,4 @@ def _refuse_foreign(path: Path) -> None:
         known = known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
         if known and len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single):
             return
-    raise MacaronError(f"{path}: it has parts that no tokenizer of Macaron has")
+    raise ValueError(f"{path}: it has parts that no tokenizer of Macaron has")
