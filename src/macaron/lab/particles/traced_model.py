@@ -81,7 +81,7 @@ class TracedModel:
         own = path.resolve()
         #: The name of the folder; RUN/model is called RUN.
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
-        self.folder = folder = find_folder(path)
+        folder = find_folder(path)
         translates = stored_type(folder) == TranslationConfig.model_type
         self.kind: TokenizerKind = "translation" if translates else "encoder"
         model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
@@ -95,6 +95,7 @@ class TracedModel:
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
+        self.folder = folder
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
 
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
