@@ -1,5 +1,6 @@
 """The one reader of JSON: every key and type is checked, and nothing exceeds its limits."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -37,6 +38,9 @@ def test_what_conforms_is_returned(tmp_path: Path):
         read_json(tmp_path / "none.json", Example)
     with pytest.raises(MacaronError, match="Is a directory"):
         read_json(tmp_path, Example)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MacaronError, match="a pipe, not a file"):
+        read_json(tmp_path / "pipe", Example)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,7 @@ def test_anything_is_accepted_unchanged_or_refused(value: Any):
         ("a = " + "9" * 5000, "4300 digits"),
         ("a = " + "9" * 50, "more than 40 digits"),
         ('a = "\\u0000"', "NUL"),
+        (f"a = [{'0,' * 1001}]", "a list has more than 1,000 items"),
         ("#" * (LARGEST_TOML + 1), "larger than the limit of 1,048,576 bytes"),
     ],
 )

@@ -100,6 +100,7 @@ def test_a_file_that_is_missing(tmp_path: Path) -> None:
         ("train.seed=-1", "train.seed must be from 0"),
         ("train.max_minutes=0", "train.max_minutes must be above 0"),
         ("train.learning_rate=nan", "train.learning_rate must be above 0"),
+        ("train.learning_rate=1e300", "train.learning_rate must be above 0 and at most 1e30"),
         ("train.ema=1.0", "train.ema must be at least 0 and below 1"),
         ("decode.beam=0", "decode.beam"),
         ("data.out=3", "data.out must be a path, not 3"),

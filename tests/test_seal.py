@@ -219,6 +219,10 @@ def test_verify_and_accept(macaron: Callable[..., Any], sealed: Callable[[str], 
 
     done = macaron("verify", FIXTURES / "translation")
     assert (done.returncode, "no digests to compare" in done.stderr) == (1, True)
+    (run / os.fsdecode(b"checkpoints/\xff")).mkdir()
+    shutil.copy(state, checkpoints[-1] / os.fsdecode(b"\xff.json"))
+    done = macaron("verify", run, "--accept")
+    assert (done.returncode, "is not UTF-8. Rename the file, or remove it" in done.stderr) == (1, True)
     (tmp_path / "empty").mkdir()
     assert "no model, checkpoint or prepared data" in macaron("verify", tmp_path / "empty").stderr
     assert "no such folder" in macaron("verify", tmp_path / "nothing").stderr

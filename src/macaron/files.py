@@ -8,6 +8,7 @@ one that writes to the same path.
 import bz2
 import errno
 import gzip
+import io
 import json
 import lzma
 import os
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from macaron.errors import FULL, CannotWrite, MacaronError
+from macaron.limits import RATIO, Bounded
 from macaron.locks import LOCK, locked, new_file
 
 #: The endings of a text file, plain or compressed.
@@ -34,6 +36,8 @@ DAMAGED = (*_GENERAL, struct.error, zlib.error, lzma.LZMAError)
 LONGEST_LINE = 1 << 26
 #: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
 _XZ_MEMORY = 1 << 29
+#: Bytes that a compressed file may hold, if that is more than `RATIO` times its size.
+_LEAST = 1 << 23
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
 _EARLIER = ".writing"  # what earlier versions of Macaron left
 
@@ -191,7 +195,9 @@ def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> It
             with path.open("rb") as file:
                 lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(file.read(1 << 16), 1)
         with openers.get(path.suffix, open)(path, "rb") as file:
-            yield file
+            most = max(_LEAST, RATIO * path.stat().st_size)
+            message = f"{path}: unpacks to more than the limit of {most:,} bytes. Is it text? Give it unpacked."
+            yield io.BufferedReader(Bounded(file, most, message)) if path.suffix in openers else file
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = getattr(error, "strerror", None)  # only the system's errors have one
         limit = f", {_XZ_MEMORY >> 20} MiB" if "limit" in str(error) else ""

@@ -4,6 +4,7 @@ What a file must hold is a type: a TypedDict, a dataclass, ``dict[str, int]`` an
 that earlier versions of Macaron did not write is `NotRequired`; a key that is unknown is refused, as in recipes.
 """
 
+import errno
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,8 @@ def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JS
     :param finite: refuse NaN and infinity, which are not JSON
     """
     try:
+        if path.is_fifo():  # nobody would write into it
+            raise OSError(errno.ESPIPE, "a pipe, not a file")
         text = read_limited(path, largest)
     except FileNotFoundError:
         raise

@@ -4,20 +4,23 @@ A damaged or hostile file asks for sizes that would fill the memory or take days
 allocated, and the message names the limit.
 """
 
+import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from macaron.errors import MacaronError
 
 #: Bytes of a recipe, and of a JSON file unless its reader gives another limit.
 LARGEST_TOML, LARGEST_JSON = 1 << 20, 16 << 20
-#: Levels of sections and lists in each other.
-DEEPEST = 50
+#: Levels of sections and lists in each other, and items of a list in a recipe.
+DEEPEST, MOST_ITEMS = 50, 1000
 #: Whole numbers in a file. (transformers' model_max_length has 31 digits.)
 _LARGEST_NUMBER = 10**40
 
+#: What may be unpacked, times the size of the file. Text is seldom a tenth of its size when packed.
+RATIO = 100
 #: Bytes of a name in a path: what file systems allow.
 LONGEST_NAME = 255
 #: Hypotheses of a search, or samples of a sentence.
@@ -70,6 +73,34 @@ class Between:
             raise MacaronError(f"{name} must be {limit}, not {value}")
 
 
+class Bounded(io.RawIOBase):
+    """A stream of which only so many bytes are read; then it raises a MacaronError.
+
+    :param block: the least that is read at once: expat begins anew with every block of a long token
+    """
+
+    def __init__(self, file: IO[bytes], most: int, message: str, block: int = 1) -> None:
+        self.file, self.left, self.message, self.block = file, most, message, block
+
+    def readable(self) -> bool:
+        """A stream to read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        content = self.file.read(size if size < 0 else max(size, self.block))
+        self.left -= len(content)
+        if self.left < 0:
+            raise MacaronError(self.message)
+        return content
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes, into a buffer."""
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+
 def read_limited(path: Path, largest: int, encoding: str = "utf-8-sig") -> str:
     """The text of a UTF-8 file, without a byte order mark; ValueError if it is not UTF-8, or larger than some bytes."""
     with path.open("rb") as file:
@@ -79,10 +110,11 @@ def read_limited(path: Path, largest: int, encoding: str = "utf-8-sig") -> str:
     return content.decode(encoding)
 
 
-def check_limits(content: Any, finite: bool = False) -> None:
+def check_limits(content: Any, finite: bool = False, items: float = math.inf) -> None:
     """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
 
     :param finite: refuse numbers that are not finite, too
+    :param items: most items of a list
     """
     level = [content]
     for _ in range(DEEPEST):
@@ -93,6 +125,8 @@ def check_limits(content: Any, finite: bool = False) -> None:
                 below += each
             elif isinstance(each, list):
                 below += each
+                if len(each) > items:
+                    raise ValueError(f"a list has more than {items:,} items")
             elif isinstance(each, str):
                 each.encode()  # half a pair of surrogates is no text
                 if "\0" in each:

@@ -82,7 +82,7 @@ def new_file(path: Path, alike: str) -> BinaryIO:
 def _owner(lock: Path) -> tuple[int, str]:
     """The process and the host in a lock file; 0 and nothing if they are not noted yet."""
     try:
-        process, host = lock.read_text(encoding="utf-8").split()
+        process, host = (lock.read_text(encoding="utf-8") if lock.is_file() else "").split()
         return int(process), host
     except (OSError, ValueError):
         return 0, ""

@@ -83,6 +83,8 @@ def _files_of(folder: Path) -> list[str]:
         folders[:] = sorted(name for name in folders if name[0] != "." and not (Path(place) / name / DIGESTS).is_file())
         kept = (name for name in sorted(files) if name[0] != "." and not name.endswith(".md") and name != DIGESTS)
         found += [(inside / name).as_posix() for name in kept if (Path(place) / name).is_file()]  # no pipe
+    if odd := [name for name in found if name.encode(errors="replace").decode() != name]:
+        raise MacaronError(f"{folder}: the name {odd[0]!r} is not UTF-8. Rename the file, or remove it.")
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 from macaron.errors import MacaronError, nearest, shown
-from macaron.limits import DEEPEST, LARGEST_TOML, LONGEST_NAME, Between, check_limits, read_limited, why
+from macaron.limits import DEEPEST, LARGEST_TOML, LONGEST_NAME, MOST_ITEMS, Between, check_limits, read_limited, why
 from macaron.origin import KeyPath, Origin, dotted
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def _parsed(text: str) -> dict[str, Any]:
     if _LONG_KEY.search(text):
         raise RecursionError
     content = tomllib.loads(text)
-    check_limits(content)
+    check_limits(content, items=MOST_ITEMS)
     return content
 
 

@@ -51,6 +51,11 @@ def quantised() -> torch.Tensor:
         return torch.quantize_per_tensor(torch.ones(64, 32), 0.1, 0, torch.qint8)
 
 
+def doubled(times: int) -> list[Any]:
+    """Lists in lists, which written out would fill any memory."""
+    return [doubled(times - 1)] * 2 if times else []
+
+
 FC1, TABLE = "encoder.layers.1.fc1.weight", "encoder.embed_tokens.weight"
 CASES: dict[str, tuple[str, Change, str]] = {
     "missing weight": (MACARON, put("model", FC1, None), f"'{FC1}' is missing"),
@@ -88,6 +93,9 @@ CASES: dict[str, tuple[str, Change, str]] = {
     "width": (MACARON, put("args", "encoder_embed_dim", 64), "args.encoder_embed_dim is 64, but the weights say 32"),
     "decoder inner width": (MACARON, put("args", "decoder_ffn_embed_dim", 128), "args.decoder_ffn_embed_dim is 128"),
     "dropout": (MACARON, put("args", "dropout", 1.5), "args.dropout should be"),
+    "endless dropout": (MACARON, put("args", "dropout", doubled(40)), "args.dropout should be"),
+    "endless width": (MACARON, put("args", "encoder_embed_dim", doubled(40)), "encoder_embed_dim should be"),
+    "language": (MACARON, put("args", "source_lang", "../x"), "args.source_lang is not a language code"),
     "learned positions": (MACARON, put("args", "encoder_learned_pos", True), "args.encoder_learned_pos is True"),
     "activation": (BERT, put("args", "act_fn", "swish"), "args.act_fn is 'swish'"),
     "untied words": (BERT, put("model", "embed_out", torch.ones(50, 32)), "without shared embeddings"),

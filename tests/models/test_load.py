@@ -101,6 +101,8 @@ def test_what_is_wrong_is_said_in_the_same_words(folder: tuple[Path, Callable], 
     refused("the weights contain 'stranger', which the model does not have")
     save({**rest, name: tensors[name] * torch.nan})
     refused("non-finite values in")
+    save({**rest, name: tensors[name].view(torch.int32)})  # a damaged header
+    refused(f"the weights have {name!r} in another shape or type")
     save({**rest, name: torch.zeros(2, 3)})  # must not be drawn anew, whatever head may be
     refused(f"the weights cannot be read|the weights have {name!r} in another shape")
     (path / "model.safetensors").write_bytes((good / "model.safetensors").read_bytes()[:-100])
@@ -118,6 +120,10 @@ def test_what_is_wrong_is_said_in_the_same_words(folder: tuple[Path, Callable], 
     unseal(path)
     (path / "tokenizer.json").write_text("{")
     refused("the tokenizer cannot be read")
+    if kind == "translation":
+        (path / "generation_config.json").unlink()
+        (path / "generation_config.json").mkdir()
+        refused("generation_config.json: Is a directory")
     (path / "tokenizer.json").unlink()
     refused(r"the tokenizer is missing \(tokenizer\.json")
     (path / "config.json").write_text("{")

@@ -117,6 +117,7 @@ def test_a_config_is_checked_when_made():
         ("head_size", -1, "head_size must be at least 1"),
         ("num_attention_heads", 0, "num_attention_heads must be at least 1"),
         ("prologue", "G", "prologue must be a list of sub-steps"),
+        ("prologue", [["G", 1e308]], "prologue: the coefficient must be a finite number of at most"),
         ("epilogue", [["G"]], "epilogue must be a list of sub-steps"),
         ("epilogue", [["H", 1]], "which an encoder lacks"),
         ("integrator", "leapfrog", "leapfrog"),

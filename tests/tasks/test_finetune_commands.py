@@ -136,6 +136,9 @@ def test_a_score_of_two_texts(macaron, encoder_folder: Path, tmp_path: Path):
             lines.append(f'{example(draw, first)} "\t{example(draw, second)}\t{1000 + 100 * first + 100 * second}')
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
     columns = ("--text", "a", "--text2", "b", "--label", "price", "--regression")
+    (tmp_path / "huge.tsv").write_text("a\tb\tprice\nx\ty\t1e307\nx\ty\t9e307\n")  # their squares overflow
+    huge = ("--train", tmp_path / "huge.tsv", "--dev", tmp_path / "dev.tsv", *columns, "--out", tmp_path / "none")
+    assert "line 2: the score '1e307' is not a number" in macaron("finetune", encoder_folder, *huge).stderr
     files = ("--train", tmp_path / "train.tsv", "--dev", tmp_path / "dev.tsv")
     options = ("--batch-size", "16", "--device", "cpu", "--epochs", 4)
     done = macaron("finetune", encoder_folder, *files, *columns, *options, "--out", tmp_path / "run")

@@ -321,6 +321,44 @@ def test_a_sentence_enters_two_files(name: str, request: pytest.FixtureRequest) 
     assert entered == {"tokenizer.py", "pipeline.py"}
 
 
+FOREIGN: dict[str, Any] = {
+    "normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 1000},
+    "pre_tokenizer": {"type": "FixedLength", "length": 0},
+    "decoder": {"type": "Strip", "content": "a", "start": 10**15, "stop": 0},
+    "post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}]},
+    "model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", -1.0]]},
+}
+
+
+@pytest.mark.parametrize("part", [*FOREIGN, "prefix", "dropout"])
+@pytest.mark.parametrize("name", ["raw", "moses", "encoder"])
+def test_parts_of_other_tokenizers_are_refused(
+    part: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """With some of them `tokenizers` panics, or fills the memory."""
+    tokenizer: MacaronTokenizer = request.getfixturevalue(name)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "digests.json").unlink()
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    if part in FOREIGN:
+        content[part] = FOREIGN[part]
+    else:
+        content["model"] |= {"continuing_subword_prefix": "x" * 1000} if part == "prefix" else {"dropout": 0.5}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"tokenizer\.json: it has parts that no tokenizer of Macaron has"):
+        MacaronTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_language_is_a_code(raw: MacaronTokenizer, tmp_path: Path) -> None:
+    """It is a part of the names of files."""
+    raw.changed(source_lang="sr-Latn", target_lang="en_XX").save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    path.write_text(path.read_text().replace("sr-Latn", "/../../x"))
+    (tmp_path / "digests.json").unlink()
+    with pytest.raises(MacaronError, match=r"source_lang = '/\.\./\.\./x' is not a language code"):
+        MacaronTokenizer.from_pretrained(tmp_path)
+
+
 def test_text_room_is_light() -> None:
     program = (
         "import sys; from macaron.text import MacaronTokenizer; assert not {'transformers', 'torch'} & {*sys.modules}"

@@ -304,6 +304,17 @@ def test_the_remedy_for_a_damaged_checkpoint_works(
     same_run(whole, run)
 
 
+def test_the_best_weights_before_an_older_checkpoint_are_gone(recipe: Path, whole: Path, server: Any, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints" / "update-00000031")
+    # No validation comes before this end, so nothing takes their place.
+    text = server.run("train", recipe, "--out", run, *ALL, "--resume", "--set", "train.max_updates=25")
+    assert "best-00000020 is missing: the best weights will be chosen among those to come" in text
+    assert "best" not in json.loads((run / "summary.json").read_text())["candidates"]
+
+
 def test_a_foreign_checkpoint(recipe: Path, whole: Path, server: Any, tmp_path: Path):
     run = tmp_path / "run"
     shutil.copytree(whole, run)

@@ -24,6 +24,7 @@ from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClas
 from macaron.models.load import save_model
 from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
+from macaron.text.pipeline import LANGUAGE
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import SPECIALS, TokenizerKind, read_dictionary
 
@@ -62,6 +63,8 @@ def convert_fairseq(
     model = build_model(read, kind)
     for side in ("source_lang", "target_lang"):
         settings[side] = settings.get(side) or read.args.get(side)
+        if settings[side] and not LANGUAGE.fullmatch(str(settings[side])):
+            raise read.error(f"args.{side} is not a language code (expected e.g. 'de'), but {settings[side]!r}")
     tokenizer = _tokenizer(read, dictionary, kind, settings)
     check_replaceable(out, force)  # again: the conversion may have taken long
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())

@@ -19,7 +19,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError, require
+from macaron.errors import MacaronError, require, shown
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
@@ -217,7 +217,11 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.values()}
     _within(path, sum(storages.values()))
-    return FairseqCheckpoint(path, dict(vars(args)), dict(model))
+    # Others are for messages alone, and may be endless: lists in lists that are one another.
+    plain = {
+        name: each if isinstance(each, str | int | float | None) else shown(each) for name, each in vars(args).items()
+    }
+    return FairseqCheckpoint(path, plain, dict(model))
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -17,7 +17,7 @@ from macaron.errors import naming, require
 from macaron.json_files import Count
 from macaron.limits import LARGEST_VOCABULARY, LONGEST_TEXT, Between
 from macaron.settings import check_fields
-from macaron.text.pipeline import PipelineName, State
+from macaron.text.pipeline import LANGUAGE, PipelineName, State
 from macaron.text.vocabulary import TokenizerKind, check_size, check_tag
 
 #: The layout of an archive's files: one sentence per line, ``<seg>`` elements, or TED's ``train.tags`` files.
@@ -27,7 +27,6 @@ ArchiveFormat = Literal["lines", "sgm", "ted"]
 HELD_OUT, LEAST_EVERY = 1_500, 20
 
 WordLimit = Annotated[int, Between(1, LONGEST_TEXT)]
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 
@@ -125,6 +124,7 @@ class CorpusSettings:
         require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
         urls = () if self.url is None else (self.url,)
         check_download(self.path, urls, *self.checksums.values())
+        require("" not in self.replace, f"{self.path}: replace cannot replace an empty string")
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")
         require(0 < self.weight <= 1000, f"{self.path}: weight must be above 0 and at most 1000, not {self.weight:g}")
@@ -168,7 +168,7 @@ class DataSettings:
         check_fields(self)
         for key in ("source_lang", "target_lang", "lang"):
             language = getattr(self, key, "en")
-            known = _LANGUAGE.fullmatch(language) is not None
+            known = LANGUAGE.fullmatch(language) is not None
             require(known, f"data.{key} = {language!r} is not a language code (expected e.g. 'de')")
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         known = self.pipeline != "spaces" or self.tokenizer is not None

@@ -14,6 +14,8 @@ from macaron.errors import MacaronError, nearest
 from macaron.files import read_lines
 
 Format = Literal["tsv", "csv"]
+#: Squares of larger scores overflow.
+LARGEST_SCORE = 1e100
 
 
 @dataclass
@@ -144,7 +146,7 @@ def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
     return [indices[label] for label in table.labels]
 
 
-def numbers_of(table: Table, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> list[float]:
+def numbers_of(table: Table, low: float = -LARGEST_SCORE, high: float = LARGEST_SCORE) -> list[float]:
     """The labels as numbers from ``low`` to ``high``."""
     values = []
     for number, label in zip(table.lines, table.labels, strict=True):
@@ -153,7 +155,7 @@ def numbers_of(table: Table, low: float = -sys.float_info.max, high: float = sys
         except ValueError:
             value = math.nan
         if not low <= value <= high:
-            limits = f" from {low:g} to {high:g}" if high < sys.float_info.max else ", as --regression needs"
+            limits = f" from {low:g} to {high:g}" if high < LARGEST_SCORE else ", as --regression needs"
             raise MacaronError(f"{table.name}, line {number}: the score {label!r} is not a number{limits}")
         values.append(value)
     return values

@@ -152,11 +152,13 @@ class Measurement:
             scores = []
             for each in found["scores"]:
                 counts = SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]])
+                counts.score()  # with too few or too many columns it fails
                 scores.append(Score(each["metric"], each["score"], each["definition"], counts))
         except (OSError, MacaronError, ValueError, KeyError, OverflowError):
             return None
         translations = found["translations"]
-        if {len(translations), *(len(score.statistics.rows) for score in scores)} != {sentences}:
+        complete = {score.metric for score in scores} == set(_FORMULAS)
+        if not complete or {len(translations), *(len(score.statistics.rows) for score in scores)} != {sentences}:
             return None
         made = Evaluation(translations, found["search"], tuple(scores), self.definition, self.text)
         return replace(made, kept=self.path, reused=True)

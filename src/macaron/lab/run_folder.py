@@ -171,14 +171,14 @@ class RunFolder:
         """
         records: list[Record] = []
         damaged, path = 0, self.path / "metrics.jsonl"
-        for line in path.read_bytes().splitlines(True) if path.is_file() else ():
+        for line in filter(bytes.strip, path.read_bytes().splitlines(True) if path.is_file() else ()):
             try:
                 record = parse_json(line.decode(), path.name, Any, finite=False)
             except (MacaronError, UnicodeError):
                 record = None
             if isinstance(record, dict) and all(is_number(record[name]) for name in COUNTS if name in record):
                 records.append(record)
-            elif line.strip() and (line.endswith(b"\n") or not line.startswith(b"{") or not line.isascii()):
+            elif line.endswith(b"\n") or not line.startswith(b"{") or not line.isascii():
                 damaged += 1
         if damaged:
             self.remarks.append(f"{path.name}: {damaged} damaged line(s) are left out.")

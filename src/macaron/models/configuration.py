@@ -12,6 +12,7 @@ from macaron.nn.budget import LayerSettings
 from macaron.nn.interaction import Interaction
 from macaron.ode import Scheme, Step, lift
 from macaron.ode import scheme as find_scheme
+from macaron.ode.scheme import finite
 from macaron.origin import Origin
 from macaron.settings import OTHERS, check_fields, convert
 
@@ -101,7 +102,7 @@ class ModelConfig(LayerSettings):
 def steps_of(data: Any, name: str = "prologue") -> tuple[Step, ...]:
     """The sub-steps of a prologue or epilogue."""
     try:
-        return tuple(Step(str(operator), float(coefficient)) for operator, coefficient in data or ())
+        return tuple(Step(str(operator), finite(name, size, "coefficient")) for operator, size in data or ())
     except (TypeError, ValueError):
         raise MacaronError(f'{name} must be a list of sub-steps such as [["G", 0.5]], not {data!r}') from None
 

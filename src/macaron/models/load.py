@@ -158,7 +158,7 @@ def _load_model(
     config = load_config(folder, model_class.config_class, **changes)
     with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
         model = model_class(config)
-    if hasattr(model, "generation_config") and (folder / _GENERATION).is_file():
+    if hasattr(model, "generation_config") and (folder / _GENERATION).exists():
         said = read_json(folder / _GENERATION, Record, _REMEDY)
         with naming(folder / _GENERATION):
             model.generation_config = GenerationSettings.from_dict(said)
@@ -166,14 +166,15 @@ def _load_model(
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
         stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
-    other_shape = {name for name, tensor in stored.items() if name in shapes and tensor.shape != shapes[name]}
+    kept = {name: tensor for name, tensor in stored.items() if name in shapes}
+    other_shape = {name for name, each in kept.items() if each.shape != shapes[name] or not each.is_floating_point()}
     lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
     missing = [name for name in lacking if not name.startswith(tuple(heads))]
     unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
     if missing or unknown:
         what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
         if missing and missing[0] in other_shape:
-            what = f"have {missing[0]!r} in another shape"
+            what = f"have {missing[0]!r} in another shape or type"
         raise MacaronError(
             f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
         )
@@ -182,11 +183,7 @@ def _load_model(
         leaf.reset_parameters()
     saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
     # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-    weights = {
-        name: tensor.to(dtype or saved_in, copy=True)
-        for name, tensor in stored.items()
-        if name in shapes and name not in lacking
-    }
+    weights = {name: each.to(dtype or saved_in, copy=True) for name, each in kept.items() if name not in lacking}
     for name, tensor in weights.items():
         # A sum is quicker; where it overflows, the values themselves decide.
         if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):

@@ -39,7 +39,7 @@ def fingerprint(tokenizer: Any) -> str:
         "unknown": model.get("unk_token"),
         "word_end": model.get("end_of_word_suffix"),
         "added": [(token["id"], token["content"]) for token in content["added_tokens"]],
-        "split": _patterns(content["pre_tokenizer"]),
+        "split": patterns(content["pre_tokenizer"]),
     }
     if model.get("byte_fallback"):  # as show_unknown
         identity["byte_fallback"] = True
@@ -71,11 +71,11 @@ def _said(value: Any) -> Any:
     return [_said(item) for item in value] if isinstance(value, list) else value
 
 
-def _patterns(step: Any) -> list[str]:
+def patterns(step: Any) -> list[str]:
     """The kinds of the splitting steps, with the pattern or character at which they split."""
     if step is None:
         return []
     if step["type"] == "Sequence":
-        return [pattern for inner in step["pretokenizers"] for pattern in _patterns(inner)]
+        return [pattern for inner in step["pretokenizers"] for pattern in patterns(inner)]
     where = step.get("pattern", step.get("delimiter", ""))
     return [step["type"], where if isinstance(where, str) else json.dumps(where, sort_keys=True)]

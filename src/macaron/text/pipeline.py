@@ -17,7 +17,7 @@ from itertools import accumulate
 from threading import Thread
 from typing import Annotated, Any, Literal, cast, get_args
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require, shown
 from macaron.limits import LARGEST_VOCABULARY, Between
 from macaron.text.vocabulary import TokenizerKind
 
@@ -25,6 +25,8 @@ PipelineName = Literal["raw", "moses", "spaces"]
 Side = Literal["source", "target"]
 #: What a given text is: plain, or already tokenised and escaped by Moses.
 State = Literal["raw", "moses"]
+#: A language code: a part of file names.
+LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 #: What besides its name makes a pipeline; it means something for ``moses`` only.
 MOSES_SETTINGS = ("source_lang", "target_lang", "lower", "normalize")
 
@@ -161,6 +163,12 @@ class TokenizerSettings:
     show_unknown: bool = False
     tags: list[str] = field(default_factory=list)
     model_max_length: Any = int(1e30)
+
+    def __post_init__(self) -> None:
+        for name in ("source_lang", "target_lang"):
+            language = getattr(self, name)
+            known = language is None or LANGUAGE.fullmatch(str(language)) is not None
+            require(known, f"{name} = {shown(language)} is not a language code (expected e.g. 'de')")
 
 
 #: Their names.

@@ -8,6 +8,7 @@ languages, the kind of model). `transformers.AutoTokenizer` reads both after ``i
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ from macaron.files import write_text
 from macaron.json_files import Record, conforming, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.seal import check, seal
-from macaron.text.fingerprint import fingerprint
+from macaron.text.fingerprint import fingerprint, patterns
 from macaron.text.pipeline import (
     MOSES_SETTINGS,
     SETTINGS,
@@ -30,12 +31,23 @@ from macaron.text.pipeline import (
     TokenizerSettings,
     spans_of_original,
 )
-from macaron.text.subword import fairseq_backend, trained_backend
+from macaron.text.subword import RAW_PATTERN, fairseq_backend, trained_backend
 from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, TokenizerKind, ghost_ids, specials, stand_ins
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+#: Bytes of tokenizer.json.
+_LARGEST = 1 << 27
+#: The types of its parts that our tokenizers have.
+_TYPES: dict[str, tuple[str | None, ...]] = {
+    "model": ("BPE", "WordLevel"),
+    "normalizer": (None,),
+    "decoder": (None, "ByteLevel", "ByteFallback", "BPEDecoder"),
+    "post_processor": ("TemplateProcessing",),
+}
+#: The splitting steps, see `macaron.text.subword`.
+_SPLITS = (["CharDelimiterSplit", " "], ["Split", json.dumps({"Regex": RAW_PATTERN}), "ByteLevel", ""])
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -100,6 +112,7 @@ class MacaronTokenizer(TokenizerSettings):
         settings = conforming(TokenizerSettings, {name: stored[name] for name in SETTINGS if name in stored}, path)
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
+        _refuse_foreign(folder / "tokenizer.json")
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
         ids = set(backend.get_vocab().values())
         largest = max(ids, default=-1)
@@ -241,3 +254,19 @@ class MacaronTokenizer(TokenizerSettings):
         if isinstance(self._tokenizer.model, WordLevel):
             text = (text + " ").replace(CONTINUED + " ", "").rstrip(" ")
         return text
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuse parts that no tokenizer of ours has. `tokenizers` panics at some, and fills the memory with others."""
+    try:
+        content = read_json(path, Record, largest=_LARGEST)
+    except MacaronError as error:  # as for what `tokenizers` cannot read
+        raise ValueError(error) from None
+    with suppress(LookupError, TypeError, AttributeError):
+        known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
+        model, single = content["model"], content["post_processor"]["single"]
+        plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
+        known = known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
+        if known and len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single):
+            return
+    raise ValueError(f"{path}: it has parts that no tokenizer of Macaron has")

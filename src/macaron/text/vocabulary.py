@@ -51,7 +51,7 @@ FILLER = "madeupword"
 CODES_HEADER = "#version: 0.2"
 
 #: Brackets and letters: no subword of the ``raw`` pipeline spans both, so a tag is never a piece of text.
-_TAG = re.compile(r"<\w[\w.:+-]*>")
+_TAG = re.compile(r"<\w[\w.:+-]{0,61}>")
 
 
 def specials(kind: TokenizerKind) -> tuple[str, ...]:

@@ -175,6 +175,17 @@ def best_path(folder: Path, update: int) -> Path:
     return folder / f"best-{update:08d}"
 
 
+def forget_lost_best(folder: Path, state: RunState) -> str:
+    """Forget the best weights if their folder is gone; returns what to say of it.
+
+    A run that is resumed from an older checkpoint, because a later one was damaged, has lost what was best before.
+    """
+    if state.best_update is None or (lost := best_path(folder, state.best_update)).is_dir():
+        return ""
+    state.best_update = state.best_value = None
+    return f"; {lost} is missing: the best weights will be chosen among those to come"
+
+
 def lasting(folder: Path, count: int) -> list[Path]:
     """The last ``count`` checkpoints: the newest, and before it those that were scheduled.
 
@@ -227,7 +238,7 @@ def require_same(
     """
     if len(found.state.log_losses) != losses:
         raise MacaronError(f"{folder / _STATE}: progress.log_losses must have {losses} numbers. {_remedy(folder)}")
-    theirs = {name: tuple(tensor.shape) for name, tensor in found.weights.items()}
+    theirs = {name: tuple(each.shape) for name, each in found.weights.items() if each.is_floating_point()}
     if theirs != shapes:
         odd = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))[0]
         raise MacaronError(f"{folder}: another model's: {odd!r} differs. Start a new run with another --out.")

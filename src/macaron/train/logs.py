@@ -111,8 +111,10 @@ def note_start(path: Path, start: dict[str, Any]) -> None:
     """Append to the list of a run's starts: a resumed run has several, possibly on different machines."""
     try:
         earlier: list[Any] = read_json(path, list[Any])
-    except (FileNotFoundError, MacaronError):  # the first one, or damaged
+    except (FileNotFoundError, MacaronError) as error:  # the first one, or damaged
         earlier = []
+        if isinstance(error, MacaronError):
+            print(f"{error}. The earlier starts are lost.", file=sys.stderr)
     write_json(path, [*earlier, start])
 
 

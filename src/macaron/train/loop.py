@@ -70,8 +70,7 @@ class Trainer:
     def fit(self, resume: bool) -> dict[str, Any]:
         """Train to the end of the run; returns a summary. A signal saves the state and raises `Interrupted`."""
         found = checkpoint.checkpoints(self.folder) if resume else []
-        if found:
-            self._load(found[-1])
+        lost = self._load(found[-1]) if found else ""
         self.processes.wait()  # nothing is removed before all have read it
         if self.processes.first:
             remove_leftovers(self.folder)
@@ -83,7 +82,7 @@ class Trainer:
             f"{self.optimiser.size}, {self.device.type}, "
             f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
             + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
-            + (f", resumed at update {self.state.update}" if found else "")
+            + (f", resumed at update {self.state.update}{lost}" if found else "")
         )
         try:
             with self.signals, own_stream(self.device):
@@ -238,7 +237,8 @@ class Trainer:
         """All weights, gathered, on the CPU."""
         return {name: whole(parameter) for name, parameter in self.optimiser.named.items()}
 
-    def _load(self, folder: Path) -> None:
+    def _load(self, folder: Path) -> str:
+        """Restore a checkpoint; returns what to say besides."""
         found = checkpoint.load(folder)
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
         legacy = found.format == checkpoint.LEGACY_FORMAT
@@ -249,6 +249,7 @@ class Trainer:
         self.optimiser.load(found.moments, folder)
         if self.processes.first:  # the sum over all processes
             self.log_losses += torch.tensor(found.state.log_losses, dtype=torch.float64, device=self.device)
+        return checkpoint.forget_lost_best(self.folder, self.state)
 
     def _finish(self) -> dict[str, Any]:
         """Choose the final model among last, best, average and running mean, and write it."""

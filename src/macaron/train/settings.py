@@ -1,6 +1,5 @@
 """The ``[train]`` and ``[pretrain]`` sections of a recipe."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -30,8 +29,8 @@ class Must:
         require(value in self, f"{name} must be {self.words}, not {value}")
 
 
-_FROM_0, _FROM_1 = Between(0, 1e300), Between(1, 1e300)
-_ABOVE_0 = Must("above 0 and finite", lambda value: 0 < value < math.inf)
+_FROM_0, _FROM_1 = Between(0, 1e30), Between(1, 1e30)
+_ABOVE_0 = Must("above 0 and at most 1e30", lambda value: 0 < value <= 1e30)
 _LIMIT = Must("above 0 and at most 2^53", lambda value: 0 < value <= 2**53)
 _BELOW_1 = Must("at least 0 and below 1", lambda value: 0 <= value < 1)
 _BETAS = Must("two numbers in [0, 1)", lambda value: len(value) == 2 and all(0 <= beta < 1 for beta in value))

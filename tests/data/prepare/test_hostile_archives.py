@@ -191,6 +191,26 @@ def test_compressed_text_that_is_garbage_is_named(ending: str, pack: Callable[[b
     assert all(str(path) in each for each in said)
 
 
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_bombs_of_text(ending: str, pack: Callable[[bytes], bytes], tmp_path: Path):
+    path = tmp_path / f"a{ending}"
+    path.write_bytes(pack(b"\n" * 9_000_000))
+    for read in (read_lines, raw_lines):
+        with pytest.raises(MacaronError, match=f"a{ending}: unpacks to more than the limit of 8,388,608 bytes"):
+            sum(1 for _ in read(path))
+    path.write_bytes(pack(b"\n" * 8_000_000))
+    assert sum(1 for _ in raw_lines(path)) == 8_000_000
+
+
+def test_replacements_that_grow_without_limit(tmp_path: Path):
+    (tmp_path / "archive").write_bytes(zipped(8, b"e" * 100 + b"\n"))
+    corpus = CorpusSettings("a", archive="x", source="a.de", target="a.en", replace={"e": "ee" * 10, "ee": "e" * 9999})
+    with pytest.raises(MacaronError, match="replace makes a line longer than 1,048,576 bytes of 'ee'"):
+        extract(tmp_path / "archive", {"a.de": (tmp_path / "out", corpus)})
+    with pytest.raises(MacaronError, match="replace cannot replace an empty string"):
+        replace(corpus, replace={"": "x"})
+
+
 def test_lines_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for module in ("macaron.files", "macaron.data.prepare.archive"):
         monkeypatch.setattr(f"{module}.LONGEST_LINE", 1_000)

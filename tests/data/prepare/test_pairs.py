@@ -41,6 +41,28 @@ def write(prefix: Path, german: list[str], english: list[str]) -> None:
         prefix.with_name(f"{prefix.name}.{language}").write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
+def test_words_of_thousands_of_letters_are_no_source_of_subwords(tmp_path: Path):
+    """The trainer's time grows with the square of their length."""
+    found = []
+    for name in ("short", "long"):
+        german, english = sentences(100)
+        if name == "long":
+            german, english = [*german, "x" * 300_000], [*english, "y" * 300_000]
+        write(tmp_path / name, german, english)
+        settings = PairsSettings(
+            out=tmp_path / f"{name}-data",
+            root=tmp_path,
+            source_lang="de",
+            target_lang="en",
+            vocab_size=300,
+            valid_every=0,
+            train=(CorpusSettings(name),),
+        )
+        data = prepare(settings, workers=1).data
+        found.append((len(data.pairs("train")), data.tokenizer_fingerprint))
+    assert found[1] == (found[0][0] + 1, found[0][1])
+
+
 @pytest.fixture
 def recipe(tmp_path: Path) -> PairsSettings:
     german, english = sentences(300)

@@ -15,6 +15,7 @@ from macaron.data.prepare import prepare
 from macaron.data.prepared import PreparedData
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
+from macaron.evaluate import stored
 from macaron.evaluate.evaluation import evaluate_split
 from macaron.evaluate.stored import Search
 from macaron.lab.compare import comparison as module
@@ -91,6 +92,18 @@ def test_translations_are_used_again_only_for_exactly_the_same(twins: tuple[Path
     assert ours == theirs
 
     # Another search, other weights, a file that somebody has changed: translated again.
+    good = kept[0].read_text()
+    for change in ("scores", "rows", "metric"):
+        content = json.loads(good)
+        if change == "scores":
+            content["scores"] = []
+        elif change == "rows":
+            content["scores"][0]["rows"] = [row[:-1] for row in content["scores"][0]["rows"]]
+        else:
+            content["scores"][0]["metric"] = content["scores"][1]["metric"]
+        content["digest"] = stored._digest({name: content[name] for name in ("translations", "search", "scores")})
+        kept[0].write_text(json.dumps(content))
+        assert not compare([one, other], data).translated[one.name].reused
     wider = compare([one, other], data, search=Search(beam=2))
     assert not any(made.reused for made in wider.translated.values())
     content = json.loads(kept[0].read_text())

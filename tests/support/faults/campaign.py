@@ -2,10 +2,12 @@
 
 The process that forks has imported everything and has run every command once on undamaged files: a case takes some
 hundredths of a second. It may use 10 s of a processor and 1 GB above what that process has; the system's limits
-(RLIMIT_CPU, RLIMIT_DATA) end it, and the parent ends one that sleeps.
+(RLIMIT_CPU, RLIMIT_DATA) end it, and the parent ends one that sleeps. Cases of a batch share a process: what one of
+them leaves in memory is freed, or is no part of the next one's.
 """
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -269,7 +271,8 @@ class Campaign:
         done, died = 0, ""
         with open(reading, encoding="utf-8") as answers:
             while True:
-                if not select.select([answers], [], [], ASLEEP)[0]:
+                # In parts: while all processes are suspended, at most one of them passes.
+                if not any(select.select([answers], [], [], 1)[0] for _ in range(ASLEEP)):
                     os.kill(child, signal.SIGKILL)
                     died = "hang"
                 line = answers.readline()
@@ -293,10 +296,12 @@ class Campaign:
             null = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(null, stream)
-            limit = _status("VmData") + MEMORY
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            gc.freeze()  # what all cases share
             for reader, index in batch:
+                gc.collect()
+                limit = _status("VmData") + MEMORY
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.RLIM_INFINITY))
                 used = resource.getrusage(resource.RUSAGE_SELF)
                 resource.setrlimit(
                     resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + WORK + 1, resource.RLIM_INFINITY)

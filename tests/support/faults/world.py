@@ -66,7 +66,7 @@ def build(world: Path, run: Callable[..., None], wanted: set[str]) -> None:
             run(*commands[name][1])
     if "run" in wanted:
         run("evaluate", "run", "--data", "data")
-    if "stopped" in wanted:  # as a killed process leaves a run
+    if "stopped" in wanted:  # at update 2, without what is newer, and without what was best before
         shutil.copytree(world / "run", world / "stopped")
         for name in ("model", "translations", "checkpoints/update-00000004", "checkpoints/best-00000004"):
             shutil.rmtree(world / "stopped" / name)

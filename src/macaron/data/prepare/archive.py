@@ -12,12 +12,14 @@ from functools import reduce
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
+from macaron.data.prepare.inputs import MAX_LINE
 from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
 from macaron.files import DAMAGED, LONGEST_LINE, atomic_file
+from macaron.limits import RATIO, Bounded
 
-#: What may be unpacked from an archive: bytes, or times its own size. Text is seldom a tenth of its size when packed.
-LEAST, RATIO = 1 << 26, 100
+#: Bytes that may be unpacked from an archive, if that is more than `RATIO` times its size.
+LEAST = 1 << 26
 #: Bytes of a file of ``<seg>`` elements, which is read as a whole.
 LARGEST_SGM = 1 << 26
 _BY_HAND = "If it is a good one, unpack it by hand."
@@ -62,24 +64,6 @@ class _Header(tarfile.TarInfo):
         raise tarfile.ReadError("it has a sparse file")
 
 
-class Bounded(io.RawIOBase):
-    """A stream of which only so many bytes are read; then it raises a MacaronError.
-
-    :param block: the least that is read at once: expat begins anew with every block of a long token
-    """
-
-    def __init__(self, file: IO[bytes], most: int, message: str, block: int = 1) -> None:
-        self.file, self.left, self.message, self.block = file, most, message, block
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
-        content = self.file.read(size if size < 0 else max(size, self.block))
-        self.left -= len(content)
-        if self.left < 0:
-            raise MacaronError(self.message)
-        return content
-
-
 def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) -> None:
     """Extract the text of some members, in one pass; each file appears when it is complete.
 
@@ -95,7 +79,7 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
                 replace = [(old.encode(), new.encode()) for old, new in corpus.replace.items()]
                 with atomic_file(path) as out:
                     for sentence in _sentences(f"{archive}, {name}", file, corpus.format):
-                        out.write(reduce(lambda text, pair: text.replace(*pair), replace, sentence) + b"\n")
+                        out.write(reduce(_replaced, replace, sentence) + b"\n")
             if not left:
                 return
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
@@ -105,6 +89,13 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
     alike = [name for name in names if name.rpartition("/")[2] in {member.rpartition("/")[2] for member in left}]
     shown = ", ".join((alike or names)[:8]) or "nothing"
     raise MacaronError(f"{archive}: no {', '.join(sorted(left))} in it. It holds {shown}")
+
+
+def _replaced(text: bytes, pair: tuple[bytes, bytes]) -> bytes:
+    old, new = pair
+    if text.count(old) * len(new) > MAX_LINE:
+        raise MacaronError(f"data.train: replace makes a line longer than {MAX_LINE:,} bytes of {old[:40].decode()!r}")
+    return text.replace(old, new)
 
 
 def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tuple[str, IO[bytes]]]:

@@ -23,6 +23,8 @@ from macaron.text.vocabulary import EOS
 #: these limits mean 1 GB, and about a minute. A corpus of IWSLT14's size (160,000 pairs) is far below both.
 MAX_TYPE_BYTES = 8_000_000
 MAX_WORDS = 50_000_000
+#: Characters of a word that subwords are learned from: the trainer's time grows with the square of its length.
+MAX_LETTERS = 1000
 #: Words whose ids a worker remembers, at about 200 bytes each.
 MAX_KNOWN = 300_000
 
@@ -113,7 +115,10 @@ def count_part(part: CleanedPart) -> tuple[Counter[str], int]:
     """Count the words of all columns, and the rows, that are trained on."""
     chosen = part.bytes_of("roles") == TRAIN
     lines = chain.from_iterable(part.lines(chosen))
-    return Counter(chain.from_iterable(map(str.split, lines))), int(chosen.sum())
+    counts = Counter(chain.from_iterable(map(str.split, lines)))
+    for word in [word for word in counts if len(word) > MAX_LETTERS]:
+        del counts[word]
+    return counts, int(chosen.sum())
 
 
 #: Ids of several lines, flat, and the length of each line.

@@ -19,9 +19,9 @@ from itertools import chain, groupby
 from pathlib import Path
 from xml.etree import ElementTree
 
-from macaron.data.prepare.archive import Bounded
 from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
+from macaron.limits import Bounded
 from macaron.processes import Progress, Workers
 
 IS_IT = "Is it a ...-pages-articles.xml.bz2 of a wiki?"

@@ -12,13 +12,14 @@ from tokenizers.pre_tokenizers import ByteLevel
 from torch import Tensor
 
 from macaron.decode.translator import Translator
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, not_finite
 from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.translation import TranslationModel
+from macaron.nn.stack import Stack
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
@@ -89,6 +90,7 @@ class TracedModel:
         self.lens: tuple[Any, str | None] = (None, None) if missing else lens
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
+        self.folder = folder
         self.limit = min(MAX_TOKENS, int(self.model.config.max_position_embeddings))
 
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
@@ -100,7 +102,7 @@ class TracedModel:
         found: list[TracedPart] = []
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
-            traced = trace(stack, lambda: encode(sources))
+            traced = self._trace(stack, lambda: encode(sources))
             found.append(TracedPart("encoder", model.config.encoder_scheme_value(), source, traced, *self.lens))
         output: str | None = None
         if translates and "decoder" in parts:
@@ -116,12 +118,18 @@ class TracedModel:
             shifted = torch.tensor([[2 if start is None else start, *words[:-1]]])
             with torch.no_grad():
                 memory = model.encode(sources)
-            traced = trace(model.decoder, lambda: model.decode(shifted, memory))
+            traced = self._trace(model.decoder, lambda: model.decode(shifted, memory))
             tokens = [START, *map(self.labels, words[:-1])]
             scheme = model.config.decoder_scheme_value()
             found.append(TracedPart("decoder", scheme, tokens, traced, model.logits, note("particles", "next")))
             target = output if target is None else target
         return TracedSentence(self, source, found, output, target)
+
+    def _trace(self, stack: Stack, forward: Callable[[], Any]) -> Trace:
+        traced = trace(stack, forward)
+        if not all(bool(frame.state.isfinite().all()) for frame in traced.frames):
+            raise not_finite(self.folder)
+        return traced
 
     def _check(self, ids: Sequence[int], specials: int, what: str) -> None:
         """Refuse an empty or too long text; ``specials`` is the number of special tokens that every text has."""
