@@ -63,13 +63,18 @@ class Engine:
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
-        self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
+        self.metrics.running.set_function(lambda: self._running)
         self.metrics.workers.set_function(lambda: self.alive)
 
     @property
     def alive(self) -> int:
         """How many workers live."""
         return sum(worker.alive for worker in self._workers)
+
+    @property
+    def _running(self) -> int:
+        """How many sentences the workers have, and have not answered yet."""
+        return sum(not sentence.answer.done() for worker in self._workers for sentence in worker.batch)
 
     async def start(self) -> None:
         """Start the workers and wait until all of them have loaded the models."""
@@ -186,9 +191,10 @@ class Engine:
             await self._wanted.wait()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            free = sum(each.alive and not each.batch for each in self._workers)
             if worker.alive and self._queue:
-                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(self._queue.sentences / free))
+                # A share of what other workers are computing, too: one large batch and one small one take longer.
+                sentences = self._queue.sentences + self._running
+                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(sentences / self.alive))
             self._wanted.clear()
         raise WorkerLost
 
