@@ -65,7 +65,7 @@ class WorkerProcess:
             stdout=PIPE,
             limit=_LONGEST_LINE,
             env={**_ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C in a terminal is for the server
+            process_group=0,  # Ctrl-C in a terminal is for the server; with a session of its own, nice would not count
         )
         self._end = asyncio.create_task(self._process.wait())
         self._end.add_done_callback(lambda _: self._ended())
