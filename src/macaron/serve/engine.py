@@ -140,7 +140,9 @@ class Engine:
         kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
         work = Work(kind, sentences)
-        self._admit(work, limit)
+        ahead = dict(self._queue.ahead_of(work))
+        ahead[kind] = ahead.get(kind, 0) + work.length
+        self.admit(ahead, limit)
         self._queue.add(work)
         self._wanted.set()
         try:
@@ -151,14 +153,15 @@ class Engine:
         finally:
             self._queue.discard(work)
 
-    def _admit(self, work: Work, limit: float) -> None:
-        """Refuse a request that would be done too late. One that finds nothing before it is never refused."""
-        ahead = self._queue.ahead_of(work)
-        if not ahead:
+    def admit(self, ahead: Mapping[BatchKind, float] | None = None, limit: float | None = None) -> None:
+        """Refuse a request that would be done too late. One that finds nothing before it is never refused.
+
+        :param ahead: what is before it, in characters by kind; by default what is before every new request
+        """
+        if not self._queue:
             return
-        ahead[work.kind] = ahead.get(work.kind, 0) + work.length
-        seconds = 0.0
-        for kind, length in ahead.items():
+        seconds, limit = 0.0, limit or self.settings.deadline
+        for kind, length in (self._queue.turns if ahead is None else ahead).items():
             past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
         seconds /= max(1, self.alive)

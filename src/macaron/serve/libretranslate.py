@@ -23,6 +23,8 @@ from macaron.serve.service import AUTO, Asked, route
 
 #: Alternatives of a text.
 MOST_ALTERNATIVES = 10
+#: Seconds until the translation of a file is given up.
+_FILE_DEADLINE = 600.0
 #: Milliseconds between the last key and a request, on LibreTranslate's page.
 _FRONTEND_TIMEOUT = 500
 
@@ -118,8 +120,7 @@ async def _translate_file(ask: Asked) -> Any:
         text = (await file.read()).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MacaronError("the file is not UTF-8 text") from None
-    deadline = ask.engine.settings.file_deadline
-    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
+    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=_FILE_DEADLINE)
     ask.access.characters[ask.key] += len(text)
     name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
     token = ask.request.app.state.files.keep(name, translated.encode())
@@ -146,6 +147,6 @@ ROUTES = [
     route("/detect", _detect),
     Route("/languages", _languages),
     Route("/frontend/settings", _frontend_settings),
-    route("/translate_file", _translate_file),
+    route("/translate_file", _translate_file, limit=_FILE_DEADLINE),
     Route("/download_file/{token}/{name}", _download_file),
 ]

@@ -131,23 +131,26 @@ def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
     """What some work gives; it is cancelled when the client has gone."""
+    mine, gone = asyncio.current_task(), False
 
     async def disconnected() -> None:
+        nonlocal gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        gone = True
+        if mine is not None:
+            mine.cancel()
 
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
+    watching = asyncio.create_task(disconnected())
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    except asyncio.CancelledError:  # uvicorn ends what still runs when the time after SIGTERM is over
+        return await work
+    except asyncio.CancelledError:
+        if gone:
+            raise ClientDisconnect from None
+        # uvicorn ends what still runs when the time after SIGTERM is over.
         raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None
     finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
+        watching.cancel()
 
 
 class Protocol(NamedTuple):

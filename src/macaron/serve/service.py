@@ -132,21 +132,24 @@ class Asked(NamedTuple):
 Handler = Callable[[Asked], Awaitable[Any]]
 
 
-async def answered(request: Request, handle: Handler, work: bool = True) -> Any:
+async def answered(request: Request, handle: Handler, work: bool = True, limit: float | None = None) -> Any:
     """What a handler gives for a request whose fields were read and whose key was checked.
 
-    :param work: whether it counts for the limits of its client
+    :param work: whether it counts for the limits of its client, and is refused if there is too much to do
+    :param limit: seconds that it may take at most; by default the deadline of the settings
     """
     engine, access = request.app.state.engine, request.app.state.access
+    if work:
+        engine.admit(limit=limit)  # before its body is read: what is refused must cost little
     fields = await read_fields(request, engine.settings.body_limit)
     key = access.admit(request, fields) if work else access.identify(request, fields)
     return await while_connected(request, handle(Asked(request, engine, access, fields, key)))
 
 
-def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), work: bool = True) -> Route:
-    """A path that a handler answers with JSON."""
+def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), **options: Any) -> Route:
+    """A path that a handler answers with JSON; the options are those of `answered`."""
 
     async def answer(request: Request) -> Response:
-        return JSONResponse(await answered(request, handle, work))
+        return JSONResponse(await answered(request, handle, **options))
 
     return Route(path, answer, methods=methods)
