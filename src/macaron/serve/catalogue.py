@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,9 @@ from macaron.errors import MacaronError, UsageError
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import find_folder, load_config, run_of, stored_type
+from macaron.settings import load_toml
 
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
-_ENGLISH = (
-    "af=Afrikaans ar=Arabic az=Azerbaijani be=Belarusian bg=Bulgarian bn=Bengali bs=Bosnian ca=Catalan cs=Czech "
-    "cy=Welsh da=Danish de=German el=Greek en=English eo=Esperanto es=Spanish et=Estonian eu=Basque fa=Persian "
-    "fi=Finnish fr=French ga=Irish gl=Galician gu=Gujarati he=Hebrew hi=Hindi hr=Croatian hu=Hungarian hy=Armenian "
-    "id=Indonesian is=Icelandic it=Italian ja=Japanese ka=Georgian kk=Kazakh km=Khmer kn=Kannada ko=Korean ku=Kurdish "
-    "ky=Kyrgyz la=Latin lb=Luxembourgish lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mn=Mongolian mr=Marathi "
-    "ms=Malay mt=Maltese my=Burmese nb=Norwegian ne=Nepali nl=Dutch nn=Nynorsk no=Norwegian pa=Punjabi pl=Polish "
-    "ps=Pashto pt=Portuguese ro=Romanian ru=Russian si=Sinhala sk=Slovak sl=Slovenian sq=Albanian sr=Serbian "
-    "sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu uz=Uzbek "
-    "vi=Vietnamese zh=Chinese zu=Zulu"
-)
-#: English names of languages by their codes.
-LANGUAGES: dict[str, str] = dict(each.split("=") for each in _ENGLISH.split())
 #: Characters that a language is detected from.
 _DETECTED = 2000
 _TAG = re.compile(r"<[^<>]*>")
@@ -110,7 +98,12 @@ class Catalogue:
 
 def language_name(code: str) -> str:
     """The English name of a language; the code where it is unknown."""
-    return LANGUAGES.get(_base(code), code)
+    return str(_names().get(_base(code), code))
+
+
+@cache
+def _names() -> dict[str, Any]:
+    return load_toml(Path(__file__).with_name("languages.toml"))[0]
 
 
 def _base(code: str) -> str:

@@ -157,8 +157,9 @@ class Engine:
         """Refuse a request that would be done too late. One that finds nothing before it is never refused.
 
         :param ahead: what is before it, in characters by kind; by default what is before every new request
+        :param limit: its deadline; infinite where it needs no worker
         """
-        if not self._queue:
+        if not self._queue or limit == math.inf:
             return
         seconds, limit = 0.0, limit or self.settings.deadline
         for kind, length in (self._queue.turns if ahead is None else ahead).items():

@@ -4,6 +4,7 @@ Translated files are kept in memory, and fetched once, not long after.
 """
 
 import asyncio
+import math
 import secrets
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -144,7 +145,7 @@ async def _download_file(request: Request) -> Response:
 #: The paths of the protocol, /health aside.
 ROUTES = [
     route("/translate", _translate),
-    route("/detect", _detect),
+    route("/detect", _detect, limit=math.inf),
     Route("/languages", _languages),
     Route("/frontend/settings", _frontend_settings),
     route("/translate_file", _translate_file, limit=_FILE_DEADLINE),

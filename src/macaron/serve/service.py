@@ -136,7 +136,7 @@ async def answered(request: Request, handle: Handler, work: bool = True, limit: 
     """What a handler gives for a request whose fields were read and whose key was checked.
 
     :param work: whether it counts for the limits of its client, and is refused if there is too much to do
-    :param limit: seconds that it may take at most; by default the deadline of the settings
+    :param limit: seconds that it may take, by default the deadline of the settings; infinite where it needs no worker
     """
     engine, access = request.app.state.engine, request.app.state.access
     if work:
