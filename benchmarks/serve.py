@@ -365,6 +365,7 @@ def main() -> None:
     options.parts = options.parts or ("throughput" if gpu else "throughput,overload,faults")
     if options.quick:
         options.sentences, options.rounds, options.seconds = 64, 1, 2.0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends, too
     with tempfile.TemporaryDirectory() as place:
         measure(options, Path(place))
 
