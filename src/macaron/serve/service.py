@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from macaron.errors import MacaronError
 from macaron.serve.engine import Engine
-from macaron.serve.requests import Fields, protocol_of, read_fields, while_connected
+from macaron.serve.requests import Fields, limited, protocol_of, read_fields, while_connected
 from macaron.serve.settings import Keys
 
 AUTO = "auto"
@@ -139,8 +139,14 @@ async def answered(request: Request, handle: Handler, work: bool = True, limit: 
     :param limit: seconds that it may take, by default the deadline of the settings; infinite where it needs no worker
     """
     engine, access = request.app.state.engine, request.app.state.access
-    if work:
-        engine.admit(limit=limit)  # before its body is read: what is refused must cost little
+    request = limited(request, engine.settings.body_limit)
+    try:
+        if work:
+            engine.admit(limit=limit)  # before anything is parsed: what is refused must cost little
+    except HTTPException:
+        async for _ in request.stream():  # as long as a client is sending, it reads no answer
+            pass
+        raise
     fields = await read_fields(request, engine.settings.body_limit)
     key = access.admit(request, fields) if work else access.identify(request, fields)
     return await while_connected(request, handle(Asked(request, engine, access, fields, key)))
