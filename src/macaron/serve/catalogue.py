@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from macaron.models.load import find_folder, load_config, run_of, stored_type
 from macaron.settings import load_toml
 
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
+_NAMES, _ = load_toml(Path(__file__).with_name("languages.toml"))
 #: Characters that a language is detected from.
 _DETECTED = 2000
 _TAG = re.compile(r"<[^<>]*>")
@@ -98,12 +99,7 @@ class Catalogue:
 
 def language_name(code: str) -> str:
     """The English name of a language; the code where it is unknown."""
-    return str(_names().get(_base(code), code))
-
-
-@cache
-def _names() -> dict[str, Any]:
-    return load_toml(Path(__file__).with_name("languages.toml"))[0]
+    return str(_NAMES.get(_base(code), code))
 
 
 def _base(code: str) -> str:
@@ -117,7 +113,9 @@ def _served(argument: str) -> ServedModel:
     if kind == EncoderConfig.model_type:
         config = load_config(folder, EncoderConfig)
         own = "text_classification" if config.id2label else "fill_mask"
-        return ServedModel(_name(folder), folder, (own, "feature_extraction", "sentence_similarity"))
+        place = folder.resolve()
+        name = (run_of(folder) or (place.parent if place.name == "model" else place)).name
+        return ServedModel(name, folder, (own, "feature_extraction", "sentence_similarity"))
     if kind != TranslationConfig.model_type:
         raise MacaronError(f"{folder}: a model of type {kind!r} cannot be served")
     stored = read_json(folder / "tokenizer_config.json", Record)
@@ -126,8 +124,3 @@ def _served(argument: str) -> ServedModel:
         raise UsageError(f"{folder}: the model does not name its languages. Name them: de-en={argument}")
     source, target = map(str, pair)
     return ServedModel(f"{source}-{target}", folder, ("translation",), source, target)
-
-
-def _name(folder: Path) -> str:
-    place = folder.resolve()
-    return (run_of(folder) or (place.parent if place.name == "model" else place)).name

@@ -122,8 +122,7 @@ class Engine:
 
         def join(document: Document) -> list[str]:
             mine = list(islice(found, len(document.sentences)))
-            ranked = (_joined(document, mine, rank, served.target) for rank in range(alternatives + 1))
-            return list(dict.fromkeys(ranked))
+            return list(dict.fromkeys(_joined(document, mine, rank, served.target) for rank in range(alternatives + 1)))
 
         return await _each(join, documents, long)
 
@@ -140,9 +139,7 @@ class Engine:
         kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
         work = Work(kind, sentences)
-        ahead = dict(self._queue.ahead_of(work))
-        ahead[kind] = ahead.get(kind, 0) + work.length
-        self.admit(ahead, limit)
+        self.admit(limit, work)
         self._queue.add(work)
         self._wanted.set()
         try:
@@ -153,16 +150,18 @@ class Engine:
         finally:
             self._queue.discard(work)
 
-    def admit(self, ahead: Mapping[BatchKind, float] | None = None, limit: float | None = None) -> None:
+    def admit(self, limit: float | None, work: Work | None = None) -> None:
         """Refuse a request that would be done too late. One that finds nothing before it is never refused.
 
-        :param ahead: what is before it, in characters by kind; by default what is before every new request
         :param limit: its deadline; infinite where it needs no worker
+        :param work: where it is known already
         """
         if not self._queue or limit == math.inf:
             return
         seconds, limit = 0.0, limit or self.settings.deadline
-        for kind, length in (self._queue.turns if ahead is None else ahead).items():
+        ahead = self._queue.turns if work is None else self._queue.ahead_of(work)
+        own = {work.kind: work.length} if work else {}
+        for kind, length in (*ahead.items(), *own.items()):
             past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
         seconds /= max(1, self.alive)

@@ -131,21 +131,18 @@ def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
     """What some work gives; it is cancelled when the client has gone."""
-    mine, gone = asyncio.current_task(), False
+    mine: Any = asyncio.current_task()
 
     async def disconnected() -> None:
-        nonlocal gone
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        gone = True
-        if mine is not None:
-            mine.cancel()
+        mine.cancel()
 
     watching = asyncio.create_task(disconnected())
     try:
         return await work
     except asyncio.CancelledError:
-        if gone:
+        if watching.done():
             raise ClientDisconnect from None
         # uvicorn ends what still runs when the time after SIGTERM is over.
         raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None

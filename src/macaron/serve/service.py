@@ -142,7 +142,7 @@ async def answered(request: Request, handle: Handler, work: bool = True, limit: 
     request = limited(request, engine.settings.body_limit)
     try:
         if work:
-            engine.admit(limit=limit)  # before anything is parsed: what is refused must cost little
+            engine.admit(limit)  # before anything is parsed: what is refused must cost little
     except HTTPException:
         async for _ in request.stream():  # as long as a client is sending, it reads no answer
             pass

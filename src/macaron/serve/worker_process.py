@@ -119,10 +119,9 @@ class WorkerProcess:
     def _tell(self, message: Mapping[str, Any]) -> None:
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    async def _hear(self) -> dict[str, Any]:
+    async def _hear(self) -> Any:
         """What it says next; WorkerLost when it has died."""
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise WorkerLost
-        said: dict[str, Any] = json.loads(line)
-        return said
+        return json.loads(line)
