@@ -5,8 +5,9 @@
     python benchmarks/serve.py MODEL --source FILE --out F.json
 
 On a GPU there are 64 clients instead of 16, and only the throughput is measured unless --parts says otherwise.
-Without a model one is trained first, for some minutes: 3 layers of width 256 on the demo's corpus. All parts run on
-this machine: the server, its clients, and the Translator in a process of its own, which waits meanwhile.
+Without a model one is trained first on the demo's corpus: 3 layers of width 256, which takes some minutes, or on a
+GPU macaron-small. All parts run on this machine: the server, its clients, and the Translator in a process of its own,
+which waits meanwhile.
 
     throughput   clients that send one sentence after another, each on a connection of its own, against `Translator`
                  with the same sentences in batches in the order of their arrival, and one by one. Rounds take turns;
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -147,10 +148,13 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return round(1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
 
 
-def throughput(client: Client, translator: Program, texts: list[str], options: argparse.Namespace) -> dict[str, Any]:
+def throughput(
+    client: Client, translator: Program, texts: list[str], options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """The figures after each round."""
     rounds: list[dict[str, float]] = []
     times: list[float] = []
-    some = texts[: max(1, min(200, len(texts) // 4))]
+    some = texts[: max(1, min(200 if options.device == "cpu" else 50, len(texts) // 4))]
     different = 0
     for _ in range(options.rounds):
         asyncio.run(client.one_by_one(texts[: 2 * options.clients], options.clients))  # both are warm
@@ -171,10 +175,12 @@ def throughput(client: Client, translator: Program, texts: list[str], options: a
                 "ratio_alone": alone / len(some) * len(texts) / ours,
             }
         )
-    result: dict[str, Any] = {name: round(statistics.median(each[name] for each in rounds), 3) for name in rounds[0]}
-    result |= {"clients": options.clients, "sentences": len(texts), "identical": not different, "rounds": rounds}
-    result["different"] = different
-    return result | {"p50_ms": percentile(times, 0.5), "p95_ms": percentile(times, 0.95)}
+        result: dict[str, Any] = {
+            name: round(statistics.median(each[name] for each in rounds), 3) for name in rounds[0]
+        }
+        result |= {"clients": options.clients, "sentences": len(texts), "identical": not different, "rounds": rounds}
+        result["different"] = different
+        yield result | {"p50_ms": percentile(times, 0.5), "p95_ms": percentile(times, 0.95)}
 
 
 def memory(pid: int) -> float:
@@ -317,11 +323,13 @@ async def faults(client: Client, pid: int, texts: list[str]) -> dict[str, Any]:
     return result
 
 
-def trained(folder: Path, quick: bool) -> Path:
+def trained(folder: Path, quick: bool, gpu: bool) -> Path:
     """A model that was trained for a short time."""
     write_demo_corpus(folder / "runs" / "demo-corpus")
     sizes = {"hidden_size": 256, "intermediate_size": 1024, "encoder_layers": 3, "decoder_layers": 3}
     settings = [f"--set=model.{name}={32 if quick and 'size' in name else size}" for name, size in sizes.items()]
+    if gpu:
+        settings = ["--set=model.preset=macaron-small", "--set=train.learning_rate=0.001"]
     updates = [
         f"--set=train.{name}={20 if quick else 400}" for name in ("max_updates", "validate_every", "checkpoint_every")
     ]
@@ -337,7 +345,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, nargs="?", help="a model folder, or the folder of a run")
     parser.add_argument("--source", type=Path, help="sentences, one to a line; default: the demo's")
     parser.add_argument("--languages", default="de-en", help="of the model")
-    parser.add_argument("--sentences", type=int, help="default: 50 for each client, on a GPU 100")
+    parser.add_argument("--sentences", type=int, help="default: 50 for each client")
     parser.add_argument("--clients", type=int, help="default: 16, on a GPU 64")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60, help="of the overload")
@@ -353,10 +361,11 @@ def main() -> None:
         return
     gpu = options.device.startswith("cuda")
     options.clients = options.clients or (64 if gpu else 16)
-    options.sentences = options.sentences or options.clients * (100 if gpu else 50)
+    options.sentences = options.sentences or options.clients * 50
     options.parts = options.parts or ("throughput" if gpu else "throughput,overload,faults")
     if options.quick:
         options.sentences, options.rounds, options.seconds = 64, 1, 2.0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends, too
     with tempfile.TemporaryDirectory() as place:
         measure(options, Path(place))
 
@@ -364,7 +373,8 @@ def main() -> None:
 def measure(options: argparse.Namespace, place: Path) -> None:
     import torch
 
-    model = options.model or trained(place, options.quick)
+    gpu = options.device.startswith("cuda")
+    model = options.model or trained(place, options.quick, gpu)
     if options.source is None:
         write_demo_corpus(place / "corpus")
     texts = [line for line in read_lines(options.source or place / "corpus" / "test.de") if line.strip()]
@@ -378,10 +388,11 @@ def measure(options: argparse.Namespace, place: Path) -> None:
         *("--patience", patience, *system),
     )
     client = Client(int(server.first.split(":")[-1]), languages)
+    size = "macaron-small" if gpu else "3 layers of width 256"
     result: dict[str, Any] = {
         "command": command(),
         "environment": environment(torch.device(json.loads(translator.first)["device"])),
-        "model": "3 layers of width 256, trained on the demo's corpus" if options.model is None else str(options.model),
+        "model": f"{size}, trained on the demo's corpus" if options.model is None else str(options.model),
         "int8": options.int8,
     }
     pid, parts = server.process.pid, options.parts.split(",")
@@ -392,8 +403,10 @@ def measure(options: argparse.Namespace, place: Path) -> None:
 
     try:
         if "throughput" in parts or "overload" in parts:
-            result["throughput"] = throughput(client, translator, texts, options)
-            keep()
+            for found in throughput(client, translator, texts, options):
+                result["throughput"] = found
+                print(f"round {len(found['rounds'])}: {found['rounds'][-1]}", file=sys.stderr, flush=True)
+                keep()
         if "overload" in parts:
             rate = 3 * result["throughput"]["server"]
             result["overload"] = asyncio.run(overload(client, pid, texts, rate, options.seconds))

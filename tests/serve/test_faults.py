@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from macaron.serve.app import _listen
+from macaron.serve.settings import ServeSettings
 from served import CLASSIFIER, FIXTURES, TRANSLATION, Served, children, held, until
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
@@ -65,6 +67,29 @@ def test_clients_that_vanish_take_their_work_along(start_server: Callable[..., S
         send(server, data).close()
     assert server.translate(SENTENCE)
     assert server.stop() == (0, "")
+
+
+def test_who_is_refused_while_sending_reads_the_answer(start_server: Callable[..., Served]):
+    """On a connection that stays open; what comes after it is answered as usual."""
+    server = start_server(TRANSLATION, "--queue", 1)
+    with held(*children(server.process.pid)):
+        waiting = [send(server, request(text(SENTENCE)))]
+        until(lambda: metric(server, "macaron_running_sentences") == 1, "the worker has nothing")
+        waiting.append(send(server, request(text(SENTENCE))))
+        until(lambda: metric(server, "macaron_waiting_sentences") == 1, "nothing waits")
+        large = request(text("x" * 3_000_000)).replace(b"Connection: close\r\n", b"")
+        said = answer(send(server, large + b"GET /health HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"))
+        assert [part[:3] for part in said.split(b"HTTP/1.1 ")[1:]] == [b"503", b"200"]
+        assert server.ask("/detect", {"q": SENTENCE})[0] == 200  # which needs no worker
+    assert all(b"200 OK" in answer(each) for each in waiting)
+
+
+def test_an_answer_leaves_at_once():
+    """Its second part does not wait for an acknowledgement of the first."""
+    with _listen(ServeSettings(port=0)) as listening, socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def deep(levels: int) -> bytes:

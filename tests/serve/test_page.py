@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from macaron.serve.page import INSIDE_POLICY, POLICY, sentence_at
+from macaron.decode.text_pieces import sentence_at
+from macaron.serve.page import INSIDE_POLICY, POLICY
 from served import Served
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

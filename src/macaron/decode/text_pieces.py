@@ -232,3 +232,16 @@ def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> li
         elif close and before.text == " " and index > 0 and not pieces[index - 1].kept and not after.kept:
             texts[index] = ""
     return texts
+
+
+def sentence_at(text: str, before: int, lang: str) -> str:
+    """The sentence of a text that the cursor is in or behind.
+
+    :param before: the number of characters before the cursor, without white space, which forms and sentences change
+    """
+    seen, found = 0, ""
+    for piece in text_pieces(text, lang):
+        if not piece.kept and (not found or seen < before):
+            found = piece.text
+        seen += len("".join(piece.text.split()))
+    return found or " ".join(text.split())

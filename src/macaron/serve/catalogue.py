@@ -11,21 +11,10 @@ from macaron.errors import MacaronError, UsageError
 from macaron.json_files import Record, read_json
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import find_folder, load_config, run_of, stored_type
+from macaron.settings import load_toml
 
 _PAIR = re.compile(r"([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)-([A-Za-z]{2,8}(?:-[A-Z][A-Za-z]*)?)=(.+)")
-_ENGLISH = (
-    "af=Afrikaans ar=Arabic az=Azerbaijani be=Belarusian bg=Bulgarian bn=Bengali bs=Bosnian ca=Catalan cs=Czech "
-    "cy=Welsh da=Danish de=German el=Greek en=English eo=Esperanto es=Spanish et=Estonian eu=Basque fa=Persian "
-    "fi=Finnish fr=French ga=Irish gl=Galician gu=Gujarati he=Hebrew hi=Hindi hr=Croatian hu=Hungarian hy=Armenian "
-    "id=Indonesian is=Icelandic it=Italian ja=Japanese ka=Georgian kk=Kazakh km=Khmer kn=Kannada ko=Korean ku=Kurdish "
-    "ky=Kyrgyz la=Latin lb=Luxembourgish lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mn=Mongolian mr=Marathi "
-    "ms=Malay mt=Maltese my=Burmese nb=Norwegian ne=Nepali nl=Dutch nn=Nynorsk no=Norwegian pa=Punjabi pl=Polish "
-    "ps=Pashto pt=Portuguese ro=Romanian ru=Russian si=Sinhala sk=Slovak sl=Slovenian sq=Albanian sr=Serbian "
-    "sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian ur=Urdu uz=Uzbek "
-    "vi=Vietnamese zh=Chinese zu=Zulu"
-)
-#: English names of languages by their codes.
-LANGUAGES: dict[str, str] = dict(each.split("=") for each in _ENGLISH.split())
+_NAMES, _ = load_toml(Path(__file__).with_name("languages.toml"))
 #: Characters that a language is detected from.
 _DETECTED = 2000
 _TAG = re.compile(r"<[^<>]*>")
@@ -110,7 +99,7 @@ class Catalogue:
 
 def language_name(code: str) -> str:
     """The English name of a language; the code where it is unknown."""
-    return LANGUAGES.get(_base(code), code)
+    return str(_NAMES.get(_base(code), code))
 
 
 def _base(code: str) -> str:
@@ -124,7 +113,9 @@ def _served(argument: str) -> ServedModel:
     if kind == EncoderConfig.model_type:
         config = load_config(folder, EncoderConfig)
         own = "text_classification" if config.id2label else "fill_mask"
-        return ServedModel(_name(folder), folder, (own, "feature_extraction", "sentence_similarity"))
+        place = folder.resolve()
+        name = (run_of(folder) or (place.parent if place.name == "model" else place)).name
+        return ServedModel(name, folder, (own, "feature_extraction", "sentence_similarity"))
     if kind != TranslationConfig.model_type:
         raise MacaronError(f"{folder}: a model of type {kind!r} cannot be served")
     stored = read_json(folder / "tokenizer_config.json", Record)
@@ -133,8 +124,3 @@ def _served(argument: str) -> ServedModel:
         raise UsageError(f"{folder}: the model does not name its languages. Name them: de-en={argument}")
     source, target = map(str, pair)
     return ServedModel(f"{source}-{target}", folder, ("translation",), source, target)
-
-
-def _name(folder: Path) -> str:
-    place = folder.resolve()
-    return (run_of(folder) or (place.parent if place.name == "model" else place)).name

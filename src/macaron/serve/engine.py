@@ -63,13 +63,18 @@ class Engine:
         #: Characters and seconds of the last batches, by model and task.
         self._speeds: dict[tuple[str, str], tuple[float, float]] = {}
         self.metrics.waiting.set_function(lambda: self._queue.sentences)
-        self.metrics.running.set_function(lambda: sum(len(worker.batch) for worker in self._workers))
+        self.metrics.running.set_function(lambda: self._running)
         self.metrics.workers.set_function(lambda: self.alive)
 
     @property
     def alive(self) -> int:
         """How many workers live."""
         return sum(worker.alive for worker in self._workers)
+
+    @property
+    def _running(self) -> int:
+        """How many sentences the workers have, and have not answered yet."""
+        return sum(not sentence.answer.done() for worker in self._workers for sentence in worker.batch)
 
     async def start(self) -> None:
         """Start the workers and wait until all of them have loaded the models."""
@@ -117,8 +122,7 @@ class Engine:
 
         def join(document: Document) -> list[str]:
             mine = list(islice(found, len(document.sentences)))
-            ranked = (_joined(document, mine, rank, served.target) for rank in range(alternatives + 1))
-            return list(dict.fromkeys(ranked))
+            return list(dict.fromkeys(_joined(document, mine, rank, served.target) for rank in range(alternatives + 1)))
 
         return await _each(join, documents, long)
 
@@ -135,7 +139,7 @@ class Engine:
         kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
         work = Work(kind, sentences)
-        self._admit(work, limit)
+        self.admit(limit, work)
         self._queue.add(work)
         self._wanted.set()
         try:
@@ -146,14 +150,18 @@ class Engine:
         finally:
             self._queue.discard(work)
 
-    def _admit(self, work: Work, limit: float) -> None:
-        """Refuse a request that would be done too late. One that finds nothing before it is never refused."""
-        ahead = self._queue.ahead_of(work)
-        if not ahead:
+    def admit(self, limit: float | None, work: Work | None = None) -> None:
+        """Refuse a request that would be done too late. One that finds nothing before it is never refused.
+
+        :param limit: its deadline; infinite where it needs no worker
+        :param work: where it is known already
+        """
+        if not self._queue or limit == math.inf:
             return
-        ahead[work.kind] = ahead.get(work.kind, 0) + work.length
-        seconds = 0.0
-        for kind, length in ahead.items():
+        seconds, limit = 0.0, limit or self.settings.deadline
+        ahead = self._queue.turns if work is None else self._queue.ahead_of(work)
+        own = {work.kind: work.length} if work else {}
+        for kind, length in (*ahead.items(), *own.items()):
             past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
         seconds /= max(1, self.alive)
@@ -186,9 +194,10 @@ class Engine:
             await self._wanted.wait()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            free = sum(each.alive and not each.batch for each in self._workers)
             if worker.alive and self._queue:
-                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(self._queue.sentences / free))
+                # A share of what other workers are computing, too: one large batch and one small one take longer.
+                sentences = self._queue.sentences + self._running
+                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(sentences / self.alive))
             self._wanted.clear()
         raise WorkerLost
 

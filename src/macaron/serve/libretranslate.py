@@ -4,6 +4,7 @@ Translated files are kept in memory, and fetched once, not long after.
 """
 
 import asyncio
+import math
 import secrets
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -23,6 +24,8 @@ from macaron.serve.service import AUTO, Asked, route
 
 #: Alternatives of a text.
 MOST_ALTERNATIVES = 10
+#: Seconds until the translation of a file is given up.
+_FILE_DEADLINE = 600.0
 #: Milliseconds between the last key and a request, on LibreTranslate's page.
 _FRONTEND_TIMEOUT = 500
 
@@ -118,8 +121,7 @@ async def _translate_file(ask: Asked) -> Any:
         text = (await file.read()).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MacaronError("the file is not UTF-8 text") from None
-    deadline = ask.engine.settings.file_deadline
-    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=deadline)
+    [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=_FILE_DEADLINE)
     ask.access.characters[ask.key] += len(text)
     name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
     token = ask.request.app.state.files.keep(name, translated.encode())
@@ -143,9 +145,9 @@ async def _download_file(request: Request) -> Response:
 #: The paths of the protocol, /health aside.
 ROUTES = [
     route("/translate", _translate),
-    route("/detect", _detect),
+    route("/detect", _detect, limit=math.inf),
     Route("/languages", _languages),
     Route("/frontend/settings", _frontend_settings),
-    route("/translate_file", _translate_file),
+    route("/translate_file", _translate_file, limit=_FILE_DEADLINE),
     Route("/download_file/{token}/{name}", _download_file),
 ]

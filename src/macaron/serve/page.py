@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from macaron.decode.text_pieces import text_pieces
+from macaron.decode.text_pieces import sentence_at
 from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
 from macaron.lab.page import escape, render_page
@@ -52,7 +52,7 @@ async def _inside(request: Request) -> Response:
         return _response(render_page("Look inside", body), INSIDE_POLICY, told.headers, status_code=told.status_code)
 
 
-async def _particles(ask: Asked) -> str:
+async def _particles(ask: Asked) -> Any:
     text, source, target = (ask.fields.read(name) for name in ("q", "source", "target"))
     ask.measure([text])
     catalogue = ask.engine.catalogue
@@ -60,25 +60,11 @@ async def _particles(ask: Asked) -> str:
     if not text:
         raise MacaronError("there is no text")
     sentence = sentence_at(text, ask.fields.read("at", int, 0), model.source)
-    [found] = await ask.engine.do(model.name, "particles", [sentence], {})
-    return str(found)
+    return (await ask.engine.do(model.name, "particles", [sentence], {}))[0]
 
 
 #: Addresses in the page are relative: a proxy may add a path.
 ROUTES = [Route("/", _asset), Route("/assets/{name}", _asset), Route("/inside", _inside, methods=["POST"])]
-
-
-def sentence_at(text: str, before: int, lang: str) -> str:
-    """The sentence of a text that the cursor is in or behind.
-
-    :param before: the number of characters before the cursor, without white space, which forms and sentences change
-    """
-    seen, found = 0, ""
-    for piece in text_pieces(text, lang):
-        if not piece.kept and (not found or seen < before):
-            found = piece.text
-        seen += len("".join(piece.text.split()))
-    return found or " ".join(text.split())
 
 
 def _response(content: bytes | str, policy: str, headers: Mapping[str, str] | None = None, **options: Any) -> Response:

@@ -8,6 +8,7 @@ of the line. So a request waits for at most one batch for each of those before i
 import asyncio
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -43,11 +44,13 @@ class Work:
     """What a request wants.
 
     :param waiting: its sentences, by length
+    :param turn: characters that it has translated at a turn, about, as long as it stands in the line
     """
 
     kind: BatchKind
     waiting: list[Sentence]
     length: int = field(init=False)
+    turn: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.waiting = sorted(self.waiting, key=lambda each: each.length)
@@ -71,6 +74,8 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._line: dict[Work, None] = {}  # in the order of their turns
+        #: Characters by kind of one turn of each request: what is before a request of one sentence.
+        self.turns: dict[BatchKind, float] = {}
 
     def __len__(self) -> int:
         return len(self._line)
@@ -84,16 +89,24 @@ class TurnQueue:
         """Put a request at the end of the line."""
         if work.waiting:
             self._line[work] = None
+            work.turn = work.length / len(work.waiting)
+            self.turns[work.kind] = self.turns.get(work.kind, 0) + work.turn
 
     def discard(self, work: Work) -> None:
         """Take a request out, with what it has waiting."""
-        self._line.pop(work, None)
+        if work in self._line:
+            del self._line[work]
+            self.turns[work.kind] -= work.turn
+            if not self._line:
+                self.turns.clear()  # rounding, too
 
-    def ahead_of(self, work: Work) -> dict[BatchKind, float]:
+    def ahead_of(self, work: Work) -> Mapping[BatchKind, float]:
         """What is translated before a new request is done, in characters by kind, itself not counted.
 
         Requests take turns: as long as it has sentences waiting, each of the others gets about as many translated.
         """
+        if len(work.waiting) == 1:
+            return self.turns
         found: dict[BatchKind, float] = {}
         for other in self._line:
             share = min(1.0, len(work.waiting) / len(other.waiting))

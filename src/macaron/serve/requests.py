@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive
+from starlette.types import Message
 
 from macaron.errors import MacaronError
 from macaron.json_files import parse_json
@@ -75,9 +75,8 @@ async def read_fields(request: Request, largest: int) -> Fields:
     A field that a form has several times is a list. Some clients send a GET with a body, some a POST with a query and
     none, some a key in the query beside a JSON body.
 
-    :param largest: bytes of the body; more are refused (413)
+    :param largest: bytes of a part of a form
     """
-    request = Request(request.scope, _limited(request.receive, largest))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         fields = _form(request.scope["query_string"])
@@ -94,8 +93,9 @@ async def read_fields(request: Request, largest: int) -> Fields:
     return Fields(fields)
 
 
-def _limited(receive: Receive, largest: int) -> Receive:
-    read = 0
+def limited(request: Request, largest: int) -> Request:
+    """The same request; when more bytes of its body are read, it is refused (413)."""
+    receive, read = request.receive, 0
 
     async def part() -> Message:
         nonlocal read
@@ -107,7 +107,7 @@ def _limited(receive: Receive, largest: int) -> Receive:
             if not message.get("more_body") or read > _DRAINED * largest:
                 raise HTTPException(413, f"the request is larger than the limit of {largest:,} bytes")
 
-    return part
+    return Request(request.scope, part)
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -131,23 +131,23 @@ def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
     """What some work gives; it is cancelled when the client has gone."""
+    mine: Any = asyncio.current_task()
 
     async def disconnected() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        mine.cancel()
 
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
+    watching = asyncio.create_task(disconnected())
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    except asyncio.CancelledError:  # uvicorn ends what still runs when the time after SIGTERM is over
+        return await work
+    except asyncio.CancelledError:
+        if watching.done():
+            raise ClientDisconnect from None
+        # uvicorn ends what still runs when the time after SIGTERM is over.
         raise HTTPException(503, "the server is being stopped: try again later", {"Retry-After": "5"}) from None
     finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)  # what they end with is not logged
+        watching.cancel()
 
 
 class Protocol(NamedTuple):

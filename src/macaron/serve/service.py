@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from macaron.errors import MacaronError
 from macaron.serve.engine import Engine
-from macaron.serve.requests import Fields, protocol_of, read_fields, while_connected
+from macaron.serve.requests import Fields, limited, protocol_of, read_fields, while_connected
 from macaron.serve.settings import Keys
 
 AUTO = "auto"
@@ -132,21 +132,30 @@ class Asked(NamedTuple):
 Handler = Callable[[Asked], Awaitable[Any]]
 
 
-async def answered(request: Request, handle: Handler, work: bool = True) -> Any:
+async def answered(request: Request, handle: Handler, work: bool = True, limit: float | None = None) -> Any:
     """What a handler gives for a request whose fields were read and whose key was checked.
 
-    :param work: whether it counts for the limits of its client
+    :param work: whether it counts for the limits of its client, and is refused if there is too much to do
+    :param limit: seconds that it may take, by default the deadline of the settings; infinite where it needs no worker
     """
     engine, access = request.app.state.engine, request.app.state.access
+    request = limited(request, engine.settings.body_limit)
+    try:
+        if work:
+            engine.admit(limit)  # before anything is parsed: what is refused must cost little
+    except HTTPException:
+        async for _ in request.stream():  # as long as a client is sending, it reads no answer
+            pass
+        raise
     fields = await read_fields(request, engine.settings.body_limit)
     key = access.admit(request, fields) if work else access.identify(request, fields)
     return await while_connected(request, handle(Asked(request, engine, access, fields, key)))
 
 
-def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), work: bool = True) -> Route:
-    """A path that a handler answers with JSON."""
+def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), **options: Any) -> Route:
+    """A path that a handler answers with JSON; the options are those of `answered`."""
 
     async def answer(request: Request) -> Response:
-        return JSONResponse(await answered(request, handle, work))
+        return JSONResponse(await answered(request, handle, **options))
 
     return Route(path, answer, methods=methods)

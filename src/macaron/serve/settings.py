@@ -13,9 +13,8 @@ Keys = Mapping[str, int | None]
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """How to serve: the options of the command, which explains them, and two limits that it does not offer.
+    """How to serve: the options of the command, which explains them, and a limit that it does not offer.
 
-    :param file_deadline: seconds until the translation of a file is given up
     :param body_limit: bytes of a request, and of a file
     """
 
@@ -26,7 +25,6 @@ class ServeSettings:
     workers: int = 0
     queue: int = 1000
     deadline: float = 30.0
-    file_deadline: float = 600.0
     grace: float = 20.0
     patience: float = 60.0
     api_keys: Path | None = None

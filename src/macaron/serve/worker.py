@@ -91,23 +91,16 @@ def _loaded(kind: Callable[..., Any], *arguments: Any) -> Any:
     return kind(*arguments)
 
 
-def _classify(folder: Path, device: str, texts: list[str], top_k: int = 1) -> list[list[dict[str, Any]]]:
-    found = []
-    for each in _loaded(Predictor, folder, device).predict([texts]) if texts else []:
-        shares = each.get("probabilities") or {"score": each["score"]}
-        best = sorted(shares.items(), key=lambda pair: -pair[1])[:top_k]
-        found.append([{"label": label, "score": share} for label, share in best])
-    return found
+def _classify(folder: Path, device: str, texts: list[str], **options: Any) -> Any:
+    return _loaded(Predictor, folder, device).labels(texts, **options)
 
 
-def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> list[list[float]]:
-    vectors: list[list[float]] = _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
-    return vectors
+def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> Any:
+    return _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
 
 
-def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> list[list[Any]]:
-    found: list[list[Any]] = _loaded(MaskFiller, folder, device).fill(texts, **options)
-    return found
+def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> Any:
+    return _loaded(MaskFiller, folder, device).fill(texts, **options)
 
 
 def _particles(folder: Path, _device: str, sentence: str) -> str:

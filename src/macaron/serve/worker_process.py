@@ -65,7 +65,7 @@ class WorkerProcess:
             stdout=PIPE,
             limit=_LONGEST_LINE,
             env={**_ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C in a terminal is for the server
+            process_group=0,  # Ctrl-C in a terminal is for the server; with a session of its own, nice would not count
         )
         self._end = asyncio.create_task(self._process.wait())
         self._end.add_done_callback(lambda _: self._ended())
@@ -119,10 +119,9 @@ class WorkerProcess:
     def _tell(self, message: Mapping[str, Any]) -> None:
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
 
-    async def _hear(self) -> dict[str, Any]:
+    async def _hear(self) -> Any:
         """What it says next; WorkerLost when it has died."""
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
             raise WorkerLost
-        said: dict[str, Any] = json.loads(line)
-        return said
+        return json.loads(line)

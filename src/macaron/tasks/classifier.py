@@ -214,6 +214,15 @@ class Predictor(EncoderOnDevice):
         #: What a prediction consists of.
         self.keys = ("score",) if self.objective.kind == "score" else ("label", "probability", "probabilities")
 
+    def labels(self, texts: Sequence[str], top_k: int = 1) -> list[list[dict[str, Any]]]:
+        """The best labels of each text with their scores, as Hugging Face's task gives them."""
+        found = []
+        for each in self.predict([texts]) if texts else []:
+            shares = each.get("probabilities") or {"score": each["score"]}
+            best = sorted(shares.items(), key=lambda pair: -pair[1])[:top_k]
+            found.append([{"label": label, "score": share} for label, share in best])
+        return found
+
     def predict(self, texts: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """The predictions for all examples: ``score``, or ``label``, its ``probability`` and all ``probabilities``."""
         if self.texts is not None and len(texts) != self.texts:
