@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
-from macaron.nn.attention import Context
+from macaron.nn import fused
+from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerSettings
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
-from macaron.nn.linear import EmbeddingTable
+from macaron.nn.linear import EmbeddingTable, FeedForward, Linear
 from macaron.ode import Scheme, Step
 
 
@@ -87,6 +88,8 @@ class Stack(nn.Module):
         :param states: if a list, receives the state before each step; the caller has the last one
         :param visit: called after every sub-step
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
+
+        With ``context.rows`` states are rows, (B T, D), and fused kernels do the work.
         """
         if self.needs_positions and context.positions is None:
             start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
@@ -95,6 +98,8 @@ class Stack(nn.Module):
         size = x.shape[-1]
         if self.has_velocity:
             x = torch.cat([x, torch.zeros_like(x)], dim=-1)
+        if context.rows is not None:
+            x = fused.State(x, context.rows)  # type: ignore[assignment]
         self_slot = memory_slot = 0
         for number, step in enumerate(self.steps):
             if states is not None:
@@ -109,6 +114,42 @@ class Stack(nn.Module):
                 x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
+        if isinstance(x, fused.State):
+            return x.sum(self.norm)[1] if norm and self.norm is not None else x.sum(None)[0]
         if self.has_velocity:
             x = x[..., :size]
         return self.norm(x) if norm and self.norm is not None else x
+
+    def uncovered(self, width: int, offsets: bool = False) -> str:
+        """What the fused kernels lack for this stack and rows of this width, in words; empty if they cover it.
+
+        :param offsets: whether rows come with their offsets
+        """
+        layer = self.steps[0]
+        parts = [part for step in self.steps for part in step.sublayers.values()]
+        operators = [part.operator for part in parts]
+        attentions = [each for each in operators if isinstance(each, SelfAttention | CrossAttention)]
+        networks = [each for each in operators if isinstance(each, FeedForward)]
+        norms = [part.norm for part in parts]
+        found = {
+            "Triton is missing": fused.kernels() is None,
+            "a velocity": self.has_velocity,
+            "signals of layers": self.signals is not None,
+            "an integrator": any(len(each.b) > 1 for each in (layer.tableau, layer.layer_tableau)),
+            "a sum of sequences": any(len(step.walk) > 1 for step in self.steps),
+            "gradient checkpointing": self.gradient_checkpointing,
+            "norms without gain": any(norm.weight is None for norm in norms),
+            "this operator": len(attentions) + len(networks) < len(operators),
+            "this attention": any(
+                each.relative is not None
+                or each.q_norm is not None
+                or each.interaction.positions == "rotary"
+                or not isinstance(each.out, Linear)
+                or each.head_size not in (16, 32, 64, 128)
+                for each in attentions
+            ),
+            "this activation": any(each.activation not in (F.relu, F.gelu) for each in networks),
+            "this length of rows": not offsets and (width > fused.ROW or width < 16 or width & (width - 1) > 0),
+            "dropout of everything": any(rate >= 1 for part in parts for rate in (part.dropout, part.operator.dropout)),
+        }
+        return ", ".join(name for name, lacks in found.items() if lacks)

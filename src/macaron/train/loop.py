@@ -53,15 +53,19 @@ class Trainer:
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
-        compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
+        wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
+        lacks = self._fuse(fixed_shapes) if wanted and settings.compile == "auto" else "train.compile = on"
+        compiled = wanted and bool(lacks)
+        self.path = "eager" if not wanted else f"compiled ({lacks})" if compiled else "fused kernels"
         if compiled:
             for part in task.compiled_parts:
                 part.compile(dynamic=False if fixed_shapes else None)
         # FSDP gathers one layer at a time, unless one layer is applied at every depth.
         parts = [] if task.model.config.tying == "depth" else task.layers
         distribute(task.module, parts, settings.distributed, processes, self.device)
-        # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
-        recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
+        # FSDP communicates between the kernels, which a graph cannot do. Gradients are summed after the step.
+        sharded = processes.world > 1 and settings.distributed == "fsdp"
+        recorded = wanted and on_gpu and fixed_shapes and not sharded
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
@@ -81,7 +85,7 @@ class Trainer:
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
         self.log.say(
             f"{self.optimiser.size}, {self.device.type}, "
-            f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
+            f"{'bfloat16' if self.half else 'float32'}, {self.path}, {self.processes.world} process(es)"
             + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
             + (f", resumed at update {self.state.update}" if found else "")
         )
@@ -94,6 +98,16 @@ class Trainer:
                 return self._finish()
         finally:
             self.log.close()
+
+    def _fuse(self, fixed_shapes: bool) -> str:
+        """Let fused kernels compute the task, or say why they cannot."""
+        if not fixed_shapes:
+            return "padded batches"
+        if not self.half:
+            return "float32"
+        if self.processes.world > 1 and self.settings.distributed == "fsdp":
+            return "FSDP"
+        return self.task.fuse(self.settings.row_tokens)
 
     def _section(self) -> None:
         """The rest of a section of an epoch, or of the run if that ends before."""

@@ -1,0 +1,289 @@
+"""Triton kernels of a training step on a GPU, and what launches them: see `macaron.nn.fused`, which alone uses them.
+
+All are memory-bound: each reads and writes its tensors once. Numbers are float32 in registers, whatever they are in
+memory. Sums over rows (gradients of gains and biases) are one partial sum per program, added up afterwards, so results
+do not depend on the order in which programs run. Dropout's decisions are a function of a seed and an index and are
+computed again in the backward pass.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+#: Programs of a kernel that sums over rows.
+PROGRAMS = 528
+
+
+@triton.jit
+def kept(seed, index, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Dropout's decisions: a hash of two seeds and an index is at least the threshold, drop rate x 2^32."""
+    first = tl.load(seed).to(tl.uint32, bitcast=True)
+    second = tl.load(seed + 1).to(tl.uint32, bitcast=True)
+    x = index.to(tl.uint32) * 0x9E3779B1 + first
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = x ^ second
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return (x ^ (x >> 16)) >= THRESHOLD
+
+
+@triton.jit
+def residual_norm(  # type: ignore[no-untyped-def]
+    x_at, moved_at, bias_at, gain_at, beta_at, seed, sum_at, norm_at, rows, factor, eps,
+    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr,
+    BETA: tl.constexpr, RMS: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    column = tl.arange(0, WIDE)
+    real = column < D
+    inside = (row < rows)[:, None] & real[None, :]
+    index = row[:, None] * D + column[None, :]
+    x = tl.load(x_at + index, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        moved = tl.load(moved_at + index, mask=inside, other=0.0).to(tl.float32)
+        if BIAS:
+            moved += tl.load(bias_at + column, mask=real, other=0.0).to(tl.float32)[None, :]
+        moved = moved * factor
+        if THRESHOLD > 0:
+            moved = tl.where(kept(seed, index, THRESHOLD), moved, 0.0)
+        rounded = (x + moved).to(sum_at.dtype.element_ty)
+        tl.store(sum_at + index, rounded, mask=inside)
+        x = tl.where(inside, rounded.to(tl.float32), 0.0)
+    if NORM:
+        if not RMS:
+            x = tl.where(inside, x - (tl.sum(x, 1) / D)[:, None], 0.0)
+        x = x * tl.rsqrt(tl.sum(x * x, 1) / D + eps)[:, None]
+        x = x * tl.load(gain_at + column, mask=real, other=0.0).to(tl.float32)[None, :]
+        if BETA:
+            x += tl.load(beta_at + column, mask=real, other=0.0).to(tl.float32)[None, :]
+        tl.store(norm_at + index, x.to(norm_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def residual_norm_backward(  # type: ignore[no-untyped-def]
+    sum_at, d_sum_at, d_norm_at, gain_at, seed, d_x_at, d_moved_at, parts_at, rows, factor, eps,
+    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, SUM: tl.constexpr,
+    RMS: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    column = tl.arange(0, WIDE)
+    real = column < D
+    d_gain = tl.zeros((R, WIDE), tl.float32)
+    d_beta = tl.zeros((R, WIDE), tl.float32)
+    d_bias = tl.zeros((R, WIDE), tl.float32)
+    if NORM:
+        gain = tl.load(gain_at + column, mask=real, other=0.0).to(tl.float32)
+    for start in range(program * R, rows, programs * R):
+        row = start + tl.arange(0, R)
+        inside = (row < rows)[:, None] & real[None, :]
+        index = row[:, None] * D + column[None, :]
+        d_x = tl.zeros((R, WIDE), tl.float32)
+        if SUM:
+            d_x = tl.load(d_sum_at + index, mask=inside, other=0.0).to(tl.float32)
+        if NORM:
+            x = tl.load(sum_at + index, mask=inside, other=0.0).to(tl.float32)
+            slope = tl.load(d_norm_at + index, mask=inside, other=0.0).to(tl.float32)
+            if not RMS:
+                x = tl.where(inside, x - (tl.sum(x, 1) / D)[:, None], 0.0)
+            scale = tl.rsqrt(tl.sum(x * x, 1) / D + eps)[:, None]
+            x = x * scale
+            d_gain += slope * x
+            d_beta += slope
+            slope = slope * gain[None, :]
+            slope -= x * (tl.sum(slope * x, 1) / D)[:, None]
+            if not RMS:  # x has the mean zero
+                slope -= (tl.sum(slope, 1) / D)[:, None]
+            d_x += slope * scale
+        tl.store(d_x_at + index, d_x.to(d_x_at.dtype.element_ty), mask=inside)
+        if ADD:
+            d_moved = d_x * factor
+            if THRESHOLD > 0:
+                d_moved = tl.where(kept(seed, index, THRESHOLD), d_moved, 0.0)
+            tl.store(d_moved_at + index, d_moved.to(d_moved_at.dtype.element_ty), mask=inside)
+            d_bias += tl.where(inside, d_moved, 0.0)
+    part = parts_at + program * 3 * D + column
+    tl.store(part, tl.sum(d_gain, 0), mask=real)
+    tl.store(part + D, tl.sum(d_beta, 0), mask=real)
+    tl.store(part + 2 * D, tl.sum(d_bias, 0), mask=real)
+
+
+@triton.jit
+def activate(at, out_at, seed, size, factor, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < size
+    x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
+    if GELU:
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    else:
+        x = tl.maximum(x, 0.0)
+    x = x * factor
+    if THRESHOLD > 0:
+        x = tl.where(kept(seed, index, THRESHOLD), x, 0.0)
+    tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def activate_backward(  # type: ignore[no-untyped-def]
+    at, d_out_at, seed, d_at, parts_at, rows, columns, factor,
+    R: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    program, programs = tl.program_id(1), tl.num_programs(1)
+    total = tl.zeros((R, BLOCK), tl.float32)
+    for start in range(program * R, rows, programs * R):
+        row = start + tl.arange(0, R)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        index = row[:, None] * columns + column[None, :]
+        x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
+        slope = tl.load(d_out_at + index, mask=inside, other=0.0).to(tl.float32) * factor
+        if GELU:
+            normal = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+            slope = slope * (normal + x * tl.exp(-0.5 * x * x) * 0.3989422804014327)
+            if THRESHOLD > 0:
+                slope = tl.where(kept(seed, index, THRESHOLD), slope, 0.0)
+        else:  # of relu, the result after dropout says enough
+            slope = tl.where(x > 0.0, slope, 0.0)
+        tl.store(d_at + index, slope.to(d_at.dtype.element_ty), mask=inside)
+        total += slope
+    tl.store(parts_at + program * columns + column, tl.sum(total, 0), mask=column < columns)
+
+
+@triton.jit
+def probabilities(q, k, query_text, key_text, scale, CAUSAL: tl.constexpr, T: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Softmax within texts, (T, T); zero where a query has no key."""
+    allowed = query_text[:, None] == key_text[None, :]
+    if CAUSAL:
+        allowed = allowed & (tl.arange(0, T)[:, None] >= tl.arange(0, T)[None, :])
+    logits = tl.where(allowed, tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634), -1.0e30)
+    weights = tl.where(allowed, tl.exp2(logits - tl.max(logits, 1)[:, None]), 0.0)
+    total = tl.sum(weights, 1)
+    return weights / tl.where(total > 0.0, total, 1.0)[:, None]
+
+
+@triton.jit
+def attend(  # type: ignore[no-untyped-def]
+    q_at, k_at, v_at, query_text_at, key_text_at, seed, out_at, scale, factor,
+    Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
+    CAUSAL: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0) // H, tl.program_id(0) % H
+    t = row * T + tl.arange(0, T)
+    w = head * W + tl.arange(0, W)
+    q = tl.load(q_at + t[:, None] * Q_STRIDE + w[None, :])
+    k = tl.load(k_at + t[:, None] * K_STRIDE + w[None, :])
+    v = tl.load(v_at + t[:, None] * K_STRIDE + w[None, :])
+    p = probabilities(q, k, tl.load(query_text_at + t), tl.load(key_text_at + t), scale, CAUSAL, T)
+    if THRESHOLD > 0:
+        index = (tl.program_id(0) * T + tl.arange(0, T))[:, None] * T + tl.arange(0, T)[None, :]
+        p = tl.where(kept(seed, index, THRESHOLD), p * factor, 0.0)
+    out = tl.dot(p.to(v.dtype), v)
+    tl.store(out_at + t[:, None] * (H * W) + w[None, :], out.to(out_at.dtype.element_ty))
+
+
+@triton.jit
+def attend_backward(  # type: ignore[no-untyped-def]
+    q_at, k_at, v_at, query_text_at, key_text_at, seed, d_out_at, dq_at, dk_at, dv_at, q_parts, k_parts, v_parts,
+    scale, factor,
+    Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
+    CAUSAL: tl.constexpr, THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0) // H, tl.program_id(0) % H
+    t = row * T + tl.arange(0, T)
+    w = head * W + tl.arange(0, W)
+    q_index = t[:, None] * Q_STRIDE + w[None, :]
+    k_index = t[:, None] * K_STRIDE + w[None, :]
+    q = tl.load(q_at + q_index)
+    k = tl.load(k_at + k_index)
+    d_out = tl.load(d_out_at + t[:, None] * (H * W) + w[None, :])
+    p = probabilities(q, k, tl.load(query_text_at + t), tl.load(key_text_at + t), scale, CAUSAL, T)
+    dropped = p
+    if THRESHOLD > 0:
+        index = (tl.program_id(0) * T + tl.arange(0, T))[:, None] * T + tl.arange(0, T)[None, :]
+        keep = kept(seed, index, THRESHOLD)
+        dropped = tl.where(keep, p * factor, 0.0)
+    dv = tl.dot(tl.trans(dropped.to(q.dtype)), d_out)
+    tl.store(dv_at + k_index, dv.to(dv_at.dtype.element_ty))
+    tl.store(v_parts + row * K_STRIDE + w, tl.sum(dv, 0))
+    v = tl.load(v_at + k_index)
+    dp = tl.dot(d_out, tl.trans(v))
+    if THRESHOLD > 0:
+        dp = tl.where(keep, dp * factor, 0.0)
+    ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
+    dq = tl.dot(ds, k)
+    tl.store(dq_at + q_index, dq.to(dq_at.dtype.element_ty))
+    tl.store(q_parts + row * Q_STRIDE + w, tl.sum(dq, 0))
+    dk = tl.dot(tl.trans(ds), q)
+    tl.store(dk_at + k_index, dk.to(dk_at.dtype.element_ty))
+    tl.store(k_parts + row * K_STRIDE + w, tl.sum(dk, 0))
+
+
+@triton.jit
+def embed(  # type: ignore[no-untyped-def]
+    id_at, table_at, position_at, positions_at, segment_at, segments_at, seed, out_at, rows, root, factor,
+    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, POSITIONS: tl.constexpr, SEGMENTS: tl.constexpr,
+    THRESHOLD: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * R + tl.arange(0, R)
+    column = tl.arange(0, WIDE)
+    here = row < rows
+    inside = here[:, None] & (column < D)[None, :]
+    index = row[:, None] * D + column[None, :]
+    token = tl.load(id_at + row, mask=here, other=0)
+    x = tl.load(table_at + token[:, None] * D + column[None, :], mask=inside, other=0.0) * root
+    if POSITIONS:
+        position = tl.load(position_at + row, mask=here, other=0)
+        x += tl.load(positions_at + position[:, None] * D + column[None, :], mask=inside, other=0.0)
+    if SEGMENTS:
+        segment = tl.load(segment_at + row, mask=here, other=0)
+        x += tl.load(segments_at + segment[:, None] * D + column[None, :], mask=inside, other=0.0)
+    if THRESHOLD > 0:
+        x = tl.where(kept(seed, index, THRESHOLD), x * factor, 0.0)
+    tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def undrop(d_at, seed, out_at, size, factor, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < size
+    x = tl.load(d_at + index, mask=inside, other=0.0).to(tl.float32) * factor
+    if THRESHOLD > 0:
+        x = tl.where(kept(seed, index, THRESHOLD), x, 0.0)
+    tl.store(out_at + index, x, mask=inside)
+
+
+@triton.jit
+def smoothed_loss(  # type: ignore[no-untyped-def]
+    logits_at, target_at, losses_at, size, smoothing, ignored,
+    SLOPE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    target = tl.load(target_at + row)
+    column = tl.arange(0, BLOCK)
+    start_at = logits_at + row * size
+    most = tl.full((BLOCK,), -1.0e30, tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    plain = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, size, BLOCK):
+        inside = start + column < size
+        x = tl.load(start_at + start + column, mask=inside, other=-1.0e30).to(tl.float32)
+        higher = tl.maximum(most, x)
+        total = total * tl.exp(most - higher) + tl.where(inside, tl.exp(x - higher), 0.0)
+        plain += tl.where(inside, x, 0.0)
+        most = higher
+    peak = tl.max(most, 0)
+    normaliser = peak + tl.log(tl.sum(total * tl.exp(most - peak), 0))
+    real = (target != ignored).to(tl.float32)
+    nll = (normaliser - tl.load(start_at + target).to(tl.float32)) * real
+    mean = tl.sum(plain, 0) / size
+    tl.store(losses_at + 2 * row, (1 - smoothing) * nll + smoothing * (normaliser - mean) * real)
+    tl.store(losses_at + 2 * row + 1, nll)
+    if SLOPE:
+        tl.debug_barrier()  # the target's logit is read before it is overwritten
+        for start in range(0, size, BLOCK):
+            inside = start + column < size
+            x = tl.load(start_at + start + column, mask=inside, other=-1.0e30).to(tl.float32)
+            slope = tl.exp(x - normaliser) - smoothing / size
+            slope = tl.where(start + column == target, slope + smoothing - 1.0, slope) * real
+            tl.store(start_at + start + column, slope.to(logits_at.dtype.element_ty), mask=inside)
