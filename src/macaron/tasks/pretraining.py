@@ -68,7 +68,7 @@ class PretrainingLoss(nn.Module):
                 context = Context(mask=_mask(batch.text), kernel=model.kernel)
             context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
-        needed = x.view(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
+        needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
         if model.encoder.norm is not None:
             needed = model.encoder.norm(needed)
