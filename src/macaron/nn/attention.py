@@ -88,7 +88,7 @@ class Context:
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
     ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
     states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of the states, (T,) or (B, T), as the
-    embedding takes them. ``rows`` asks for the fused kernels (`macaron.nn.fused`); masks and positions then mean nothing.
+    embedding takes them. ``rows`` asks for fused kernels (`macaron.nn.fused`), which need no masks.
     """
 
     mask: Tensor | None = None

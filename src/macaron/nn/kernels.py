@@ -1,4 +1,4 @@
-"""Triton kernels of a training step on a GPU, and what launches them: see `macaron.nn.fused`, which alone uses them.
+"""Triton kernels of a training step on a GPU, see `macaron.nn.fused_functions`, which alone launches them.
 
 All are memory-bound: each reads and writes its tensors once. Numbers are float32 in registers, whatever they are in
 memory. Sums over rows (gradients of gains and biases) are one partial sum per program, added up afterwards, so results
@@ -6,35 +6,61 @@ do not depend on the order in which programs run. Dropout's decisions are a func
 computed again in the backward pass.
 """
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-
-#: Programs of a kernel that sums over rows.
-PROGRAMS = 528
 
 
 @triton.jit
-def kept(seed, index, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Dropout's decisions: a hash of two seeds and an index is at least the threshold, drop rate x 2^32."""
-    first = tl.load(seed).to(tl.uint32, bitcast=True)
-    second = tl.load(seed + 1).to(tl.uint32, bitcast=True)
-    x = index.to(tl.uint32) * 0x9E3779B1 + first
-    x = (x ^ (x >> 16)) * 0x7FEB352D
-    x = x ^ second
+def mixed(x, seed):
+    """A hash of numbers and two seeds."""
+    x = x.to(tl.uint32) * 0x9E3779B1 + tl.load(seed).to(tl.uint32, bitcast=True)
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) ^ tl.load(seed + 1).to(tl.uint32, bitcast=True)
     x = (x ^ (x >> 15)) * 0x846CA68B
-    return (x ^ (x >> 16)) >= THRESHOLD
+    return x ^ (x >> 16)
 
 
 @triton.jit
-def residual_norm(  # type: ignore[no-untyped-def]
-    x_at, moved_at, bias_at, gain_at, beta_at, seed, sum_at, norm_at, rows, factor, eps,
+def kept(seed, index, rate):
+    """Dropout's decisions about indices; a rate of 0 keeps all."""
+    return mixed(index, seed) >= tl.full((), rate * 4294967296.0, tl.float32).to(tl.uint32)
+
+
+@triton.jit
+def kept_pairs(seed, row, column, rate):
+    """Dropout's decisions about pairs, (rows, columns), in fewer operations."""
+    x = mixed(row, seed)[:, None] ^ mixed(column, seed + 2)[None, :]
+    x = (x ^ (x >> 15)) * 0x7FEB352D
+    return (x ^ (x >> 15)) * 0x846CA68B >= tl.full((), rate * 4294967296.0, tl.float32).to(tl.uint32)
+
+
+@triton.jit
+def gelu(x):
+    """The normal distribution function of x, by a rational approximation (error 1e-7), and exp(-x^2 / 2)."""
+    bell = tl.exp(-0.5 * x * x)
+    t = 1.0 / (1.0 + 0.23164188 * tl.abs(x))
+    tail = t * (0.127414796 + t * (-0.142248368 + t * (0.710706871 + t * (-0.726576014 + t * 0.530702716)))) * bell
+    return tl.where(x < 0.0, tail, 1.0 - tail), bell
+
+
+@triton.jit
+def column_sums(parts_at, out_at, rows, columns, R: tl.constexpr, BLOCK: tl.constexpr):
+    """Partial sums (rows, columns) to their sum (columns,)."""
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((R, BLOCK), tl.float32)
+    for start in range(0, rows, R):
+        row = start + tl.arange(0, R)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        total += tl.load(parts_at + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+    tl.store(out_at + column, tl.sum(total, 0), mask=column < columns)
+
+
+@triton.jit
+def residual_norm(
+    x_at, moved_at, bias_at, gain_at, beta_at, seed, sum_at, norm_at, rows, rate, factor, eps,
     D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr,
-    BETA: tl.constexpr, RMS: tl.constexpr, THRESHOLD: tl.constexpr,
+    BETA: tl.constexpr, RMS: tl.constexpr,
 ):  # fmt: skip
+    """``s = x + factor drop(moved + bias)``, and its norm."""
     row = tl.program_id(0) * R + tl.arange(0, R)
     column = tl.arange(0, WIDE)
     real = column < D
@@ -46,8 +72,7 @@ def residual_norm(  # type: ignore[no-untyped-def]
         if BIAS:
             moved += tl.load(bias_at + column, mask=real, other=0.0).to(tl.float32)[None, :]
         moved = moved * factor
-        if THRESHOLD > 0:
-            moved = tl.where(kept(seed, index, THRESHOLD), moved, 0.0)
+        moved = tl.where(kept(seed, index, rate), moved, 0.0)
         rounded = (x + moved).to(sum_at.dtype.element_ty)
         tl.store(sum_at + index, rounded, mask=inside)
         x = tl.where(inside, rounded.to(tl.float32), 0.0)
@@ -62,11 +87,12 @@ def residual_norm(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def residual_norm_backward(  # type: ignore[no-untyped-def]
-    sum_at, d_sum_at, d_norm_at, gain_at, seed, d_x_at, d_moved_at, parts_at, rows, factor, eps,
+def residual_norm_backward(
+    sum_at, d_sum_at, d_norm_at, gain_at, seed, d_x_at, d_moved_at, parts_at, rows, rate, factor, eps,
     D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, SUM: tl.constexpr,
-    RMS: tl.constexpr, THRESHOLD: tl.constexpr,
+    RMS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
+    """Its gradients; those of gain, beta and bias as partial sums (programs, 3, D)."""
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.arange(0, WIDE)
     real = column < D
@@ -75,7 +101,7 @@ def residual_norm_backward(  # type: ignore[no-untyped-def]
     d_bias = tl.zeros((R, WIDE), tl.float32)
     if NORM:
         gain = tl.load(gain_at + column, mask=real, other=0.0).to(tl.float32)
-    for start in range(program * R, rows, programs * R):
+    for start in tl.range(program * R, rows, programs * R, num_stages=STAGES):
         row = start + tl.arange(0, R)
         inside = (row < rows)[:, None] & real[None, :]
         index = row[:, None] * D + column[None, :]
@@ -99,8 +125,7 @@ def residual_norm_backward(  # type: ignore[no-untyped-def]
         tl.store(d_x_at + index, d_x.to(d_x_at.dtype.element_ty), mask=inside)
         if ADD:
             d_moved = d_x * factor
-            if THRESHOLD > 0:
-                d_moved = tl.where(kept(seed, index, THRESHOLD), d_moved, 0.0)
+            d_moved = tl.where(kept(seed, index, rate), d_moved, 0.0)
             tl.store(d_moved_at + index, d_moved.to(d_moved_at.dtype.element_ty), mask=inside)
             d_bias += tl.where(inside, d_moved, 0.0)
     part = parts_at + program * 3 * D + column
@@ -110,25 +135,26 @@ def residual_norm_backward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def activate(at, out_at, seed, size, factor, GELU: tl.constexpr, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def activate(at, out_at, seed, size, rate, factor, GELU: tl.constexpr, BLOCK: tl.constexpr):
+    """Gelu or relu, then dropout."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < size
     x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
     if GELU:
-        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+        x = x * gelu(x)[0]
     else:
         x = tl.maximum(x, 0.0)
     x = x * factor
-    if THRESHOLD > 0:
-        x = tl.where(kept(seed, index, THRESHOLD), x, 0.0)
+    x = tl.where(kept(seed, index, rate), x, 0.0)
     tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def activate_backward(  # type: ignore[no-untyped-def]
-    at, d_out_at, seed, d_at, parts_at, rows, columns, factor,
-    R: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr, THRESHOLD: tl.constexpr,
+def activate_backward(
+    at, d_out_at, seed, d_at, parts_at, rows, columns, rate, factor,
+    R: tl.constexpr, BLOCK: tl.constexpr, GELU: tl.constexpr,
 ):  # fmt: skip
+    """The gradient of an activation, and its sums over rows, (programs, columns); of relu from the result."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     program, programs = tl.program_id(1), tl.num_programs(1)
     total = tl.zeros((R, BLOCK), tl.float32)
@@ -139,10 +165,9 @@ def activate_backward(  # type: ignore[no-untyped-def]
         x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
         slope = tl.load(d_out_at + index, mask=inside, other=0.0).to(tl.float32) * factor
         if GELU:
-            normal = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
-            slope = slope * (normal + x * tl.exp(-0.5 * x * x) * 0.3989422804014327)
-            if THRESHOLD > 0:
-                slope = tl.where(kept(seed, index, THRESHOLD), slope, 0.0)
+            share, bell = gelu(x)
+            slope = slope * (share + x * bell * 0.3989422804014327)
+            slope = tl.where(kept(seed, index, rate), slope, 0.0)
         else:  # of relu, the result after dropout says enough
             slope = tl.where(x > 0.0, slope, 0.0)
         tl.store(d_at + index, slope.to(d_at.dtype.element_ty), mask=inside)
@@ -151,45 +176,53 @@ def activate_backward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def probabilities(q, k, query_text, key_text, scale, CAUSAL: tl.constexpr, T: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Softmax within texts, (T, T); zero where a query has no key."""
+def signed_weights(
+    q, k, query_text, key_text, seed, program, start, scale, rate,
+    CAUSAL: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Softmax within texts, (ROWS, T), zero where a query has no key; negative where dropout takes it."""
+    row, column = start + tl.arange(0, ROWS), tl.arange(0, T)
     allowed = query_text[:, None] == key_text[None, :]
     if CAUSAL:
-        allowed = allowed & (tl.arange(0, T)[:, None] >= tl.arange(0, T)[None, :])
+        allowed = allowed & (row[:, None] >= column[None, :])
     logits = tl.where(allowed, tl.dot(q, tl.trans(k)) * (scale * 1.4426950408889634), -1.0e30)
     weights = tl.where(allowed, tl.exp2(logits - tl.max(logits, 1)[:, None]), 0.0)
     total = tl.sum(weights, 1)
-    return weights / tl.where(total > 0.0, total, 1.0)[:, None]
+    weights = weights * (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
+    return tl.where(kept_pairs(seed, program * T + row, column, rate), weights, -weights).to(q.dtype)
 
 
 @triton.jit
-def attend(  # type: ignore[no-untyped-def]
-    q_at, k_at, v_at, query_text_at, key_text_at, seed, out_at, scale, factor,
+def attend(
+    q_at, k_at, v_at, query_text_at, key_text_at, seed, out_at, scale, rate, factor,
     Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
-    CAUSAL: tl.constexpr, THRESHOLD: tl.constexpr,
+    CAUSAL: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0) // H, tl.program_id(0) % H
-    t = row * T + tl.arange(0, T)
+    """Attention of one head to all keys of a row, for ROWS of its queries."""
+    program, start = tl.program_id(0) // (T // ROWS), tl.program_id(0) % (T // ROWS) * ROWS
+    row, head = program // H, program % H
+    queries = row * T + start + tl.arange(0, ROWS)
+    keys = row * T + tl.arange(0, T)
     w = head * W + tl.arange(0, W)
-    q = tl.load(q_at + t[:, None] * Q_STRIDE + w[None, :])
-    k = tl.load(k_at + t[:, None] * K_STRIDE + w[None, :])
-    v = tl.load(v_at + t[:, None] * K_STRIDE + w[None, :])
-    p = probabilities(q, k, tl.load(query_text_at + t), tl.load(key_text_at + t), scale, CAUSAL, T)
-    if THRESHOLD > 0:
-        index = (tl.program_id(0) * T + tl.arange(0, T))[:, None] * T + tl.arange(0, T)[None, :]
-        p = tl.where(kept(seed, index, THRESHOLD), p * factor, 0.0)
-    out = tl.dot(p.to(v.dtype), v)
-    tl.store(out_at + t[:, None] * (H * W) + w[None, :], out.to(out_at.dtype.element_ty))
+    q = tl.load(q_at + queries[:, None] * Q_STRIDE + w[None, :])
+    k = tl.load(k_at + keys[:, None] * K_STRIDE + w[None, :])
+    v = tl.load(v_at + keys[:, None] * K_STRIDE + w[None, :])
+    query_text, key_text = tl.load(query_text_at + queries), tl.load(key_text_at + keys)
+    signed = signed_weights(q, k, query_text, key_text, seed, program, start, scale, rate, CAUSAL, T, ROWS)
+    out = tl.dot(tl.maximum(signed, 0.0).to(q.dtype), v) * factor
+    tl.store(out_at + queries[:, None] * (H * W) + w[None, :], out.to(out_at.dtype.element_ty))
 
 
 @triton.jit
-def attend_backward(  # type: ignore[no-untyped-def]
+def attend_backward(
     q_at, k_at, v_at, query_text_at, key_text_at, seed, d_out_at, dq_at, dk_at, dv_at, q_parts, k_parts, v_parts,
-    scale, factor,
+    scale, rate, factor,
     Q_STRIDE: tl.constexpr, K_STRIDE: tl.constexpr, H: tl.constexpr, T: tl.constexpr, W: tl.constexpr,
-    CAUSAL: tl.constexpr, THRESHOLD: tl.constexpr,
+    CAUSAL: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0) // H, tl.program_id(0) % H
+    """The gradients of one head of a row, and their sums over the row, which are for biases."""
+    program = tl.program_id(0)
+    row, head = program // H, program % H
     t = row * T + tl.arange(0, T)
     w = head * W + tl.arange(0, W)
     q_index = t[:, None] * Q_STRIDE + w[None, :]
@@ -197,19 +230,15 @@ def attend_backward(  # type: ignore[no-untyped-def]
     q = tl.load(q_at + q_index)
     k = tl.load(k_at + k_index)
     d_out = tl.load(d_out_at + t[:, None] * (H * W) + w[None, :])
-    p = probabilities(q, k, tl.load(query_text_at + t), tl.load(key_text_at + t), scale, CAUSAL, T)
-    dropped = p
-    if THRESHOLD > 0:
-        index = (tl.program_id(0) * T + tl.arange(0, T))[:, None] * T + tl.arange(0, T)[None, :]
-        keep = kept(seed, index, THRESHOLD)
-        dropped = tl.where(keep, p * factor, 0.0)
-    dv = tl.dot(tl.trans(dropped.to(q.dtype)), d_out)
+    query_text, key_text = tl.load(query_text_at + t), tl.load(key_text_at + t)
+    signed = signed_weights(q, k, query_text, key_text, seed, program, 0, scale, rate, CAUSAL, T, T)
+    dv = tl.dot(tl.trans(tl.maximum(signed, 0.0).to(q.dtype)), d_out) * factor
     tl.store(dv_at + k_index, dv.to(dv_at.dtype.element_ty))
     tl.store(v_parts + row * K_STRIDE + w, tl.sum(dv, 0))
     v = tl.load(v_at + k_index)
     dp = tl.dot(d_out, tl.trans(v))
-    if THRESHOLD > 0:
-        dp = tl.where(keep, dp * factor, 0.0)
+    dp = tl.where(signed > 0.0, dp * factor, 0.0)
+    p = tl.abs(signed).to(tl.float32)
     ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
     dq = tl.dot(ds, k)
     tl.store(dq_at + q_index, dq.to(dq_at.dtype.element_ty))
@@ -220,11 +249,11 @@ def attend_backward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def embed(  # type: ignore[no-untyped-def]
-    id_at, table_at, position_at, positions_at, segment_at, segments_at, seed, out_at, rows, root, factor,
+def embed(
+    id_at, table_at, position_at, positions_at, segment_at, segments_at, seed, out_at, rows, root, rate, factor,
     D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, POSITIONS: tl.constexpr, SEGMENTS: tl.constexpr,
-    THRESHOLD: tl.constexpr,
 ):  # fmt: skip
+    """Token vectors times a root, plus positions' and segments', then dropout."""
     row = tl.program_id(0) * R + tl.arange(0, R)
     column = tl.arange(0, WIDE)
     here = row < rows
@@ -238,26 +267,26 @@ def embed(  # type: ignore[no-untyped-def]
     if SEGMENTS:
         segment = tl.load(segment_at + row, mask=here, other=0)
         x += tl.load(segments_at + segment[:, None] * D + column[None, :], mask=inside, other=0.0)
-    if THRESHOLD > 0:
-        x = tl.where(kept(seed, index, THRESHOLD), x * factor, 0.0)
+    x = tl.where(kept(seed, index, rate), x * factor, 0.0)
     tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def undrop(d_at, seed, out_at, size, factor, THRESHOLD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def undrop(d_at, seed, out_at, size, rate, factor, BLOCK: tl.constexpr):
+    """A dropout's gradient in float32."""
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = index < size
     x = tl.load(d_at + index, mask=inside, other=0.0).to(tl.float32) * factor
-    if THRESHOLD > 0:
-        x = tl.where(kept(seed, index, THRESHOLD), x, 0.0)
+    x = tl.where(kept(seed, index, rate), x, 0.0)
     tl.store(out_at + index, x, mask=inside)
 
 
 @triton.jit
-def smoothed_loss(  # type: ignore[no-untyped-def]
+def smoothed_loss(
     logits_at, target_at, losses_at, size, smoothing, ignored,
     SLOPE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """Smoothed loss and nll of each row, (rows, 2); the gradient of the first replaces the logits."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_at + row)
     column = tl.arange(0, BLOCK)

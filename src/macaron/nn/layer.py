@@ -92,7 +92,7 @@ class SubLayer(nn.Module):
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
         """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""
         if isinstance(x, State):
-            return advance(self, x, coefficient, context)  # type: ignore[return-value]
+            return advance(self, x, coefficient, context)
         if self.velocity is not None:
             x, v = self.velocity(x, lambda at: coefficient * self.field(at, context, slot))
             return torch.cat([x if self.pre_norm else self.norm(x), v], dim=-1)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from macaron.nn.fused import chunk_loss
+from macaron.nn.fused_functions import chunk_loss
 
 CHUNK = {"cpu": 1024, "cuda": 8192}  # rows of logits held at a time
 

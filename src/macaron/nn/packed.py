@@ -2,11 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 SEEDS = 256  # drawn at a time
+
+
+class Dropout(NamedTuple):
+    """A seed (4,) int32, the rate, and the factor of what is kept."""
+
+    seed: Tensor
+    rate: float
+    factor: float
 
 
 @dataclass
@@ -44,14 +53,16 @@ class PackedRows:
         """Rows (B, T) of another sequence, which attend to these."""
         return replace(self, texts=texts, memory_texts=self.texts)
 
-    def half(self, weight: Tensor | None) -> Tensor | None:
+    def half(self, weight: Tensor) -> Tensor:
         """A weight in the precision of products."""
-        return None if weight is None else self.weights[id(weight)]
+        return self.weights[id(weight)]
 
-    def seed(self) -> Tensor:
-        """The seed of a dropout, (4,) int32, from the device's generator: a graph draws anew at every replay."""
+    def dropout(self, rate: float) -> Dropout:
+        """Dropout with a seed of its own, from the device's generator: a graph draws anew at every replay."""
+        if not rate:
+            return Dropout(self.texts, 0.0, 1.0)  # any seed will do
         if not self.seeds:
             limits = torch.iinfo(torch.int32)
             drawn = torch.randint(limits.min, limits.max, (SEEDS, 4), dtype=torch.int32, device=self.texts.device)
             self.seeds.extend(drawn.unbind(0))
-        return self.seeds.pop()
+        return Dropout(self.seeds.pop(), rate, 1 / (1 - rate))

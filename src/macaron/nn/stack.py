@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -126,13 +127,13 @@ class Stack(nn.Module):
         :param offsets: whether rows come with their offsets
         """
         layer = self.steps[0]
-        parts = [part for step in self.steps for part in step.sublayers.values()]
+        parts: list[Any] = [part for step in self.steps for part in step.sublayers.values()]
         operators = [part.operator for part in parts]
         attentions = [each for each in operators if isinstance(each, SelfAttention | CrossAttention)]
         networks = [each for each in operators if isinstance(each, FeedForward)]
         norms = [part.norm for part in parts]
         found = {
-            "Triton is missing": fused.kernels() is None,
+            "Triton is missing": find_spec("triton") is None,
             "a velocity": self.has_velocity,
             "signals of layers": self.signals is not None,
             "an integrator": any(len(each.b) > 1 for each in (layer.tableau, layer.layer_tableau)),

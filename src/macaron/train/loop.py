@@ -1,6 +1,7 @@
 """The training loop."""
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -90,6 +91,8 @@ class Trainer:
             + (f", resumed at update {self.state.update}" if found else "")
         )
         try:
+            # A thread that plans an epoch must not hold up launches, each by the usual 5 ms.
+            sys.setswitchinterval(1e-4)
             with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False

@@ -79,8 +79,9 @@ class RecordedStep(TrainStep):
             each.grad = None
         try:
             losses = super().__call__(batch, weight)
-            made = [(old, new.grad) for old, new in zip(totals, parameters, strict=True) if new.grad is not None]
-            torch._foreach_add_([old for old, _ in made], [new for _, new in made])
+            made = [each for each in parameters if each.grad is not None]
+            old = [total for each, total in zip(parameters, totals, strict=True) if each.grad is not None]
+            torch._foreach_add_(old, [each.grad for each in made])  # type: ignore[arg-type, misc]
         finally:
             for each, total in zip(parameters, totals, strict=True):
                 each.grad = total

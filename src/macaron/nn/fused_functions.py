@@ -1,0 +1,262 @@
+"""The steps of `macaron.nn.fused` with their gradients, by the kernels of `macaron.nn.kernels`, which need Triton."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from macaron.nn.embedding import FIRST_POSITION, sinusoids
+from macaron.nn.packed import Dropout, PackedRows
+
+BLOCK = 2048  # elements of a program that works on each alone
+SUMMED = (64, 32)  # partial sums that are added at once: rows, columns
+ROWS = 4  # of a norm's program
+PROCESSORS = 132  # of a GPU; kernels that sum over rows have a few programs for each
+
+
+def kernels() -> Any:
+    """The kernels; imported where they are launched."""
+    from macaron.nn import kernels
+
+    return kernels
+
+
+def power_of_two(size: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << (size - 1).bit_length()
+
+
+def backward_tile(power: int) -> dict[str, int]:
+    """Rows of a program at a time, loads under way, and warps, as measured on an H200."""
+    return {"R": 1, "STAGES": 2, "num_warps": max(1, power // 512)}
+
+
+def attention_tile(width: int) -> dict[str, int]:
+    """Queries of a program, and warps; with 128 registers more programs fit on a processor."""
+    return {"ROWS": 64, "num_warps": 4, **({} if width > 64 else {"maxnreg": 128})}
+
+
+def attention_backward_tile(width: int) -> dict[str, int]:
+    """Warps of a program."""
+    return {"num_warps": 8}
+
+
+def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
+    """``d_out^T x`` in float32."""
+    if d_out.is_cuda and d_out.dtype != torch.float32:
+        return torch.mm(d_out.t(), x, out_dtype=torch.float32)
+    return d_out.t() @ x
+
+
+def column_sums(parts: Tensor) -> Tensor:
+    """The sum of partial sums (P, ...), in a fixed order."""
+    total = parts.new_empty(parts.shape[1:])
+    rows, columns = SUMMED
+    kernels().column_sums[(-(-total.numel() // columns),)](
+        parts, total, len(parts), total.numel(), R=rows, BLOCK=columns, num_warps=4
+    )
+    return total
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows) -> Tensor:
+    """A linear map in the precision of products."""
+    matrix = rows.half(weight).t()
+    return x @ matrix if bias is None else torch.addmm(rows.half(bias), x, matrix)
+
+
+class Product(torch.autograd.Function):
+    """``x W^T + b``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows) -> Tensor:
+        ctx.save_for_backward(x, rows.half(weight))
+        ctx.biased = bias is not None
+        return linear(x, weight, bias, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (x, half), (d_out,) = ctx.saved_tensors, gradients
+        d_bias = d_out.sum(0, dtype=torch.float32) if ctx.biased else None
+        return d_out @ half, weight_gradient(d_out, x), d_bias, None
+
+
+class ResidualNorm(torch.autograd.Function):
+    """``s = x + c drop(moved + bias)`` and its norm; either may be left out, and each of the two may be used alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, moved: Tensor | None, bias: Tensor | None, gain: Tensor | None, beta: Tensor | None,
+        coefficient: float, dropout: Dropout, eps: float, rms: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        ctx.set_materialize_grads(False)
+        rows, size = x.shape
+        seed, rate, factor = dropout
+        total = x if moved is None else torch.empty_like(x)
+        normed = None if gain is None else torch.empty_like(x)
+        kernels().residual_norm[(-(-rows // ROWS),)](
+            x, moved, bias, gain, beta, seed, total, normed, rows, rate, coefficient * factor, eps,
+            D=size, WIDE=power_of_two(size), R=ROWS, ADD=moved is not None, BIAS=bias is not None,
+            NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(total, gain, seed)
+        ctx.of = rate, coefficient * factor, eps, rms, moved is not None, bias is not None, beta is not None
+        return total.view_as(total), normed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        total, gain, seed = ctx.saved_tensors
+        rate, factor, eps, rms, adds, biased, shifted = ctx.of
+        d_sum, d_norm = gradients
+        normed = d_norm is not None
+        rows, size = total.shape
+        power = power_of_two(size)
+        tile = backward_tile(power)
+        programs = min(16 * PROCESSORS // tile["num_warps"], -(-rows // tile["R"]))
+        d_x, d_moved = torch.empty_like(total), torch.empty_like(total) if adds else None
+        parts = total.new_empty((programs, 3, size), dtype=torch.float32)
+        kernels().residual_norm_backward[(programs,)](
+            total, d_sum, d_norm, gain if normed else None, seed, d_x, d_moved, parts, rows, rate, factor, eps,
+            D=size, WIDE=power, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=rms, **tile,
+        )  # fmt: skip
+        d_gain, d_beta, d_bias = column_sums(parts).unbind(0)
+        found = d_bias if biased else None, d_gain if gain is not None else None, d_beta if shifted else None
+        return d_x, d_moved, *found, None, None, None, None
+
+
+class Inner(torch.autograd.Function):
+    """``drop(act(x W^T + b))``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, gelu: bool, dropout: Dropout
+    ) -> Tensor:
+        seed, rate, factor = dropout
+        before = linear(x, weight, bias, rows)
+        after = torch.empty_like(before) if gelu else before  # relu's gradient follows from its result
+        kernels().activate[(-(-before.numel() // BLOCK),)](
+            before, after, seed, before.numel(), rate, factor, GELU=gelu, BLOCK=BLOCK, num_warps=4
+        )
+        ctx.save_for_backward(x, rows.half(weight), before, seed)
+        ctx.of = gelu, bias is not None, rate, factor
+        return after
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, half, before, seed = ctx.saved_tensors
+        gelu, biased, rate, factor = ctx.of
+        rows, columns = before.shape
+        width, each = 256, 8
+        blocks = -(-columns // width)
+        programs = min(-(-8 * PROCESSORS // blocks), -(-rows // each))
+        d_before = torch.empty_like(before)
+        parts = before.new_empty((programs, columns), dtype=torch.float32)
+        kernels().activate_backward[(blocks, programs)](
+            before, gradients[0].contiguous(), seed, d_before, parts, rows, columns, rate, factor,
+            R=each, BLOCK=width, GELU=gelu, num_warps=4,
+        )  # fmt: skip
+        d_bias = column_sums(parts) if biased else None
+        return d_before @ half, weight_gradient(d_before, x), d_bias, None, None, None
+
+
+class AttentionHeads(torch.autograd.Function):
+    """The heads of attention side by side, (N, H K), of x (N, D) to itself or to another sequence's states (N, D).
+
+    :param weight: that of queries, or of queries, keys and values
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, memory: Tensor | None, weight: Tensor, bias: Tensor | None, kv_weight: Tensor | None,
+        kv_bias: Tensor | None, rows: PackedRows, heads: int, causal: bool, dropout: Dropout,
+    ) -> Tensor:  # fmt: skip
+        q, steps = linear(x, weight, bias, rows), rows.texts.shape[1]
+        key_texts: Tensor | None = rows.texts
+        if memory is None or kv_weight is None:
+            width, kv_half = q.shape[1] // 3, None
+            kv = q[:, width:]
+        else:
+            width, key_texts, kv_half = q.shape[1], rows.memory_texts, rows.half(kv_weight)
+            kv = linear(memory, kv_weight, kv_bias, rows)
+        ctx.texts, ctx.dropout = (rows.texts, key_texts), dropout
+        ctx.shape = {
+            **{"Q_STRIDE": q.stride(0), "K_STRIDE": kv.stride(0), "H": heads, "T": steps, "W": width // heads},
+            **{"CAUSAL": causal, "num_stages": 1},
+        }
+        ctx.biased = bias is not None, kv_bias is not None
+        out = q.new_empty((len(q), width))
+        tile = attention_tile(width // heads)
+        tile["ROWS"] = min(steps, tile["ROWS"])
+        kernels().attend[(len(q) // tile["ROWS"] * heads,)](
+            q, kv, kv[:, width:], *ctx.texts, dropout.seed, out, (width // heads) ** -0.5, *dropout[1:],
+            **tile, **ctx.shape,
+        )  # fmt: skip
+        ctx.save_for_backward(x, memory, rows.half(weight), kv_half, q, kv)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, memory, half, kv_half, q, kv = ctx.saved_tensors
+        heads, width = ctx.shape["H"], ctx.shape["H"] * ctx.shape["W"]
+        count = len(q) // ctx.shape["T"]
+        dq, parts = torch.empty_like(q), q.new_empty((count, q.shape[1]), dtype=torch.float32)
+        if memory is None:
+            dkv, kv_parts = dq[:, width:], parts[:, width:]
+        else:
+            dkv, kv_parts = torch.empty_like(kv), q.new_empty((count, 2 * width), dtype=torch.float32)
+        kernels().attend_backward[(count * heads,)](
+            q, kv, kv[:, width:], *ctx.texts, ctx.dropout.seed, gradients[0].contiguous(), dq, dkv, dkv[:, width:],
+            parts, kv_parts, kv_parts[:, width:], ctx.shape["W"] ** -0.5, *ctx.dropout[1:],
+            **attention_backward_tile(ctx.shape["W"]), **ctx.shape,
+        )  # fmt: skip
+        d_bias = column_sums(parts) if ctx.biased[0] else None
+        d_x, d_weight = dq @ half, weight_gradient(dq, x)
+        if memory is None:
+            return d_x, None, d_weight, d_bias, *(None,) * 6
+        kv_bias = column_sums(kv_parts) if ctx.biased[1] else None
+        return d_x, dkv @ kv_half, d_weight, d_bias, weight_gradient(dkv, memory), kv_bias, *(None,) * 4
+
+
+class Embed(torch.autograd.Function):
+    """Tokens (B, T) to states (B T, D): ``drop(sqrt(D) E[token] + P[position] + S[segment])``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, table: Tensor, segment_table: Tensor | None, ids: Tensor, positions: Tensor | None,
+        segments: Tensor | None, frozen: int | None, dropout: Dropout, dtype: torch.dtype,
+    ) -> Tensor:  # fmt: skip
+        rows, size = ids.numel(), table.shape[1]
+        vectors = sinusoids(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device), size)
+        out = table.new_empty((rows, size), dtype=dtype)
+        kernels().embed[(-(-rows // ROWS),)](
+            ids, table, positions, vectors, segments, segment_table, dropout.seed, out, rows, math.sqrt(size),
+            *dropout[1:], D=size, WIDE=power_of_two(size), R=ROWS, POSITIONS=positions is not None,
+            SEGMENTS=segment_table is not None, num_warps=4,
+        )  # fmt: skip
+        ctx.of = ids, segments, table.shape, segment_table, frozen, dropout
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        ids, segments, (count, size), segment_table, frozen, (seed, rate, factor) = ctx.of
+        d_x = torch.empty_like(gradients[0], dtype=torch.float32)
+        kernels().undrop[(-(-d_x.numel() // BLOCK),)](
+            gradients[0].contiguous(), seed, d_x, d_x.numel(), rate, factor, BLOCK=BLOCK, num_warps=4
+        )
+        d_table = torch.ops.aten.embedding_dense_backward(d_x, ids.flatten(), count, -1, False) * math.sqrt(size)
+        d_segments = None
+        if segment_table is not None:
+            members = segments.flatten() == torch.arange(len(segment_table), device=ids.device).unsqueeze(1)
+            if frozen is not None:
+                members[frozen] = False
+            d_segments = members.to(d_x.dtype) @ d_x
+        return d_table, d_segments, *(None,) * 6
+
+
+def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:
+    """The sums (2,) of smoothed loss and nll; if ``sloping``, the loss's gradient replaces the logits (N, V)."""
+    losses = logits.new_empty((len(logits), 2), dtype=torch.float32)
+    kernels().smoothed_loss[(len(logits),)](
+        logits, targets, losses, logits.shape[1], smoothing, ignored, SLOPE=sloping, BLOCK=1024, num_warps=4
+    )
+    return losses.sum(0)
