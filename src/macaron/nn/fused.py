@@ -11,9 +11,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.attention import Context, CrossAttention, SequenceOffsets, varlen_attention
+from macaron.nn.attention import Context, CrossAttention
 from macaron.nn.embedding import Embedding
-from macaron.nn.fused_functions import AttentionHeads, Embed, Inner, Product, ResidualNorm
+from macaron.nn.fused_functions import AttentionHeads, Embed, FlashHeads, Inner, Product, ResidualNorm
 from macaron.nn.linear import FeedForward
 from macaron.nn.packed import PackedRows
 
@@ -66,7 +66,7 @@ def advance(part: Any, state: State, coefficient: float, context: Context) -> St
         inner, out = _inner(operator, given, rows), operator.fc2
     else:
         inner, out = _attention(operator, given, rows, context), operator.out
-    moved = Product.apply(inner, out.weight, None, rows)  # type: ignore[no-untyped-call]
+    moved = Product.apply(inner, out.weight, rows)  # type: ignore[no-untyped-call]
     after = State(x, rows, moved, out.bias, coefficient, rate)
     return after if part.pre_norm else State(after.sum(part.norm)[1], rows)
 
@@ -83,11 +83,7 @@ def _attention(operator: Any, x: Tensor, rows: PackedRows, context: Context) -> 
     """The heads of an attention side by side."""
     rate, steps = operator.dropout if operator.training else 0.0, rows.texts.shape[1]
     if steps > ROW:
-        assert rows.offsets is not None
-        qkv = Product.apply(x, operator.qkv.weight, operator.qkv.bias, rows)  # type: ignore[no-untyped-call]
-        q, k, v = operator.heads(qkv.view(-1, steps, qkv.shape[-1]), 3)
-        mixed = varlen_attention(q, k, v, SequenceOffsets(rows.offsets, steps), rate)
-        return mixed.transpose(1, 2).reshape(len(x), -1)
+        return FlashHeads.apply(x, operator.qkv.weight, operator.qkv.bias, rows, operator.num_heads, rate)  # type: ignore[no-untyped-call]
     crosses = isinstance(operator, CrossAttention)
     own, kv = (operator.q, operator.kv) if crosses else (operator.qkv, None)
     weights = own.weight, own.bias, None if kv is None else kv.weight, None if kv is None else kv.bias

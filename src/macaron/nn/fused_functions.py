@@ -66,19 +66,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows) -> 
 
 
 class Product(torch.autograd.Function):
-    """``x W^T + b``."""
+    """``x W^T``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, rows: PackedRows) -> Tensor:
         ctx.save_for_backward(x, rows.half(weight))
-        ctx.biased = bias is not None
-        return linear(x, weight, bias, rows)
+        return linear(x, weight, None, rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x, half), (d_out,) = ctx.saved_tensors, gradients
-        d_bias = d_out.sum(0, dtype=torch.float32) if ctx.biased else None
-        return d_out @ half, weight_gradient(d_out, x), d_bias, None
+        return d_out @ half, weight_gradient(d_out, x), None
 
 
 class ResidualNorm(torch.autograd.Function):
@@ -215,6 +213,31 @@ class AttentionHeads(torch.autograd.Function):
             return d_x, None, d_weight, d_bias, *(None,) * 6
         kv_bias = column_sums(kv_parts) if ctx.biased[1] else None
         return d_x, dkv @ kv_half, d_weight, d_bias, weight_gradient(dkv, memory), kv_bias, *(None,) * 4
+
+
+class FlashHeads(torch.autograd.Function):
+    """The heads of self-attention in rows with offsets, by PyTorch's flash kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, heads: int, rate: float
+    ) -> Tensor:
+        qkv, longest = linear(x, weight, bias, rows), rows.texts.shape[1]
+        parts = qkv.view(len(qkv), 3, heads, -1).unbind(1)
+        ctx.given = rows.offsets, rows.offsets, longest, longest, rate, False
+        out, normaliser, *random = torch.ops.aten._flash_attention_forward(*parts, *ctx.given, False)[:4]
+        ctx.save_for_backward(x, rows.half(weight), qkv, out, normaliser, *random)
+        ctx.biased = bias is not None
+        return out.view(len(qkv), -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, half, qkv, out, normaliser, *random = ctx.saved_tensors
+        parts, d_out = qkv.view(len(qkv), 3, *out.shape[1:]).unbind(1), gradients[0].view_as(out)
+        found = torch.ops.aten._flash_attention_backward(d_out, *parts, out, normaliser, *ctx.given, *random)
+        d_qkv = torch.stack(found, 1).view_as(qkv)
+        d_bias = d_qkv.sum(0, dtype=torch.float32) if ctx.biased else None
+        return d_qkv @ half, weight_gradient(d_qkv, x), d_bias, None, None, None
 
 
 class Embed(torch.autograd.Function):
