@@ -69,7 +69,7 @@ def computed(loss: TranslationLoss, given: TranslationBatch) -> tuple[torch.Tens
         {},
         {"norm": "post", "activation": "gelu"},
         {"norm_type": "rms", "scheme": "lie-fg", "tying": "layer"},
-        {"scheme": "strang-fgf", "prologue": [["G", 0.5]], "epilogue": [["F", 1.0]]},
+        {"scheme": "strang-fgf", "head_size": 32, "prologue": [["G", 0.5]], "epilogue": [["F", 1.0]]},
     ],
 )
 def test_losses_and_gradients_are_those_of_the_plain_modules(changes):

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.interaction import Interaction
 from macaron.nn.linear import Linear, xavier_bound
-from macaron.nn.packed import PackedRows
 from macaron.nn.positions import RelativePositions, distances, rotated
 
 
@@ -88,7 +87,7 @@ class Context:
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
     ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
     states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of the states, (T,) or (B, T), as the
-    embedding takes them. ``rows`` asks for fused kernels (`macaron.nn.fused`), which need no masks.
+    embedding takes them.
     """
 
     mask: Tensor | None = None
@@ -101,7 +100,6 @@ class Context:
     sequences: SequenceOffsets | None = None
     batch: int = 0
     positions: Tensor | None = None
-    rows: PackedRows | None = None
 
     def distances(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """The distances (T, S) from queries to keys, or what broadcasts to it."""

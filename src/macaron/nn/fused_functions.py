@@ -1,18 +1,16 @@
 """The steps of `macaron.nn.fused` with their gradients, by the kernels of `macaron.nn.kernels`, which need Triton."""
 
-import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.nn.packed import Dropout, PackedRows
 
-BLOCK = 2048  # elements of a program that works on each alone
-SUMMED = (64, 32)  # partial sums that are added at once: rows, columns
-ROWS = 4  # of a norm's program
-PROCESSORS = 132  # of a GPU; kernels that sum over rows have a few programs for each
+#: Sizes of programs, as measured on an H200. Elements of one that takes each alone; rows of a norm's.
+BLOCK, ROWS = 2048, 4
+#: Programs that sum over rows: 16 warps for each processor of a GPU.
+WARPS = 16 * 132
 
 
 def kernels() -> Any:
@@ -27,21 +25,6 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def backward_tile(power: int) -> dict[str, int]:
-    """Rows of a program at a time, loads under way, and warps, as measured on an H200."""
-    return {"R": 1, "STAGES": 2, "num_warps": max(1, power // 512)}
-
-
-def attention_tile(width: int) -> dict[str, int]:
-    """Queries of a program, and warps; with 128 registers more programs fit on a processor."""
-    return {"ROWS": 64, "num_warps": 4, **({} if width > 64 else {"maxnreg": 128})}
-
-
-def attention_backward_tile(width: int) -> dict[str, int]:
-    """Warps of a program."""
-    return {"num_warps": 8}
-
-
 def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
     """``d_out^T x`` in float32."""
     if d_out.is_cuda and d_out.dtype != torch.float32:
@@ -52,10 +35,8 @@ def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
 def column_sums(parts: Tensor) -> Tensor:
     """The sum of partial sums (P, ...), in a fixed order."""
     total = parts.new_empty(parts.shape[1:])
-    rows, columns = SUMMED
-    kernels().column_sums[(-(-total.numel() // columns),)](
-        parts, total, len(parts), total.numel(), R=rows, BLOCK=columns, num_warps=4
-    )
+    size = total.numel()
+    kernels().column_sums[(-(-size // 16),)](parts, total, len(parts), size, R=64, BLOCK=16, num_warps=4)
     return total
 
 
@@ -80,42 +61,53 @@ class Product(torch.autograd.Function):
 
 
 class ResidualNorm(torch.autograd.Function):
-    """``s = x + c drop(moved + bias)`` and its norm; either may be left out, and each of the two may be used alone."""
+    """``s = x + c drop(moved + bias)`` and its norm; x, moved or the norm may be missing."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, moved: Tensor | None, bias: Tensor | None, gain: Tensor | None, beta: Tensor | None,
+        ctx: Any, x: Tensor | None, moved: Tensor | None, bias: Tensor | None, gain: Tensor | None, beta: Tensor | None,
         coefficient: float, dropout: Dropout, eps: float, rms: bool,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         ctx.set_materialize_grads(False)
-        rows, size = x.shape
+        given: Any = x if moved is None else moved
+        rows, size = given.shape
         seed, rate, factor = dropout
-        total = x if moved is None else torch.empty_like(x)
-        normed = None if gain is None else torch.empty_like(x)
+        total = given if moved is None else torch.empty_like(given)
+        normed = None if gain is None else torch.empty_like(given)
         kernels().residual_norm[(-(-rows // ROWS),)](
             x, moved, bias, gain, beta, seed, total, normed, rows, rate, coefficient * factor, eps,
-            D=size, WIDE=power_of_two(size), R=ROWS, ADD=moved is not None, BIAS=bias is not None,
-            NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
+            D=size, WIDE=power_of_two(size), R=ROWS, START=x is not None, ADD=moved is not None,
+            BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, gain, seed)
-        ctx.of = rate, coefficient * factor, eps, rms, moved is not None, bias is not None, beta is not None
+        ctx.of = (
+            rate,
+            coefficient * factor,
+            eps,
+            rms,
+            x is not None,
+            moved is not None,
+            bias is not None,
+            beta is not None,
+        )
         return total.view_as(total), normed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         total, gain, seed = ctx.saved_tensors
-        rate, factor, eps, rms, adds, biased, shifted = ctx.of
+        rate, factor, eps, rms, starts, adds, biased, shifted = ctx.of
         d_sum, d_norm = gradients
         normed = d_norm is not None
         rows, size = total.shape
         power = power_of_two(size)
-        tile = backward_tile(power)
-        programs = min(16 * PROCESSORS // tile["num_warps"], -(-rows // tile["R"]))
-        d_x, d_moved = torch.empty_like(total), torch.empty_like(total) if adds else None
+        each, warps = (ROWS, 4) if power <= 512 else (1, 2)
+        programs = min(WARPS // warps, -(-rows // each))
+        d_x, d_moved = (torch.empty_like(total) if wanted else None for wanted in (starts, adds))
         parts = total.new_empty((programs, 3, size), dtype=torch.float32)
         kernels().residual_norm_backward[(programs,)](
             total, d_sum, d_norm, gain if normed else None, seed, d_x, d_moved, parts, rows, rate, factor, eps,
-            D=size, WIDE=power, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=rms, **tile,
+            D=size, WIDE=power, START=starts, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=rms,
+            R=each, num_warps=warps,
         )  # fmt: skip
         d_gain, d_beta, d_bias = column_sums(parts).unbind(0)
         found = d_bias if biased else None, d_gain if gain is not None else None, d_beta if shifted else None
@@ -144,9 +136,9 @@ class Inner(torch.autograd.Function):
         x, half, before, seed = ctx.saved_tensors
         gelu, biased, rate, factor = ctx.of
         rows, columns = before.shape
-        width, each = 256, 8
+        width, each = 128, 8
         blocks = -(-columns // width)
-        programs = min(-(-8 * PROCESSORS // blocks), -(-rows // each))
+        programs = min(-(-WARPS // (2 * blocks)), -(-rows // each))
         d_before = torch.empty_like(before)
         parts = before.new_empty((programs, columns), dtype=torch.float32)
         kernels().activate_backward[(blocks, programs)](
@@ -160,17 +152,17 @@ class Inner(torch.autograd.Function):
 class AttentionHeads(torch.autograd.Function):
     """The heads of attention side by side, (N, H K), of x (N, D) to itself or to another sequence's states (N, D).
 
-    :param weight: that of queries, or of queries, keys and values
+    :param weight: that of queries; without ``memory`` that of queries, keys and values, which is given twice
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, memory: Tensor | None, weight: Tensor, bias: Tensor | None, kv_weight: Tensor | None,
+        ctx: Any, x: Tensor, memory: Tensor | None, weight: Tensor, bias: Tensor | None, kv_weight: Tensor,
         kv_bias: Tensor | None, rows: PackedRows, heads: int, causal: bool, dropout: Dropout,
     ) -> Tensor:  # fmt: skip
         q, steps = linear(x, weight, bias, rows), rows.texts.shape[1]
         key_texts: Tensor | None = rows.texts
-        if memory is None or kv_weight is None:
+        if memory is None:
             width, kv_half = q.shape[1] // 3, None
             kv = q[:, width:]
         else:
@@ -183,11 +175,11 @@ class AttentionHeads(torch.autograd.Function):
         }
         ctx.biased = bias is not None, kv_bias is not None
         out = q.new_empty((len(q), width))
-        tile = attention_tile(width // heads)
-        tile["ROWS"] = min(steps, tile["ROWS"])
-        kernels().attend[(len(q) // tile["ROWS"] * heads,)](
+        queries, warps = (128, 8) if width // heads > 64 else (64, 4)
+        queries = min(steps, queries)
+        kernels().attend[(len(q) // queries * heads,)](
             q, kv, kv[:, width:], *ctx.texts, dropout.seed, out, (width // heads) ** -0.5, *dropout[1:],
-            **tile, **ctx.shape,
+            ROWS=queries, num_warps=warps, maxnreg=128, **ctx.shape,
         )  # fmt: skip
         ctx.save_for_backward(x, memory, rows.half(weight), kv_half, q, kv)
         return out
@@ -205,7 +197,7 @@ class AttentionHeads(torch.autograd.Function):
         kernels().attend_backward[(count * heads,)](
             q, kv, kv[:, width:], *ctx.texts, ctx.dropout.seed, gradients[0].contiguous(), dq, dkv, dkv[:, width:],
             parts, kv_parts, kv_parts[:, width:], ctx.shape["W"] ** -0.5, *ctx.dropout[1:],
-            **attention_backward_tile(ctx.shape["W"]), **ctx.shape,
+            num_warps=8 if ctx.shape["W"] > 64 else 4, **ctx.shape,
         )  # fmt: skip
         d_bias = column_sums(parts) if ctx.biased[0] else None
         d_x, d_weight = dq @ half, weight_gradient(dq, x)
@@ -238,42 +230,6 @@ class FlashHeads(torch.autograd.Function):
         d_qkv = torch.stack(found, 1).view_as(qkv)
         d_bias = d_qkv.sum(0, dtype=torch.float32) if ctx.biased else None
         return d_qkv @ half, weight_gradient(d_qkv, x), d_bias, None, None, None
-
-
-class Embed(torch.autograd.Function):
-    """Tokens (B, T) to states (B T, D): ``drop(sqrt(D) E[token] + P[position] + S[segment])``."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, segment_table: Tensor | None, ids: Tensor, positions: Tensor | None,
-        segments: Tensor | None, frozen: int | None, dropout: Dropout, dtype: torch.dtype,
-    ) -> Tensor:  # fmt: skip
-        rows, size = ids.numel(), table.shape[1]
-        vectors = sinusoids(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device), size)
-        out = table.new_empty((rows, size), dtype=dtype)
-        kernels().embed[(-(-rows // ROWS),)](
-            ids, table, positions, vectors, segments, segment_table, dropout.seed, out, rows, math.sqrt(size),
-            *dropout[1:], D=size, WIDE=power_of_two(size), R=ROWS, POSITIONS=positions is not None,
-            SEGMENTS=segment_table is not None, num_warps=4,
-        )  # fmt: skip
-        ctx.of = ids, segments, table.shape, segment_table, frozen, dropout
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        ids, segments, (count, size), segment_table, frozen, (seed, rate, factor) = ctx.of
-        d_x = torch.empty_like(gradients[0], dtype=torch.float32)
-        kernels().undrop[(-(-d_x.numel() // BLOCK),)](
-            gradients[0].contiguous(), seed, d_x, d_x.numel(), rate, factor, BLOCK=BLOCK, num_warps=4
-        )
-        d_table = torch.ops.aten.embedding_dense_backward(d_x, ids.flatten(), count, -1, False) * math.sqrt(size)
-        d_segments = None
-        if segment_table is not None:
-            members = segments.flatten() == torch.arange(len(segment_table), device=ids.device).unsqueeze(1)
-            if frozen is not None:
-                members[frozen] = False
-            d_segments = members.to(d_x.dtype) @ d_x
-        return d_table, d_segments, *(None,) * 6
 
 
 def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:

@@ -34,15 +34,6 @@ def kept_pairs(seed, row, column, rate):
 
 
 @triton.jit
-def gelu(x):
-    """The normal distribution function of x, by a rational approximation (error 1e-7), and exp(-x^2 / 2)."""
-    bell = tl.exp(-0.5 * x * x)
-    t = 1.0 / (1.0 + 0.23164188 * tl.abs(x))
-    tail = t * (0.127414796 + t * (-0.142248368 + t * (0.710706871 + t * (-0.726576014 + t * 0.530702716)))) * bell
-    return tl.where(x < 0.0, tail, 1.0 - tail), bell
-
-
-@triton.jit
 def column_sums(parts_at, out_at, rows, columns, R: tl.constexpr, BLOCK: tl.constexpr):
     """Partial sums (rows, columns) to their sum (columns,)."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -57,8 +48,8 @@ def column_sums(parts_at, out_at, rows, columns, R: tl.constexpr, BLOCK: tl.cons
 @triton.jit
 def residual_norm(
     x_at, moved_at, bias_at, gain_at, beta_at, seed, sum_at, norm_at, rows, rate, factor, eps,
-    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr, NORM: tl.constexpr,
-    BETA: tl.constexpr, RMS: tl.constexpr,
+    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, START: tl.constexpr, ADD: tl.constexpr, BIAS: tl.constexpr,
+    NORM: tl.constexpr, BETA: tl.constexpr, RMS: tl.constexpr,
 ):  # fmt: skip
     """``s = x + factor drop(moved + bias)``, and its norm."""
     row = tl.program_id(0) * R + tl.arange(0, R)
@@ -66,7 +57,9 @@ def residual_norm(
     real = column < D
     inside = (row < rows)[:, None] & real[None, :]
     index = row[:, None] * D + column[None, :]
-    x = tl.load(x_at + index, mask=inside, other=0.0).to(tl.float32)
+    x = tl.zeros((R, WIDE), tl.float32)
+    if START:
+        x = tl.load(x_at + index, mask=inside, other=0.0).to(tl.float32)
     if ADD:
         moved = tl.load(moved_at + index, mask=inside, other=0.0).to(tl.float32)
         if BIAS:
@@ -89,8 +82,8 @@ def residual_norm(
 @triton.jit
 def residual_norm_backward(
     sum_at, d_sum_at, d_norm_at, gain_at, seed, d_x_at, d_moved_at, parts_at, rows, rate, factor, eps,
-    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr, SUM: tl.constexpr,
-    RMS: tl.constexpr, STAGES: tl.constexpr,
+    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, START: tl.constexpr, ADD: tl.constexpr, NORM: tl.constexpr,
+    SUM: tl.constexpr, RMS: tl.constexpr,
 ):  # fmt: skip
     """Its gradients; those of gain, beta and bias as partial sums (programs, 3, D)."""
     program, programs = tl.program_id(0), tl.num_programs(0)
@@ -101,7 +94,7 @@ def residual_norm_backward(
     d_bias = tl.zeros((R, WIDE), tl.float32)
     if NORM:
         gain = tl.load(gain_at + column, mask=real, other=0.0).to(tl.float32)
-    for start in tl.range(program * R, rows, programs * R, num_stages=STAGES):
+    for start in range(program * R, rows, programs * R):
         row = start + tl.arange(0, R)
         inside = (row < rows)[:, None] & real[None, :]
         index = row[:, None] * D + column[None, :]
@@ -122,7 +115,8 @@ def residual_norm_backward(
             if not RMS:  # x has the mean zero
                 slope -= (tl.sum(slope, 1) / D)[:, None]
             d_x += slope * scale
-        tl.store(d_x_at + index, d_x.to(d_x_at.dtype.element_ty), mask=inside)
+        if START:
+            tl.store(d_x_at + index, d_x.to(d_x_at.dtype.element_ty), mask=inside)
         if ADD:
             d_moved = d_x * factor
             d_moved = tl.where(kept(seed, index, rate), d_moved, 0.0)
@@ -141,7 +135,7 @@ def activate(at, out_at, seed, size, rate, factor, GELU: tl.constexpr, BLOCK: tl
     inside = index < size
     x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
     if GELU:
-        x = x * gelu(x)[0]
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     else:
         x = tl.maximum(x, 0.0)
     x = x * factor
@@ -165,8 +159,8 @@ def activate_backward(
         x = tl.load(at + index, mask=inside, other=0.0).to(tl.float32)
         slope = tl.load(d_out_at + index, mask=inside, other=0.0).to(tl.float32) * factor
         if GELU:
-            share, bell = gelu(x)
-            slope = slope * (share + x * bell * 0.3989422804014327)
+            share = 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+            slope = slope * (share + x * tl.exp(-0.5 * x * x) * 0.3989422804014327)
             slope = tl.where(kept(seed, index, rate), slope, 0.0)
         else:  # of relu, the result after dropout says enough
             slope = tl.where(x > 0.0, slope, 0.0)
@@ -246,39 +240,6 @@ def attend_backward(
     dk = tl.dot(tl.trans(ds), q)
     tl.store(dk_at + k_index, dk.to(dk_at.dtype.element_ty))
     tl.store(k_parts + row * K_STRIDE + w, tl.sum(dk, 0))
-
-
-@triton.jit
-def embed(
-    id_at, table_at, position_at, positions_at, segment_at, segments_at, seed, out_at, rows, root, rate, factor,
-    D: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, POSITIONS: tl.constexpr, SEGMENTS: tl.constexpr,
-):  # fmt: skip
-    """Token vectors times a root, plus positions' and segments', then dropout."""
-    row = tl.program_id(0) * R + tl.arange(0, R)
-    column = tl.arange(0, WIDE)
-    here = row < rows
-    inside = here[:, None] & (column < D)[None, :]
-    index = row[:, None] * D + column[None, :]
-    token = tl.load(id_at + row, mask=here, other=0)
-    x = tl.load(table_at + token[:, None] * D + column[None, :], mask=inside, other=0.0) * root
-    if POSITIONS:
-        position = tl.load(position_at + row, mask=here, other=0)
-        x += tl.load(positions_at + position[:, None] * D + column[None, :], mask=inside, other=0.0)
-    if SEGMENTS:
-        segment = tl.load(segment_at + row, mask=here, other=0)
-        x += tl.load(segments_at + segment[:, None] * D + column[None, :], mask=inside, other=0.0)
-    x = tl.where(kept(seed, index, rate), x * factor, 0.0)
-    tl.store(out_at + index, x.to(out_at.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def undrop(d_at, seed, out_at, size, rate, factor, BLOCK: tl.constexpr):
-    """A dropout's gradient in float32."""
-    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = index < size
-    x = tl.load(d_at + index, mask=inside, other=0.0).to(tl.float32) * factor
-    x = tl.where(kept(seed, index, rate), x, 0.0)
-    tl.store(out_at + index, x, mask=inside)
 
 
 @triton.jit

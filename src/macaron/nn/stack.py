@@ -90,17 +90,15 @@ class Stack(nn.Module):
         :param visit: called after every sub-step
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
 
-        With ``context.rows`` states are rows, (B T, D), and fused kernels do the work.
+        From a state of `macaron.nn.fused` fused kernels carry rows, (B T, D).
         """
         if self.needs_positions and context.positions is None:
             start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
             steps = len(x) // context.batch if context.batch else x.shape[1]
             context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
-        size = x.shape[-1]
+        size = 0 if isinstance(x, fused.State) else x.shape[-1]
         if self.has_velocity:
             x = torch.cat([x, torch.zeros_like(x)], dim=-1)
-        if context.rows is not None:
-            x = fused.State(x, context.rows)  # type: ignore[assignment]
         self_slot = memory_slot = 0
         for number, step in enumerate(self.steps):
             if states is not None:
@@ -116,7 +114,7 @@ class Stack(nn.Module):
             self_slot += step.self_slots
             memory_slot += step.memory_slots
         if isinstance(x, fused.State):
-            return x.sum(self.norm)[1] if norm and self.norm is not None else x.sum(None)[0]
+            return x.normed(self.norm)[1] if norm and self.norm is not None else x.sum
         if self.has_velocity:
             x = x[..., :size]
         return self.norm(x) if norm and self.norm is not None else x
@@ -126,31 +124,27 @@ class Stack(nn.Module):
 
         :param offsets: whether rows come with their offsets
         """
-        layer = self.steps[0]
         parts: list[Any] = [part for step in self.steps for part in step.sublayers.values()]
         operators = [part.operator for part in parts]
         attentions = [each for each in operators if isinstance(each, SelfAttention | CrossAttention)]
         networks = [each for each in operators if isinstance(each, FeedForward)]
-        norms = [part.norm for part in parts]
+        stages = {len(each.b) for step in self.steps for each in (step.tableau, step.layer_tableau)}
         found = {
             "Triton is missing": find_spec("triton") is None,
             "a velocity": self.has_velocity,
-            "signals of layers": self.signals is not None,
-            "an integrator": any(len(each.b) > 1 for each in (layer.tableau, layer.layer_tableau)),
+            "positions at the layers": self.signals is not None,
+            "an integrator": max(stages) > 1,
             "a sum of sequences": any(len(step.walk) > 1 for step in self.steps),
             "gradient checkpointing": self.gradient_checkpointing,
-            "norms without gain": any(norm.weight is None for norm in norms),
+            "norms without gain": any(part.norm.weight is None for part in parts),
             "this operator": len(attentions) + len(networks) < len(operators),
             "this attention": any(
-                each.relative is not None
-                or each.q_norm is not None
-                or each.interaction.positions == "rotary"
-                or not isinstance(each.out, Linear)
-                or each.head_size not in (16, 32, 64, 128)
+                each.relative or each.q_norm or each.interaction.positions == "rotary" or type(each.out) is not Linear
                 for each in attentions
             ),
+            "this width of heads": any(each.head_size not in (16, 32, 64, 128) for each in attentions),
             "this activation": any(each.activation not in (F.relu, F.gelu) for each in networks),
-            "this length of rows": not offsets and (width > fused.ROW or width < 16 or width & (width - 1) > 0),
+            "this length of rows": not offsets and width not in (16, 32, 64, fused.ROW),
             "dropout of everything": any(rate >= 1 for part in parts for rate in (part.dropout, part.operator.dropout)),
         }
         return ", ".join(name for name, lacks in found.items() if lacks)

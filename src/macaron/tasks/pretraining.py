@@ -58,7 +58,7 @@ class PretrainingLoss(nn.Module):
         if self.fused:
             rows = PackedRows(batch.text, offsets=batch.starts).cast([model.encoder])
             x = embed(model.embedding, batch.ids, batch.positions, batch.segments, rows)
-            context = Context(rows=rows)
+            context = Context()
         else:
             x = model.embedding(batch.ids, batch.positions, batch.segments)
             if self.flash:

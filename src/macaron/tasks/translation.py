@@ -133,10 +133,10 @@ class TranslationLoss(nn.Module):
             assert batch.target_sentence is not None
             rows = PackedRows(batch.source_sentence).cast([model.encoder, model.decoder])
             x = embed(embedding, batch.source, batch.source_positions, None, rows)
-            memory = model.encoder(x, Context(rows=rows))
+            memory = model.encoder(x, Context())
             rows = rows.cross(batch.target_sentence)
             y = embed(embedding, batch.previous, batch.target_positions, None, rows)
-            states = model.decoder(y, Context(rows=rows, causal=True, memory=memory))
+            states = model.decoder(y, Context(causal=True, memory=memory))
         else:
             source, target = batch.source_sentence, batch.target_sentence
             assert target is not None

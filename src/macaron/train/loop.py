@@ -104,13 +104,9 @@ class Trainer:
 
     def _fuse(self, fixed_shapes: bool) -> str:
         """Let fused kernels compute the task, or say why they cannot."""
-        if not fixed_shapes:
-            return "padded batches"
-        if not self.half:
-            return "float32"
-        if self.processes.world > 1 and self.settings.distributed == "fsdp":
-            return "FSDP"
-        return self.task.fuse(self.settings.row_tokens)
+        sharded = self.processes.world > 1 and self.settings.distributed == "fsdp"
+        lacks = {"padded batches": not fixed_shapes, "float32": not self.half, "FSDP": sharded}
+        return next((name for name, found in lacks.items() if found), "") or self.task.fuse(self.settings.row_tokens)
 
     def _section(self) -> None:
         """The rest of a section of an epoch, or of the run if that ends before."""
