@@ -46,7 +46,7 @@ class Task(ABC):
     tokenizer: MacaronTokenizer
     module: nn.Module
     loss_names: tuple[str, ...]
-    stacks: list[Stack]
+    stacks: Sequence[Stack] = ()
     offsets: bool = False
     layers: list[nn.Module]
     compiled_parts: list[nn.Module]
@@ -70,6 +70,8 @@ class Task(ABC):
     def fuse(self, width: int) -> str:
         """Compute rows of this width by fused kernels; if these do not cover the network, say what they lack."""
         lacks = ", ".join(filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
+        if not self.stacks:
+            return "this task"
         module: Any = self.module
         module.fused = module.criterion.losses.fused = not lacks
         return lacks
