@@ -38,10 +38,10 @@ OTHERS = "norm, dropout, elementwise"
 ORDER = [PRODUCTS, ATTENTION, OTHERS, LOSS_PRODUCTS, LOSS, EMBEDDING, OPTIMISER, COPIES]
 #: The first group whose pattern a name has takes it; the names are those of CUDA kernels and of operators.
 GROUPS = {
-    ATTENTION: r"flash|fmha|attention|sdpa",
+    ATTENTION: r"flash|fmha|attention|sdpa|^attend",
     OPTIMISER: r"adam|multi_tensor_apply|lerp|_foreach|triton_for_",
     EMBEDDING: r"embedding|vectorized_gather|indexSelect|compute_grad_weight|indexing_backward|radixSort|cub::",
-    LOSS: r"logsumexp|log_softmax|nll_loss|cross_entropy|gather|scatter",
+    LOSS: r"smoothed_loss|logsumexp|log_softmax|nll_loss|cross_entropy|gather|scatter",
     PRODUCTS: r"gemm|nvjet|cutlass|cublas|xmma|wgmma|splitK|triton_tem|::_?(add|b|baddb)?mm|matmul|linear",
     COPIES: r"memcpy|memset|copy|clone|contiguous|CatArray|::cat|::_?to$|_to_copy|fill|zero_",
 }

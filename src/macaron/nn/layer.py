@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings, branch_width, full_width, inner_width, layer_widths
+from macaron.nn.fused import State, advance
 from macaron.nn.operators import build_operator
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, Velocity, integrator
 
@@ -90,6 +91,8 @@ class SubLayer(nn.Module):
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
         """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""
+        if isinstance(x, State):
+            return advance(self, x, coefficient, context)
         if self.velocity is not None:
             x, v = self.velocity(x, lambda at: coefficient * self.field(at, context, slot))
             return torch.cat([x if self.pre_norm else self.norm(x), v], dim=-1)

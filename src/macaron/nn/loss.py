@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from macaron.nn.fused_functions import chunk_loss
+
 CHUNK = {"cpu": 1024, "cuda": 8192}  # rows of logits held at a time
 
 
@@ -24,6 +26,7 @@ class ChunkLoss(nn.Module):
     def __init__(self, smoothing: float, ignored: int) -> None:
         super().__init__()
         self.smoothing, self.ignored = smoothing, ignored
+        self.fused = False  # by a kernel of `macaron.nn.kernels`
 
     def forward(
         self, logits: Tensor, targets: Tensor, exact: torch.dtype, sloping: bool
@@ -70,12 +73,18 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         with torch.autocast(states.device.type, enabled=False):
             for start in range(0, len(rows), chunk):
                 part, goal = rows[start : start + chunk], targets[start : start + chunk]
-                found, slope = losses(part @ matrix.T, goal, exact, sloping)
-                sums += found
+                logits = part @ matrix.T
+                if losses.fused:
+                    slope = logits if sloping else None
+                    sums += chunk_loss(logits, goal, losses.smoothing, losses.ignored, sloping)
+                else:
+                    found, slope = losses(logits, goal, exact, sloping)
+                    sums += found
+                    if slope is not None:
+                        target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
+                        slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
                 if slope is None:
                     continue
-                target = (goal != losses.ignored).to(slope.dtype) * (losses.smoothing - 1)
-                slope.scatter_add_(-1, goal.unsqueeze(-1), target.unsqueeze(-1))
                 torch.mm(slope, matrix, out=d_states[start : start + chunk])
                 if trained:
                     d_weight += slope.T @ part

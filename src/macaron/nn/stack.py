@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -9,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
-from macaron.nn.attention import Context
+from macaron.nn import fused
+from macaron.nn.attention import Context, CrossAttention, SelfAttention
 from macaron.nn.budget import LayerSettings
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.nn.layer import Visitor, build_ends, build_layer, build_norm
-from macaron.nn.linear import EmbeddingTable
+from macaron.nn.linear import EmbeddingTable, FeedForward, Linear
 from macaron.ode import Scheme, Step
 
 
@@ -87,12 +89,14 @@ class Stack(nn.Module):
         :param states: if a list, receives the state before each step; the caller has the last one
         :param visit: called after every sub-step
         :param norm: apply the final norm; a caller that needs few positions applies it to those alone
+
+        From a state of `macaron.nn.fused` fused kernels carry rows, (B T, D).
         """
         if self.needs_positions and context.positions is None:
             start = FIRST_POSITION + (context.cache.length if context.cache is not None else 0)
             steps = len(x) // context.batch if context.batch else x.shape[1]
             context = replace(context, positions=torch.arange(start, start + steps, device=x.device))
-        size = x.shape[-1]
+        size = 0 if isinstance(x, fused.State) else x.shape[-1]
         if self.has_velocity:
             x = torch.cat([x, torch.zeros_like(x)], dim=-1)
         self_slot = memory_slot = 0
@@ -109,6 +113,38 @@ class Stack(nn.Module):
                 x = step(x, context, *slots, visit=visit)
             self_slot += step.self_slots
             memory_slot += step.memory_slots
+        if isinstance(x, fused.State):
+            return x.normed(self.norm)[1] if norm and self.norm is not None else x.sum
         if self.has_velocity:
             x = x[..., :size]
         return self.norm(x) if norm and self.norm is not None else x
+
+    def uncovered(self, width: int, offsets: bool = False) -> str:
+        """What the fused kernels lack for this stack and rows of this width, in words; empty if they cover it.
+
+        :param offsets: whether rows come with their offsets
+        """
+        parts: list[Any] = [part for step in self.steps for part in step.sublayers.values()]
+        operators = [part.operator for part in parts]
+        attentions = [each for each in operators if isinstance(each, SelfAttention | CrossAttention)]
+        networks = [each for each in operators if isinstance(each, FeedForward)]
+        stages = {len(each.b) for step in self.steps for each in (step.tableau, step.layer_tableau)}
+        found = {
+            "Triton is missing": find_spec("triton") is None,
+            "a velocity": self.has_velocity,
+            "positions at the layers": self.signals is not None,
+            "an integrator": max(stages) > 1,
+            "a sum of sequences": any(len(step.walk) > 1 for step in self.steps),
+            "gradient checkpointing": self.gradient_checkpointing,
+            "norms without gain": any(part.norm.weight is None for part in parts),
+            "this operator": len(attentions) + len(networks) < len(operators),
+            "this attention": any(
+                each.relative or each.q_norm or each.interaction.positions == "rotary" or type(each.out) is not Linear
+                for each in attentions
+            ),
+            "this width of heads": any(each.head_size not in (16, 32, 64, 128) for each in attentions),
+            "this activation": any(each.activation not in (F.relu, F.gelu) for each in networks),
+            "this length of rows": not offsets and width not in (16, 32, 64, fused.ROW),
+            "dropout of everything": any(rate >= 1 for part in parts for rate in (part.dropout, part.operator.dropout)),
+        }
+        return ", ".join(name for name, lacks in found.items() if lacks)

@@ -18,7 +18,9 @@ from macaron.errors import MacaronError, naming
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
 from macaron.nn.attention import SequenceOffsets
+from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
+from macaron.nn.packed import PackedRows
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
@@ -44,6 +46,7 @@ class PretrainingLoss(nn.Module):
         super().__init__()
         self.model, self.mlm, self.nsp, self.flash = model, settings.mlm, settings.nsp, flash
         self.criterion = SmoothedCrossEntropy(0.0, PAD, chunk)
+        self.fused = False  # see `macaron.nn.fused`
 
     def forward(self, batch: PretrainingBatch) -> Tensor:
         """The weighted sums of a batch's losses: both together, then each that is on."""
@@ -52,15 +55,20 @@ class PretrainingLoss(nn.Module):
     def states(self, batch: PretrainingBatch) -> tuple[Tensor, Tensor]:
         """The final states at the positions to predict, (M, D), and at the starts of the texts, (P, D)."""
         model = self.model.model
-        x = model.embedding(batch.ids, batch.positions, batch.segments)
-        if self.flash:
-            assert batch.starts is not None
-            context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
+        if self.fused:
+            rows = PackedRows(batch.text, offsets=batch.starts).cast([model.encoder])
+            x = embed(model.embedding, batch.ids, batch.positions, batch.segments, rows)
+            context = Context()
         else:
-            context = Context(mask=_mask(batch.text), kernel=model.kernel)
-        context.positions = batch.positions
+            x = model.embedding(batch.ids, batch.positions, batch.segments)
+            if self.flash:
+                assert batch.starts is not None
+                context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
+            else:
+                context = Context(mask=_mask(batch.text), kernel=model.kernel)
+            context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
-        needed = x.flatten(0, 1).index_select(0, torch.cat([batch.masked, batch.firsts]))
+        needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
         if model.encoder.norm is not None:
             needed = model.encoder.norm(needed)
@@ -108,6 +116,7 @@ class PretrainingTask(Task):
     data: PreparedText
     model: EncoderForPreTraining
     module: PretrainingLoss
+    offsets = True
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
@@ -123,7 +132,7 @@ class PretrainingTask(Task):
         torch.manual_seed(train.seed)
         with naming(f"{recipe.origin.prefix(('model',))}[model]"):
             self.model = model = EncoderForPreTraining(config)
-        self.layers = list(model.model.encoder.layers)
+        self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
         self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}

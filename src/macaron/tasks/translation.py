@@ -34,7 +34,9 @@ from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
+from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
+from macaron.nn.packed import PackedRows
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
@@ -119,6 +121,7 @@ class TranslationLoss(nn.Module):
         super().__init__()
         self.model = model
         self.criterion = SmoothedCrossEntropy(smoothing, PAD)
+        self.fused = False  # see `macaron.nn.fused`
 
     def forward(self, batch: TranslationBatch) -> Tensor:
         """The sums of smoothed loss and nll over the targets of a batch."""
@@ -126,6 +129,14 @@ class TranslationLoss(nn.Module):
         if batch.source_sentence is None:
             real = batch.source != PAD
             states = model.decode(batch.previous, model.encode(batch.source, real), real)
+        elif self.fused:
+            assert batch.target_sentence is not None
+            rows = PackedRows(batch.source_sentence).cast([model.encoder, model.decoder])
+            x = embed(embedding, batch.source, batch.source_positions, None, rows)
+            memory = model.encoder(x, Context())
+            rows = rows.cross(batch.target_sentence)
+            y = embed(embedding, batch.previous, batch.target_positions, None, rows)
+            states = model.decoder(y, Context(causal=True, memory=memory))
         else:
             source, target = batch.source_sentence, batch.target_sentence
             assert target is not None
@@ -135,7 +146,9 @@ class TranslationLoss(nn.Module):
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions)
-            mask, memory_mask = same_text(target, target) & triangle, same_text(target, source)
+            # Padding sees everything: some kernels give NaN where a query has no key.
+            mask = same_text(target, target) & triangle
+            memory_mask = same_text(target, source) | (target == 0)[:, None, :, None]
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
@@ -165,6 +178,7 @@ class TranslationTask(Task):
         search = self.model.generation_config
         search.num_beams, search.length_penalty = decode.beam, decode.length_penalty
         search.max_length = decode.max_length + 2  # transformers counts the start and the end of a translation too
+        self.stacks = [self.model.encoder, self.model.decoder]
         self.layers = [*self.model.encoder.layers, *self.model.decoder.layers]
         self.module = TranslationLoss(self.model, train.label_smoothing)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]

@@ -1,6 +1,7 @@
 """The training loop."""
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -53,15 +54,19 @@ class Trainer:
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
-        compiled = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
+        wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
+        lacks = self._fuse(fixed_shapes) if wanted and settings.compile == "auto" else "train.compile = on"
+        compiled = wanted and bool(lacks)
+        self.path = "eager" if not wanted else f"compiled ({lacks})" if compiled else "fused kernels"
         if compiled:
             for part in task.compiled_parts:
                 part.compile(dynamic=False if fixed_shapes else None)
         # FSDP gathers one layer at a time, unless one layer is applied at every depth.
         parts = [] if task.model.config.tying == "depth" else task.layers
         distribute(task.module, parts, settings.distributed, processes, self.device)
-        # FSDP communicates between the kernels, which a graph cannot do; with DDP it has not been tried.
-        recorded = compiled and on_gpu and fixed_shapes and processes.world == 1
+        # FSDP communicates between the kernels, which a graph cannot do. Gradients are summed after the step.
+        sharded = processes.world > 1 and settings.distributed == "fsdp"
+        recorded = wanted and on_gpu and fixed_shapes and not sharded
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
@@ -80,11 +85,13 @@ class Trainer:
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
         self.log.say(
             f"{self.optimiser.size}, {self.device.type}, "
-            f"{'bfloat16' if self.half else 'float32'}, {self.processes.world} process(es)"
+            f"{'bfloat16' if self.half else 'float32'}, {self.path}, {self.processes.world} process(es)"
             + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
             + (f", resumed at update {self.state.update}{lost}" if found else "")
         )
         try:
+            # A thread that plans an epoch must not hold up launches, each by the usual 5 ms.
+            sys.setswitchinterval(1e-4)
             with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
@@ -93,6 +100,12 @@ class Trainer:
                 return self._finish()
         finally:
             self.log.close()
+
+    def _fuse(self, fixed_shapes: bool) -> str:
+        """Let fused kernels compute the task, or say why they cannot."""
+        sharded = self.processes.world > 1 and self.settings.distributed == "fsdp"
+        lacks = {"padded batches": not fixed_shapes, "float32": not self.half, "FSDP": sharded}
+        return next((name for name, found in lacks.items() if found), "") or self.task.fuse(self.settings.row_tokens)
 
     def _section(self) -> None:
         """The rest of a section of an epoch, or of the run if that ends before."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, TranslationModel
 from macaron.models.load import save_model, write_config
+from macaron.nn.stack import Stack
 from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
@@ -35,6 +36,7 @@ class Task(ABC):
     module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
     loss_names      names of these sums
     layers          of the model: small graphs for the compiler, one for all layers of a stack
+    stacks          of the model, all of its layers; ``offsets``: whether batches have those of texts in their rows
     compiled_parts  modules worth compiling, the layers among them
     sections        of an epoch: parts of a large corpus that are planned one after the other
     """
@@ -44,6 +46,8 @@ class Task(ABC):
     tokenizer: MacaronTokenizer
     module: nn.Module
     loss_names: tuple[str, ...]
+    stacks: Sequence[Stack] = ()
+    offsets: bool = False
     layers: list[nn.Module]
     compiled_parts: list[nn.Module]
     sections: int = 1
@@ -62,6 +66,15 @@ class Task(ABC):
         digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
         sections = {"sections": self.sections} if self.sections > 1 else {}
         return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest, **sections}
+
+    def fuse(self, width: int) -> str:
+        """Compute rows of this width by fused kernels; if these do not cover the network, say what they lack."""
+        lacks = ", ".join(filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
+        if not self.stacks:
+            return "this task"
+        module: Any = self.module
+        module.fused = module.criterion.losses.fused = not lacks
+        return lacks
 
     @abstractmethod
     def plan_section(self, number: int) -> Sequence[MicroBatch]:

@@ -1,0 +1,87 @@
+"""Sub-steps by fused kernels, forward and backward: the fast path of training on a GPU.
+
+It computes what the plain modules compute, for packed rows and the usual operators (`Stack.uncovered` says which not).
+States are rows (N, D) in the precision of products. A sub-step leaves its sum to the next one, which needs its norm:
+one kernel reads state and move and writes sum and norm. Gradients of weights and biases are float32.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from macaron.nn.attention import Context, CrossAttention
+from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
+from macaron.nn.fused_functions import AttentionHeads, FlashHeads, Inner, Product, ResidualNorm
+from macaron.nn.linear import FeedForward
+from macaron.nn.packed import PackedRows
+
+ROW = 128  # positions of the longest row that our attention takes; longer ones are left to the flash kernel
+
+
+@dataclass
+class State:
+    """A state x + c drop(moved + bias), (N, D), whose sum is not yet computed; one of x and moved may be missing."""
+
+    rows: PackedRows
+    x: Tensor | None
+    moved: Tensor | None = None
+    bias: Tensor | None = None
+    coefficient: float = 1.0
+    rate: float = 0.0
+
+    def normed(self, norm: Any) -> tuple[Tensor, Tensor]:
+        """The sum and its norm; without a norm only the first counts."""
+        weights = (None, None) if norm is None else (norm.weight, getattr(norm, "bias", None))
+        eps, rms = 0.0 if norm is None else norm.eps, isinstance(norm, nn.RMSNorm)
+        dropout = self.rows.dropout(self.rate)
+        return ResidualNorm.apply(self.x, self.moved, self.bias, *weights, self.coefficient, dropout, eps, rms)  # type: ignore[no-untyped-call]
+
+    @property
+    def sum(self) -> Tensor:
+        """The sum."""
+        return self.x if self.moved is None and self.x is not None else self.normed(None)[0]
+
+
+def embed(module: Embedding, ids: Tensor, positions: Tensor | None, segments: Tensor | None, rows: PackedRows) -> Any:
+    """Embed packed rows (B, T) as a `State` for `Stack.forward`."""
+    size = module.tokens.embedding_dim
+    table = (module.tokens.weight * math.sqrt(size)).to(rows.dtype)
+    x = F.embedding(ids.flatten(), table)
+    if module.positioned and positions is not None:
+        vectors = sinusoids(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device), size).to(rows.dtype)
+        x = x + F.embedding(positions.flatten(), vectors)
+    if module.segments is not None and segments is not None:
+        table = module.segments.weight.to(rows.dtype)
+        x = x + F.embedding(segments.flatten(), table, padding_idx=module.frozen_segment)
+    return State(rows, None, x, rate=module.dropout if module.training else 0.0)
+
+
+def advance(part: Any, state: State, coefficient: float, context: Context) -> State:
+    """One sub-step of a sub-layer (`macaron.nn.layer.SubLayer`)."""
+    rows, operator = state.rows, part.operator
+    x, given = state.normed(part.norm) if part.pre_norm else (state.sum,) * 2
+    rate = part.dropout if part.training else 0.0
+    inside = operator.dropout if part.training else 0.0
+    if isinstance(operator, FeedForward):
+        out, gelu = operator.fc2, operator.activation is F.gelu
+        inner = Inner.apply(given, operator.fc1.weight, operator.fc1.bias, rows, gelu, rows.dropout(inside))  # type: ignore[no-untyped-call]
+    else:
+        out, inner = operator.out, _heads(operator, given, rows, context, inside)
+    moved = Product.apply(inner, out.weight, rows)  # type: ignore[no-untyped-call]
+    after = State(rows, x, moved, out.bias, coefficient, rate)
+    return after if part.pre_norm else State(rows, after.normed(part.norm)[1])
+
+
+def _heads(operator: Any, x: Tensor, rows: PackedRows, context: Context, rate: float) -> Tensor:
+    """The heads of an attention side by side."""
+    if rows.texts.shape[1] > ROW:
+        return FlashHeads.apply(x, operator.qkv.weight, operator.qkv.bias, rows, operator.num_heads, rate)  # type: ignore[no-untyped-call]
+    crosses = isinstance(operator, CrossAttention)
+    maps = (operator.q, operator.kv) if crosses else (operator.qkv, operator.qkv)
+    weights = [weight for each in maps for weight in (each.weight, each.bias)]
+    memory, causal = (context.memory, False) if crosses else (None, context.causal)
+    return AttentionHeads.apply(x, memory, *weights, rows, operator.num_heads, causal, rows.dropout(rate))  # type: ignore[no-untyped-call]

@@ -1,0 +1,160 @@
+"""Fused kernels compute what the plain modules compute. Needs a GPU with Triton.
+
+With TRITON_INTERPRET=1 and Triton the tests that need no recording run on a CPU, in float32.
+"""
+
+import copy
+import os
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from macaron.models import TranslationConfig, TranslationModel, preset
+from macaron.tasks.translation import TranslationBatch, TranslationLoss
+from macaron.train.step import WARM_UP, RecordedStep, TrainStep, precision
+
+ON_GPU = torch.cuda.is_available()
+needs_gpu = pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or not (ON_GPU or os.environ.get("TRITON_INTERPRET")), reason="needs a GPU and Triton"
+)
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+VOCABULARY, WIDTH = 100, 32
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "encoder_layers": 1, "decoder_layers": 1}
+STILL = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+
+
+def module(**changes) -> TranslationLoss:
+    torch.manual_seed(1)
+    config = preset("macaron-small", vocab_size=VOCABULARY, **{**SMALL, **STILL, **changes})
+    assert isinstance(config, TranslationConfig)
+    made = TranslationLoss(TranslationModel(config), 0.1).to(DEVICE).train()
+    with torch.no_grad():  # biases are zero at first
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return made
+
+
+def fused(plain: TranslationLoss) -> TranslationLoss:
+    made = copy.deepcopy(plain)
+    made.fused = made.criterion.losses.fused = True
+    return made
+
+
+def batch(seed: int = 0) -> TranslationBatch:
+    """Rows with padding on one side, on the other, on both, on none."""
+    draw = torch.Generator().manual_seed(seed)
+    source, target = torch.randint(4, VOCABULARY, (2, 4, WIDTH), generator=draw)
+    texts = torch.ones(2, 4, WIDTH, dtype=torch.int32)
+    texts[:, :, WIDTH // 3 :] = 2
+    texts[0, 0, -7:] = texts[1, 1, -5:] = texts[:, 2, -4:] = 0
+    source[texts[0] == 0] = target[texts[1] == 0] = 1
+    places = (torch.arange(WIDTH, dtype=torch.int32) % 11 + 2).expand(4, -1).contiguous()
+    given = (source, target, target.roll(1, 1), places, places, *texts)
+    return TranslationBatch(*(each.to(DEVICE) for each in given))
+
+
+def computed(loss: TranslationLoss, given: TranslationBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    loss.zero_grad()
+    with precision(DEVICE, ON_GPU):
+        sums = loss(given)
+    torch.autograd.backward(sums[0])
+    return sums.detach(), {name: parameter.grad for name, parameter in loss.named_parameters()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post", "activation": "gelu"},
+        {"norm_type": "rms", "scheme": "lie-fg", "tying": "layer"},
+        {"scheme": "strang-fgf", "head_size": 32, "prologue": [["G", 0.5]], "epilogue": [["F", 1.0]]},
+    ],
+)
+def test_losses_and_gradients_are_those_of_the_plain_modules(changes):
+    plain = module(**changes)
+    ours = fused(plain)
+    assert not plain.model.encoder.uncovered(WIDTH)
+    assert not plain.model.decoder.uncovered(WIDTH)
+    (expected, gradients), (found, made) = computed(plain, batch()), computed(ours, batch())
+    torch.testing.assert_close(found, expected, rtol=5e-3 if ON_GPU else 1e-5, atol=0)
+    for name, gradient in gradients.items():
+        assert torch.isfinite(gradient).all(), name
+        assert (made[name] - gradient).norm() <= (4e-2 if ON_GPU else 1e-4) * gradient.norm() + 1e-6, name
+
+
+def test_dropout_repeats_and_its_gradient_is_that_of_the_drawn_mask():
+    ours = fused(module(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1))
+
+    def loss(seed: int) -> float:
+        torch.manual_seed(seed)
+        sums, _ = computed(ours, batch())
+        return float(sums[0])
+
+    assert loss(3) == loss(3)
+    assert loss(3) != loss(4)
+    if ON_GPU:  # in half precision differences are too coarse
+        return
+    torch.manual_seed(3)
+    _, gradients = computed(ours, batch())
+    slopes = {name: gradient.clone() for name, gradient in gradients.items()}
+    for name, parameter in list(ours.named_parameters())[::9]:
+        way = torch.randn_like(parameter)
+        way *= 3e-3 / way.norm()
+        values = []
+        for step in (way, -2 * way):
+            with torch.no_grad():
+                parameter.add_(step)
+            values.append(loss(3))
+        with torch.no_grad():
+            parameter.add_(way)
+        above, below = values
+        assert (above - below) / 2 == pytest.approx(float((slopes[name] * way).sum()), rel=0.1, abs=2e-4), name
+
+
+@needs_gpu
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
+def test_the_plain_path_survives_queries_without_a_key(attention_dropout):
+    plain = module(attention_dropout=attention_dropout)
+    sums, gradients = computed(plain, batch())
+    assert torch.isfinite(sums).all()
+    assert all(bool(torch.isfinite(each).all()) for each in gradients.values())
+
+
+@needs_gpu
+def test_a_replayed_step_gives_losses_and_gradients_of_the_plain_one():
+    plain = module()
+    ours = fused(plain)
+
+    def autocast():
+        return precision(DEVICE, True)
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        replayed, step = RecordedStep(ours, autocast), TrainStep(plain, autocast)
+        for number in range(WARM_UP + 3):
+            for parameter in (*plain.parameters(), *ours.parameters()):
+                if parameter.grad is not None:
+                    parameter.grad.zero_()
+            given = batch(number)
+            for _ in range(2):  # gradients accumulate
+                torch.testing.assert_close(replayed(given, 1e-3), step(given, 1e-3), rtol=5e-3, atol=0)
+            for (name, one), two in zip(ours.named_parameters(), plain.parameters(), strict=True):
+                assert (one.grad - two.grad).norm() <= 4e-2 * two.grad.norm() + 1e-6, (number, name)
+
+
+@needs_gpu
+def test_dropout_of_a_replayed_step_follows_the_seed():
+    ours = fused(module(dropout=0.3))
+    with torch.cuda.stream(torch.cuda.Stream()):
+        step = RecordedStep(ours, lambda: precision(DEVICE, True))
+
+        def loss(seed: int) -> float:
+            torch.manual_seed(seed)
+            return float(step(batch(), 1.0)[0])
+
+        eager = loss(5)
+        for _ in range(WARM_UP):
+            loss(5)
+        assert loss(5) == eager
+        assert loss(6) != eager
