@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
+_BITS = 1 << 16  # values of a random number that decides what dropout keeps
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,21 @@ ACTIVATIONS: dict[str, Activation] = {
     "swiglu": Gated(F.silu),
     "geglu": Gated(F.gelu),
 }
+
+
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """``F.dropout``, on a CPU with 16 random bits for each number.
+
+    There, PyTorch's random numbers take half as long as the products of a small network. A number is kept if its bits
+    exceed a threshold; the generator makes 64 of them at a time.
+    """
+    threshold = round(rate * _BITS)
+    if not training or x.device.type != "cpu" or not 0 < threshold < _BITS or torch.compiler.is_compiling():
+        return F.dropout(x, rate, training)
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.long).random_(-(1 << 63), None).view(torch.int16)
+    # A product with bytes is several times faster than one with booleans.
+    kept = (bits[: x.numel()] >= threshold - _BITS // 2).view(torch.uint8).view(x.shape)
+    return (x * kept).mul_(_BITS / (_BITS - threshold))
 
 
 def xavier_bound(fan_in: int, fan_out: int) -> float:
@@ -133,4 +149,4 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor, context: object, slot: int) -> Tensor:
         """Move (B, T, D); ``context`` and ``slot`` are not used."""
         inner = self.activation(self.fc1(x))
-        return self.fc2(F.dropout(inner, self.dropout, self.training))
+        return self.fc2(dropout(inner, self.dropout, self.training))

@@ -46,8 +46,7 @@ class Optimiser:
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.epsilon,
             weight_decay=settings.weight_decay,
-            fused=on_gpu,
-            foreach=None if on_gpu else True,
+            fused=True,
         )
         self.mean: dict[str, Tensor] = {}
         if settings.ema:
