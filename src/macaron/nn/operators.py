@@ -5,7 +5,6 @@ in the cache. The letters of shapes are those of `macaron.nn.attention`.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, whole_mask

@@ -34,7 +34,8 @@ from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
 from macaron.models.network import key_mask
 from macaron.nn import Context
-from macaron.nn.embedding import FIRST_POSITION
+from macaron.nn.embedding import FIRST_POSITION, token_positions
+from macaron.nn.linear import BY_PYTORCH
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.positions import Padding
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
@@ -126,7 +127,8 @@ class TranslationLoss(nn.Module):
         """The sums of smoothed loss and nll over the targets of a batch."""
         model, embedding = self.model, self.model.embedding
         placed = model.encoder.needs_positions or model.decoder.needs_positions
-        if batch.source_sentence is None and batch.source.device.type == "cpu" and not placed:
+        dense = batch.source_sentence is None and batch.source.device.type == "cpu"
+        if dense and not placed and not BY_PYTORCH.get():
             return self._without_padding(batch)
         if batch.source_sentence is None:
             real = batch.source != PAD
@@ -148,9 +150,9 @@ class TranslationLoss(nn.Module):
 
     def _without_padding(self, batch: TranslationBatch) -> Tensor:
         """The same, computed for tokens alone. (A GPU would have to wait for their number.)"""
-        model, embedding, mask = self.model, self.model.embedding, key_mask(batch.source != PAD)
-        source, target = Padding(batch.source != PAD), Padding(batch.target != PAD)
-        x = source.remove(embedding(batch.source))
+        model, embedding, real = self.model, self.model.embedding, batch.source != PAD
+        source, target, mask = Padding(real), Padding(batch.target != PAD), key_mask(real)
+        x = source.remove(embedding(batch.source, token_positions(real)))
         memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, padding=source))
         context = Context(causal=True, memory=memory, memory_mask=mask, kernel=model.kernel)
         context.padding, context.memory_padding = target, source

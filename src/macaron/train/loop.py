@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.device import own_stream
+from macaron.device import keep_freed_memory, own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
+from macaron.nn.linear import dropout_by_pytorch
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
@@ -49,6 +50,8 @@ class Trainer:
         self.state, self.definition, self.parts_logged = RunState(), "", 1
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
+        if not on_gpu:
+            keep_freed_memory()
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
@@ -86,7 +89,7 @@ class Trainer:
             + (f", resumed at update {self.state.update}" if found else "")
         )
         try:
-            with self.signals, own_stream(self.device):
+            with self.signals, own_stream(self.device), dropout_by_pytorch(not self.state.dropout_bits):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():

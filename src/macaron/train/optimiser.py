@@ -39,7 +39,6 @@ class Optimiser:
         self.settings, self.keep_gradients = settings, keep_gradients
         self.named = dict(module.named_parameters())  # tied parameters appear once
         self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
-        on_gpu = any(parameter.is_cuda for parameter in self.named.values())
         self.adam = torch.optim.AdamW(
             self.trained.values(),
             lr=settings.learning_rate,
