@@ -105,7 +105,7 @@ def system(name: str, options: argparse.Namespace) -> tuple[Callable[[Any, int],
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         adam.zero_grad(set_to_none=True)
-        return float(loss)
+        return float(loss.detach())
 
     return update_peer, common.trained_parameters(model)
 

@@ -71,14 +71,19 @@ def evaluate(
         what = f"{data} ({split})"
         scored = evaluate_split(translator, PreparedData.open(data), split, **options)  # type: ignore[arg-type]
     if as_json:
-        typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
+        typer.echo(
+            json.dumps(
+                {"model": str(model), "data": what, "precision": translator.precision, **scored.to_dict()}, indent=1
+            )
+        )
     else:
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
-        typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
+        searched = "beam {beam}, length penalty {length_penalty}".format(**scored.search)
+        typer.echo(f"{searched}, {translator.precision}")
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
-    searched = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
-    kept = keeper.keep(scored, searched, split if source is None else source.name, what)
+    search = Search(beam, length_penalty, device, dtype, batch_tokens, int8)
+    kept = keeper.keep(scored, search, split if source is None else source.name, what)
     if kept is not None:
         typer.echo(f"kept in {kept}, for macaron report and compare", err=True)
     if output is not None:

@@ -32,12 +32,10 @@ from macaron.errors import MacaronError, naming
 from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
 from macaron.models import TranslationConfig, TranslationModel
-from macaron.models.network import key_mask
 from macaron.nn import Context
-from macaron.nn.embedding import FIRST_POSITION, token_positions
+from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.linear import BY_PYTORCH
 from macaron.nn.loss import SmoothedCrossEntropy
-from macaron.nn.positions import Padding
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
@@ -126,12 +124,11 @@ class TranslationLoss(nn.Module):
     def forward(self, batch: TranslationBatch) -> Tensor:
         """The sums of smoothed loss and nll over the targets of a batch."""
         model, embedding = self.model, self.model.embedding
-        placed = model.encoder.needs_positions or model.decoder.needs_positions
-        dense = batch.source_sentence is None and batch.source.device.type == "cpu"
-        if dense and not placed and not BY_PYTORCH.get():
-            return self._without_padding(batch)
         if batch.source_sentence is None:
             real = batch.source != PAD
+            if batch.source.device.type == "cpu" and model.pads_attention_alone and not BY_PYTORCH.get():
+                states, rows = model.token_states(batch.source, batch.previous, batch.target != PAD)
+                return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[rows])
             states = model.decode(batch.previous, model.encode(batch.source, real), real)
         else:
             source, target = batch.source_sentence, batch.target_sentence
@@ -147,17 +144,6 @@ class TranslationLoss(nn.Module):
             context.positions = batch.target_positions
             states = model.decoder(y, context)
         return self.criterion(states, embedding.tokens.weight, batch.target)
-
-    def _without_padding(self, batch: TranslationBatch) -> Tensor:
-        """The same, computed for tokens alone. (A GPU would have to wait for their number.)"""
-        model, embedding, real = self.model, self.model.embedding, batch.source != PAD
-        source, target, mask = Padding(real), Padding(batch.target != PAD), key_mask(real)
-        x = source.remove(embedding(batch.source, token_positions(real)))
-        memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, padding=source))
-        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=model.kernel)
-        context.padding, context.memory_padding = target, source
-        states = model.decoder(target.remove(embedding(batch.previous)), context)
-        return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[target.rows])
 
 
 class TranslationTask(Task):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.device import keep_freed_memory, own_stream
+from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
 from macaron.nn.linear import dropout_by_pytorch
@@ -50,8 +50,6 @@ class Trainer:
         self.state, self.definition, self.parts_logged = RunState(), "", 1
         on_gpu = settings.wants_gpu(torch.cuda.is_available())
         self.device = torch.device("cuda", processes.local_rank) if on_gpu else torch.device("cpu")
-        if not on_gpu:
-            keep_freed_memory()
         self.half = settings.precision == "bfloat16" or (settings.precision == "auto" and on_gpu)
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
