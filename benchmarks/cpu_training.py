@@ -149,13 +149,15 @@ def main() -> None:
     if options.worker:
         work(options.worker, options)
         return
-    import common
     from cpu_decoding import processor
 
+    machine = f"{processor()}, {len(os.sched_getaffinity(0))} cores"
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     found: dict[str, Any] = {}
     command = [sys.executable, __file__, *sys.argv[1:], "--worker"]
     workers = {name: subprocess.Popen([*command, name], **pipes) for name in options.systems}
+    import common  # and PyTorch: with OMP_PROC_BIND, processes that start later would share one core
+
     for name, worker in workers.items():
         found[name] = json.loads(worker.stdout.readline()) | {"turns": []}
         print(name, found[name], flush=True)
@@ -181,8 +183,7 @@ def main() -> None:
     if options.out:
         setting = {key: value for key, value in vars(options).items() if key not in ("out", "worker", "systems")}
         told = {key: os.environ[key] for key in INSTRUCTIONS if key in os.environ}
-        cores = f"{processor()}, {len(os.sched_getaffinity(0))} cores"
-        result = {"command": common.command(), "environment": told, "machine": cores, "setting": setting}
+        result = {"command": common.command(), "environment": told, "machine": machine, "setting": setting}
         common.write_json(options.out, {**result, "ratios": ratios, "systems": found})
 
 

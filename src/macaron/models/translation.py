@@ -69,15 +69,10 @@ class TranslationModel(Network):
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 
-    @property
-    def pads_attention_alone(self) -> bool:
-        """Whether padding can be left out of all but attention (see `token_states`)."""
-        return not (self.encoder.needs_positions or self.decoder.needs_positions)
-
     def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
         """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
 
-        The numbers are those of `decode`. A GPU would have to wait for N.
+        The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
         """
         real = ids != self.pad
         left, right, mask = Padding(real), Padding(target_real), key_mask(real)

@@ -126,7 +126,8 @@ class TranslationLoss(nn.Module):
         model, embedding = self.model, self.model.embedding
         if batch.source_sentence is None:
             real = batch.source != PAD
-            if batch.source.device.type == "cpu" and model.pads_attention_alone and not BY_PYTORCH.get():
+            needed = model.encoder.needs_positions or model.decoder.needs_positions or BY_PYTORCH.get()
+            if batch.source.device.type == "cpu" and not needed:
                 states, rows = model.token_states(batch.source, batch.previous, batch.target != PAD)
                 return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[rows])
             states = model.decode(batch.previous, model.encode(batch.source, real), real)

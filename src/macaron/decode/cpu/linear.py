@@ -160,8 +160,7 @@ class Int8Linear(PackedLinear):
         if self.rounds:
             y = product(self.kernel, rows / scale, 1.0, self.zero, self.weight)
         else:
-            # The kernel takes unsigned numbers. Conversion to signed ones is four times faster, and the sum wraps
-            # around.
+            # The kernel takes unsigned numbers. Conversion to signed ones is four times faster, and sums wrap around.
             rounded = (rows / scale).round_().to(torch.int8).view(torch.uint8)
             if self.zero:
                 rounded += self.zero
@@ -213,8 +212,10 @@ def activation_levels() -> int:
 
 def _rounding_kernel() -> Any:
     """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none."""
-    fbgemm = "fbgemm" in torch.backends.quantized.supported_engines
-    found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if fbgemm else None
+    packs = torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
+        torch, "_make_per_channel_quantized_tensor"
+    )
+    found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if packs else None
     return found and found.default
 
 
