@@ -3,6 +3,12 @@
     pip install ctranslate2  # a peer; without it its rows are left out
     python benchmarks/cpu_decoding.py --out docs/results/cpu-decoding.json
 
+As on a processor with AVX2 alone (each library has a variable of its own):
+
+    export ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2
+    export FBGEMM_ENABLE_INSTRUCTIONS=AVX2 CT2_FORCE_CPU_ISA=AVX2
+    python benchmarks/cpu_decoding.py --out docs/results/cpu-decoding-avx2.json
+
 `macaron-small` against a Transformer of the same size, since CTranslate2 has no Macaron layer. The weights are random,
 so the search is forced to exactly ``--tokens`` steps in every system. Every system has a process of its own, and the
 processes take turns, ours and CTranslate2's one after the other. Numbers are medians over the turns, ratios are medians
@@ -38,9 +44,18 @@ SYSTEMS = {
     "ours, plain float32": ("macaron", False),
     "transformers float32": ("transformers", True),
 }
+#: What limits PyTorch's libraries and CTranslate2 to some instructions of the processor.
+INSTRUCTIONS = (
+    "ONEDNN_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "FBGEMM_ENABLE_INSTRUCTIONS",
+    "CT2_FORCE_CPU_ISA",
+)
 RATIOS = [
     ("ours float32", "ctranslate2 float32"),
     ("ours int8", "ctranslate2 int8"),
+    ("ours int8", "ours float32"),
     ("ours float32", "ours, plain float32"),
     ("ours float32", "transformers float32"),
 ]
@@ -180,6 +195,7 @@ def report(options: argparse.Namespace, workers: dict[str, Worker], seconds: dic
         packages = ["torch", *sorted({SYSTEMS[name][0] for name in workers} - {"macaron"})]
         result = {
             "command": f"python benchmarks/cpu_decoding.py {' '.join(sys.argv[1:])}".strip(),
+            "environment": {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ},
             "machine": f"{processor()}, {len(os.sched_getaffinity(0))} cores",
             "python": platform.python_version(),
             "versions": {package: version(package) for package in packages},

@@ -118,7 +118,7 @@ def test_moses_tokens_and_words_for_people(moses: tuple[Path, Path], tmp_path: P
     arguments = ("--data", data, "--output", output, "--beam", 1, "--cased", "--compound-split", "--device", "cpu")
     lines = evaluate(model, *arguments).stdout.splitlines()
     assert lines[0] == f"{model} on {data} (test): 15 sentences"
-    assert lines[1] == "beam 1, length penalty 1.0"
+    assert lines[1] == "beam 1, length penalty 1.0, float32"
     assert len(lines) == 4  # sacreBLEU and chrF are not defined on tokens
     assert lines[2].startswith("tokenised BLEU")
     assert lines[2].endswith("tokenised BLEU (cased, moses tokens as given, compound-split yes)")

@@ -65,10 +65,14 @@ def evaluate(
         what = f"{data} ({split})"
         scored = evaluate_split(translator, PreparedData.open(data), split, **options)  # type: ignore[arg-type]
     if as_json:
-        typer.echo(json.dumps({"model": str(model), "data": what, **scored.to_dict()}, indent=1))
+        typer.echo(
+            json.dumps(
+                {"model": str(model), "data": what, "precision": translator.precision, **scored.to_dict()}, indent=1
+            )
+        )
     else:
         typer.echo(f"{model} on {what}: {len(scored.translations):,} sentences")
-        typer.echo("beam {beam}, length penalty {length_penalty}".format(**scored.search))
+        typer.echo("beam {beam}, length penalty {length_penalty}, ".format(**scored.search) + translator.precision)
         typer.echo(str(scored))
     # Files are written last, so that the scores are printed even if writing fails.
     if run is not None:

@@ -11,6 +11,7 @@ from typing import Any, get_args, overload
 
 import torch
 
+from macaron.decode.cpu.linear import activation_levels
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
@@ -187,6 +188,13 @@ class Translator:
         with without_collection() if self.model.device.type == "cuda" else nullcontext():
             fitted = fit_texts(texts, encode, longest, long_lines, first_line)
             return self._translate(fitted, fronts, first_line, settings, nbest, size, state, found)
+
+    @property
+    def precision(self) -> str:
+        """That of matrix products; chosen once, it does not depend on the batch."""
+        if self.int8:
+            return f"int8, activations with {activation_levels().bit_length() + 1} bits"
+        return str(self.half or self.searched.embedding.tokens.weight.dtype).removeprefix("torch.")
 
     def align(self, sources: Sequence[str], translations: Sequence[str]) -> list[Alignment | None]:
         """For each translation which words of its source it renders, see `macaron.decode.forced`."""

@@ -9,6 +9,7 @@ from macaron.models.configuration import GenerationSettings, TranslationConfig
 from macaron.models.network import Network, key_mask
 from macaron.nn.attention import Context, KeyValueCache
 from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
+from macaron.nn.positions import Padding
 from macaron.nn.stack import Stack
 
 
@@ -67,6 +68,19 @@ class TranslationModel(Network):
             positions=positions,
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
+
+    def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
+        """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
+
+        The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
+        """
+        real = ids != self.pad
+        left, right, mask = Padding(real), Padding(target_real), key_mask(real)
+        x = left.remove(self.embedding(ids, token_positions(real)))
+        memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
+        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
+        context.padding, context.memory_padding = right, left
+        return self.decoder(right.remove(self.embedding(target)), context), right.rows
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError
 from macaron.nn.interaction import Interaction
 from macaron.nn.linear import Linear, xavier_bound
-from macaron.nn.positions import RelativePositions, distances, rotated
+from macaron.nn.linear import dropout as drop
+from macaron.nn.positions import Padding, RelativePositions, distances, rotated
 
 
 @dataclass
@@ -87,7 +88,8 @@ class Context:
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
     ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
     states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of the states, (T,) or (B, T), as the
-    embedding takes them.
+    embedding takes them. ``padding`` and ``memory_padding``: the states and ``memory`` are those of the tokens alone,
+    (1, N, D), and attention adds the padding.
     """
 
     mask: Tensor | None = None
@@ -100,6 +102,8 @@ class Context:
     sequences: SequenceOffsets | None = None
     batch: int = 0
     positions: Tensor | None = None
+    padding: Padding | None = None
+    memory_padding: Padding | None = None
 
     def distances(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """The distances (T, S) from queries to keys, or what broadcasts to it."""
@@ -141,7 +145,7 @@ def attend(
     probabilities = torch.softmax(logits, dim=-1, dtype=precise).nan_to_num(0.0).to(query.dtype)
     if context.weights is not None:
         context.weights.append((operator, probabilities))
-    probabilities = F.dropout(probabilities, dropout, training=dropout > 0)
+    probabilities = drop(probabilities, dropout, dropout > 0)
     return probabilities @ value if relative is None else probabilities @ value + relative.moved(probabilities, index)
 
 
@@ -230,14 +234,16 @@ class _Attention(nn.Module):
             )
         return heads
 
-    def heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+    def heads(self, x: Tensor, parts: int, padding: Padding | None) -> tuple[Tensor, ...]:
         """Split (B, T, parts * H * K) into parts of (B, H, T, K)."""
+        x = x if padding is None else padding.add(x)
         batch, steps, _ = x.shape
         return x.view(batch, steps, parts, self.num_heads, self.head_size).permute(2, 0, 3, 1, 4).unbind(0)
 
-    def finish(self, mixed: Tensor) -> Tensor:
+    def finish(self, mixed: Tensor, padding: Padding | None) -> Tensor:
         """Concatenate the heads (B, H, T, K) and project them to (B, T, D)."""
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        mixed = mixed.transpose(1, 2).flatten(2)
+        return self.out(mixed if padding is None else padding.remove(mixed))
 
 
 class SelfAttention(_Attention):
@@ -248,13 +254,14 @@ class SelfAttention(_Attention):
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention; ``slot`` is that of this evaluation in the cache."""
-        query, key, value = self.heads(self.qkv(x), 3)
+        query, key, value = self.heads(self.qkv(x), 3, context.padding)
         query, key = self.placed(query, self.q_norm, context), self.placed(key, self.k_norm, context)
         if context.cache is not None:
             key, value = context.cache.extend(slot, key, value)
         dropout = self.dropout if self.training else 0.0
         mask, causal = context.mask, context.causal
-        return self.finish(attend(query, key, value, mask, causal, dropout, context, "F", self.relative))
+        mixed = attend(query, key, value, mask, causal, dropout, context, "F", self.relative)
+        return self.finish(mixed, context.padding)
 
 
 class CrossAttention(_Attention):
@@ -266,16 +273,17 @@ class CrossAttention(_Attention):
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D) by attention to ``context.memory`` (B, S, D)."""
-        query = self.placed(self.heads(self.q(x), 1)[0], self.q_norm, context)
+        query = self.placed(self.heads(self.q(x), 1, context.padding)[0], self.q_norm, context)
         cache = context.cache
         both: tuple[Tensor, ...] | None = cache.memory(slot) if cache is not None else None
         if both is None:
             if context.memory is None:
                 raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
-            key, value = self.heads(self.kv(context.memory), 2)
+            key, value = self.heads(self.kv(context.memory), 2, context.memory_padding)
             both = self.placed(key, self.k_norm, context), value
             if cache is not None:
                 cache.store_memory(slot, *both)
         key, value = both
         dropout = self.dropout if self.training else 0.0
-        return self.finish(attend(query, key, value, context.memory_mask, False, dropout, context, "H"))
+        mixed = attend(query, key, value, context.memory_mask, False, dropout, context, "H")
+        return self.finish(mixed, context.padding)

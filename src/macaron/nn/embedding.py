@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from macaron.nn.linear import EmbeddingTable
+from macaron.nn.linear import EmbeddingTable, dropout
 
 FIRST_POSITION = 2  # the authors' code counts real tokens from padding_idx + 1 = 2
 
@@ -89,7 +89,7 @@ class Embedding(nn.Module):
             if segments is None:
                 segments = torch.full(vectors.shape[:2], self.first_segment, device=vectors.device)
             x = x + F.embedding(segments, self.segments.weight, padding_idx=self.frozen_segment)
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V): the table serves the output as well."""

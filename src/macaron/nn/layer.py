@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 from macaron.nn.budget import LayerSettings, branch_width, full_width, inner_width, layer_widths
 from macaron.nn.fused import State, advance
+from macaron.nn.linear import dropout
 from macaron.nn.operators import build_operator
 from macaron.ode import Branch, ButcherTableau, Scheme, Step, Velocity, integrator
 
@@ -87,7 +87,7 @@ class SubLayer(nn.Module):
     def field(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """The direction in which (B, T, D) moves."""
         moved = self.operator(self.norm(x) if self.pre_norm else x, context, slot)
-        return F.dropout(moved, self.dropout, self.training)
+        return dropout(moved, self.dropout, self.training)
 
     def forward(self, x: Tensor, coefficient: float, tableau: ButcherTableau, context: Context, slot: int) -> Tensor:
         """Advance (B, T, D) by one sub-step of the integrator; ``slot`` is that of the first stage in the cache."""

@@ -41,15 +41,19 @@ class ChunkLoss(nn.Module):
         real = targets != self.ignored
         goal = targets.unsqueeze(-1)
         logits = logits.to(exact)
-        normaliser = logits.logsumexp(-1)
-        nll = (normaliser - logits.gather(-1, goal).squeeze(-1)) * real
-        loss = (1 - share) * nll + share * (normaliser - logits.mean(-1)) * real
+        chosen, mean = logits.gather(-1, goal).squeeze(-1), logits.mean(-1)
+        largest = logits.amax(-1, keepdim=True)
+        weights = logits.sub_(largest).exp_()
+        total = weights.sum(-1, keepdim=True)
+        normaliser = (largest + total.log()).squeeze(-1)
+        nll = (normaliser - chosen) * real
+        loss = (1 - share) * nll + share * (normaliser - mean) * real
         sums = torch.stack([loss.sum(), nll.sum()])
         if not sloping:
             return sums, None
         # d loss / d logits = softmax - e / V - (1 - e) [target], written over the logits. `_SmoothedCrossEntropy` adds
         # the last term, one number per row.
-        slope = logits.sub_(normaliser.unsqueeze(-1)).exp_().sub_(share / logits.shape[-1]).mul_(real.unsqueeze(-1))
+        slope = weights.mul_(1 / total).sub_(share / logits.shape[-1]).mul_(real.unsqueeze(-1))
         return sums, slope.to(kind)
 
 

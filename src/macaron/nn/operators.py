@@ -5,12 +5,11 @@ in the cache. The letters of shapes are those of `macaron.nn.attention`.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, whole_mask
 from macaron.nn.budget import LayerSettings
-from macaron.nn.linear import ACTIVATIONS, EmbeddingTable, FeedForward, Gated, Linear, xavier_bound
+from macaron.nn.linear import ACTIVATIONS, EmbeddingTable, FeedForward, Gated, Linear, dropout, xavier_bound
 
 
 def build_operator(
@@ -71,6 +70,7 @@ class Convolution(nn.Module):
 
     def forward(self, x: Tensor, context: Context, slot: int) -> Tensor:
         """Move (B, T, D)."""
+        x = x if context.padding is None else context.padding.add(x)
         batch, steps, _ = x.shape
         inner = self.values(x) if self.gate is None else self.gate(self.values(x))
         values = inner.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
@@ -91,8 +91,9 @@ class Convolution(nn.Module):
         band = band.masked_fill(~allowed, 0.0).to(values.dtype)
         if context.weights is not None:
             context.weights.append(("F", band))
-        band = F.dropout(band, self.dropout, self.training)
-        return self.out((band @ values).transpose(1, 2).flatten(2))
+        band = dropout(band, self.dropout, self.training)
+        mixed = (band @ values).transpose(1, 2).flatten(2)
+        return self.out(mixed if context.padding is None else context.padding.remove(mixed))
 
 
 class WeightedBranches(nn.Module):
@@ -136,6 +137,6 @@ class WeightedBranches(nn.Module):
         heads = x.view(*x.shape[:2], *self.shape)
         inner = torch.einsum("bthk,hkd,h->hbtd", heads, self.heads, self.kappa.softmax(0)).flatten(1, 2)
         inner = inner @ self.fc1 if self.bias1 is None else torch.baddbmm(self.bias1, inner, self.fc1)
-        inner = F.dropout(self.activation(inner), self.dropout, self.training)
+        inner = dropout(self.activation(inner), self.dropout, self.training)
         moved = inner @ self.fc2 if self.bias2 is None else torch.baddbmm(self.bias2, inner, self.fc2)
         return torch.einsum("hnd,h->nd", moved, self.alpha.softmax(0)).view(*x.shape[:2], -1)

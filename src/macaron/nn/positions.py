@@ -1,9 +1,10 @@
-"""Positions inside an attention: queries and keys that are turned (rotary), vectors of distances (relative).
+"""Positions inside an attention: turned queries and keys (rotary), vectors of distances (relative), padding.
 
 The letters of shapes are those of `macaron.nn.attention`.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn.linear import EmbeddingTable
@@ -66,3 +67,23 @@ class RelativePositions(nn.Module):
         each = precise(probabilities)
         sums = each.new_zeros(*each.shape[:-1], len(self.values.weight)).scatter_add(-1, index.expand_as(each), each)
         return sums.to(probabilities.dtype) @ self.values.weight
+
+
+class Padding:
+    """Where the tokens of a padded batch are: all but attention can leave the padding out.
+
+    :param real: (B, T), true at tokens
+    """
+
+    def __init__(self, real: Tensor) -> None:
+        self.shape, self.rows = real.shape, real.flatten().nonzero().squeeze(1)
+
+    def remove(self, x: Tensor) -> Tensor:
+        """States (B, T, D) to those of the N tokens, (1, N, D)."""
+        # An embedding, because its gradient is much faster than that of `index_select`.
+        return F.embedding(self.rows, x.flatten(0, 1)).unsqueeze(0)
+
+    def add(self, x: Tensor) -> Tensor:
+        """States of the tokens, (1, N, D), to (B, T, D), zero at the padding."""
+        empty = x.new_zeros(self.shape.numel(), x.shape[2])
+        return empty.index_copy(0, self.rows, x[0]).view(*self.shape, -1)

@@ -48,6 +48,8 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     """The recipe with a preset of the table and settings for it, if its preset is ``auto``."""
     if recipe.model.preset != AUTO:
         return recipe
+    from macaron.device import multiplies_bfloat16  # which imports torch
+
     minutes, updates = recipe.train.max_minutes, recipe.train.max_updates
     cores = min(available_cores(), MOST_CORES)
 
@@ -70,6 +72,9 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     reasons["vocab_size"] = f"the subwords of {recipe.data}"
     reasons |= {key: f"about {epochs:.1f} epochs of {tokens:,} tokens" for key in model if "dropout" in key}
     train = dict(size.train)
+    if not on_gpu and recipe.kind == "pairs" and multiplies_bfloat16():
+        train["precision"] = "bfloat16"
+        reasons["precision"] = "this processor multiplies it faster than float32"
     if on_gpu and recipe.kind == "pairs":
         mean = tokens / max(int(split["pairs"]), 1)
         train["row_tokens"] = 128 if mean < 16 else 256

@@ -35,6 +35,7 @@ from macaron.models import TranslationConfig, TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
+from macaron.nn.linear import BY_PYTORCH
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
 from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
@@ -128,6 +129,10 @@ class TranslationLoss(nn.Module):
         model, embedding = self.model, self.model.embedding
         if batch.source_sentence is None:
             real = batch.source != PAD
+            needed = model.encoder.needs_positions or model.decoder.needs_positions or BY_PYTORCH.get()
+            if batch.source.device.type == "cpu" and not needed:
+                states, wanted = model.token_states(batch.source, batch.previous, batch.target != PAD)
+                return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[wanted])
             states = model.decode(batch.previous, model.encode(batch.source, real), real)
         elif self.fused:
             assert batch.target_sentence is not None

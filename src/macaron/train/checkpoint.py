@@ -54,6 +54,7 @@ class RunState:
     validations_without_gain: Count = 0
     parts: _Parts = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
     validation_parts: _Parts = 1  # likewise, in validations
+    dropout_bits: Annotated[int, Between(0, 16)] = 16  # random bits of a decision on a CPU; 0: PyTorch's own dropout
     log_losses: list[Real] = field(default_factory=list)  # sums since the last logged line
     log_targets: Count = 0  # targets since the last logged line
 
@@ -131,8 +132,9 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
                 f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
                 "another --out."
             )
-        # Earlier versions did not write parts and sections; formats 1 and 2 call the best value a loss.
-        before = {"parts": 1, "validation_parts": 1, "section": 0, "sections": 1}
+        # Earlier versions did not write parts and sections, and had PyTorch's dropout; formats 1 and 2 call the best
+        # value a loss.
+        before = {"parts": 1, "validation_parts": 1, "section": 0, "sections": 1, "dropout_bits": 0}
         progress = head["progress"] = before | head["progress"]
         progress["best_value"] = progress.pop("best_loss", progress.get("best_value"))
         found: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)

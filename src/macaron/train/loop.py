@@ -14,6 +14,7 @@ from torch import Tensor
 from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
+from macaron.nn.linear import dropout_by_pytorch
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
@@ -92,7 +93,7 @@ class Trainer:
         try:
             # A thread that plans an epoch must not hold up launches, each by the usual 5 ms.
             sys.setswitchinterval(1e-4)
-            with self.signals, own_stream(self.device):
+            with self.signals, own_stream(self.device), dropout_by_pytorch(not self.state.dropout_bits):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():

@@ -39,15 +39,13 @@ class Optimiser:
         self.settings, self.keep_gradients = settings, keep_gradients
         self.named = dict(module.named_parameters())  # tied parameters appear once
         self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
-        on_gpu = any(parameter.is_cuda for parameter in self.named.values())
         self.adam = torch.optim.AdamW(
             self.trained.values(),
             lr=settings.learning_rate,
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.epsilon,
             weight_decay=settings.weight_decay,
-            fused=on_gpu,
-            foreach=None if on_gpu else True,
+            fused=True,
         )
         self.mean: dict[str, Tensor] = {}
         if settings.ema:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from macaron.device import Recording
+from macaron.device import Recording, keep_freed_memory
 
 #: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3
@@ -23,6 +23,8 @@ class TrainStep:
 
     def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
         self.module, self.autocast = module, autocast
+        if not any(parameter.is_cuda for parameter in module.parameters()):
+            keep_freed_memory()
 
     def __call__(self, batch: Any, weight: float | Tensor) -> Tensor:
         """The sums of the losses; the first one's gradients are multiplied by ``weight``."""

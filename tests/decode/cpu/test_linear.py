@@ -75,6 +75,21 @@ def in_whole_numbers(x: torch.Tensor, weight: torch.Tensor, levels: int) -> torc
 
 
 @needs_int8
+def test_an_int8_row_does_not_depend_on_the_others():
+    torch.manual_seed(3)
+    product = Int8Linear(torch.randn(256, 128), torch.randn(256), relu=True)
+    x = torch.randn(40, 128) * torch.logspace(-3, 3, 40)[:, None]
+    assert torch.equal(torch.cat([product(row) for row in x.split(1)]), product(x))
+
+
+@needs_int8
+def test_the_largest_numbers_do_not_saturate():
+    for sign in (1.0, -1.0):
+        found = Int8Linear(torch.full((64, 64), 2.0), None)(torch.full((1, 64), sign))
+        torch.testing.assert_close(found, torch.full((1, 64), sign * 128))
+
+
+@needs_int8
 def test_without_vnni_activations_have_7_bits():
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("only processors of this kind have such a mode")

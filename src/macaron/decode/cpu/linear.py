@@ -9,6 +9,7 @@ Where PyTorch has no oneDNN (macOS), float32 products are PyTorch's own and int8
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -22,6 +23,7 @@ from macaron.errors import MacaronError
 from macaron.nn.attention import Context
 
 _SMALLEST = 1e-12  # of a scale, for rows of zeros
+_SEVEN_BITS = 63  # the largest level of a number with 7 bits
 #: The int8 kernel's last arguments: scale, zero point and type of the output, then no post-operation.
 _AS_FLOAT: tuple[Any, ...] = (1.0, 0, torch.float32, "none", [], "")
 
@@ -139,13 +141,19 @@ class Int8Linear(PackedLinear):
         """Round the matrix and prepare it."""
         scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
         rounded = (weight / scales[:, None]).round_().to(torch.int8)
-        self.weight, self.scales = torch.ops.onednn.qlinear_prepack(rounded, None), scales * self.coefficient
-        self.zeros = torch.zeros(len(weight), dtype=torch.long)
-        self.nonnegative = nonnegative
+        self.scales, self.zeros = scales * self.coefficient, torch.zeros(len(weight), dtype=torch.long)
+        self.rounds, self.nonnegative = rounding_products(), nonnegative
         self.levels = 127 if nonnegative else activation_levels()
         self.zero = 0 if nonnegative else self.levels + 1
         self.smallest = torch.tensor(_SMALLEST)
-        self.kernel = torch.ops.onednn.qlinear_pointwise.default
+        if self.rounds:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch may remove such tensors one day; then the other branch serves
+                tensor = torch._make_per_channel_quantized_tensor(rounded, self.scales, self.zeros, 0)
+            self.weight, self.kernel = torch.ops.quantized.linear_prepack(tensor, None), _rounding_kernel()
+        else:
+            self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+            self.kernel = torch.ops.onednn.qlinear_pointwise.default
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
         """(..., I) to (..., O), added to ``onto`` if given."""
@@ -153,11 +161,14 @@ class Int8Linear(PackedLinear):
         # Several cheap operations: vector_norm and addcdiv would be shorter and slower.
         sizes = (rows if self.nonnegative else rows.abs()).amax(dim=1, keepdim=True)
         scale = torch.add(self.smallest, sizes, alpha=1 / self.levels)
-        # The kernel takes unsigned numbers. Conversion to signed ones is four times faster, and the sum wraps around.
-        rounded = (rows / scale).round_().to(torch.int8).view(torch.uint8)
-        if self.zero:
-            rounded += self.zero
-        y = product(self.kernel, rounded, 1.0, self.zero, self.weight, self.scales, self.zeros, None, *_AS_FLOAT)
+        if self.rounds:
+            y = product(self.kernel, rows / scale, 1.0, self.zero, self.weight)
+        else:
+            # The kernel takes unsigned numbers. Conversion to signed ones is four times faster, and sums wrap around.
+            rounded = (rows / scale).round_().to(torch.int8).view(torch.uint8)
+            if self.zero:
+                rounded += self.zero
+            y = product(self.kernel, rounded, 1.0, self.zero, self.weight, self.scales, self.zeros, None, *_AS_FLOAT)
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
         if self.relu:
             y.relu_()
@@ -200,7 +211,22 @@ def activation_levels() -> int:
     rows, weight = torch.full((1, 64), 255, dtype=torch.uint8), torch.full((64, 64), 127, dtype=torch.int8)
     packed, scales, zeros = torch.ops.onednn.qlinear_prepack(weight, None), torch.ones(64), torch.zeros(64).long()
     sums = torch.ops.onednn.qlinear_pointwise(rows, 1.0, 0, packed, scales, zeros, None, *_AS_FLOAT)
-    return 127 if bool((sums == 255 * 127 * 64).all()) else 63
+    return 127 if bool((sums == 255 * 127 * 64).all()) else _SEVEN_BITS
+
+
+def _rounding_kernel() -> Any:
+    """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none."""
+    packs = torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
+        torch, "_make_per_channel_quantized_tensor"
+    )
+    found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if packs else None
+    return found and found.default
+
+
+@cache
+def rounding_products() -> bool:
+    """Whether int8 products are those of fbgemm: on processors without VNNI, for which oneDNN has no packed kernel."""
+    return activation_levels() == _SEVEN_BITS and _rounding_kernel() is not None
 
 
 def check_int8() -> None:
