@@ -1,7 +1,6 @@
 """The training loop."""
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -55,18 +54,16 @@ class Trainer:
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
+        sharded = processes.world > 1 and settings.distributed == "fsdp"
         wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
-        lacks = self._fuse(fixed_shapes) if wanted and settings.compile == "auto" else "train.compile = on"
-        compiled = wanted and bool(lacks)
-        self.path = "eager" if not wanted else f"compiled ({lacks})" if compiled else "fused kernels"
-        if compiled:
-            for part in task.compiled_parts:
-                part.compile(dynamic=False if fixed_shapes else None)
+        lacks = task.fuse(settings, fixed_shapes, self.half, sharded) if wanted else ""
+        self.path = f"compiled ({lacks})" if lacks else "fused kernels" if wanted else "eager"
+        for part in task.compiled_parts if lacks else ():
+            part.compile(dynamic=False if fixed_shapes else None)
         # FSDP gathers one layer at a time, unless one layer is applied at every depth.
         parts = [] if task.model.config.tying == "depth" else task.layers
         distribute(task.module, parts, settings.distributed, processes, self.device)
         # FSDP communicates between the kernels, which a graph cannot do. Gradients are summed after the step.
-        sharded = processes.world > 1 and settings.distributed == "fsdp"
         recorded = wanted and on_gpu and fixed_shapes and not sharded
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
         self.validation = Validation(task, settings, processes, self.device, autocast)
@@ -91,8 +88,6 @@ class Trainer:
             + (f", resumed at update {self.state.update}{lost}" if found else "")
         )
         try:
-            # A thread that plans an epoch must not hold up launches, each by the usual 5 ms.
-            sys.setswitchinterval(1e-4)
             with self.signals, own_stream(self.device), dropout_by_pytorch(not self.state.dropout_bits):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
@@ -101,12 +96,6 @@ class Trainer:
                 return self._finish()
         finally:
             self.log.close()
-
-    def _fuse(self, fixed_shapes: bool) -> str:
-        """Let fused kernels compute the task, or say why they cannot."""
-        sharded = self.processes.world > 1 and self.settings.distributed == "fsdp"
-        lacks = {"padded batches": not fixed_shapes, "float32": not self.half, "FSDP": sharded}
-        return next((name for name, found in lacks.items() if found), "") or self.task.fuse(self.settings.row_tokens)
 
     def _section(self) -> None:
         """The rest of a section of an epoch, or of the run if that ends before."""

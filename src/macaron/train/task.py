@@ -1,5 +1,6 @@
 """What the training loop trains: a model, its loss and its data."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from macaron.nn.stack import Stack
 from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.train.distributed import Processes
+from macaron.train.settings import TrainSettings
 from macaron.train.step import tensors_of
 
 
@@ -55,6 +57,7 @@ class Task(ABC):
     def __init__(self) -> None:
         #: Rows and width of the batch that is computed, for messages.
         self.present = (1, 0)
+        sys.setswitchinterval(1e-4)  # a thread that plans must not hold up launches, each by the usual 5 ms
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
@@ -67,13 +70,20 @@ class Task(ABC):
         sections = {"sections": self.sections} if self.sections > 1 else {}
         return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest, **sections}
 
-    def fuse(self, width: int) -> str:
-        """Compute rows of this width by fused kernels; if these do not cover the network, say what they lack."""
-        lacks = ", ".join(filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
-        if not self.stacks:
-            return "this task"
-        module: Any = self.module
-        module.fused = module.criterion.losses.fused = not lacks
+    def fuse(self, settings: TrainSettings, fixed_shapes: bool, half: bool, sharded: bool) -> str:
+        """Compute packed rows by fused kernels; if that is impossible, say why."""
+        obstacles = {
+            "train.compile = on": settings.compile == "on",
+            "padded batches": not fixed_shapes,
+            "float32": not half,
+            "FSDP": sharded,
+            "this task": not self.stacks,
+        }
+        width, found = settings.row_tokens, [name for name, there in obstacles.items() if there]
+        lacks = ", ".join(found or filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
+        if self.stacks:
+            module: Any = self.module
+            module.fused = module.criterion.losses.fused = not lacks
         return lacks
 
     @abstractmethod
