@@ -79,14 +79,15 @@ def orders(
 
 @app.command()
 def plot(
-    out: Annotated[Path, Option(help="The figure to write: FILE.svg or FILE.png.")],
+    out: Annotated[Path, Option(help="The page to write: FILE.html.")],
     names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
 ) -> None:
-    """Plot the local error against the step, with the measured slopes in the legend."""
-    from macaron.lab.figures import ORDER_SELECTION, check_figure_path, error_curves, write_order_figure
+    """Plot the local error against the step, with the measured slopes as a table."""
+    from macaron.lab.order_page import ORDER_SELECTION, error_curves, write_order_page
+    from macaron.lab.page import check_page_path
 
-    check_figure_path(out)
-    write_order_figure(out, error_curves(names or ORDER_SELECTION))
+    check_page_path(out)
+    write_order_page(out, error_curves(names or ORDER_SELECTION))
     typer.echo(f"wrote {out}", err=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from macaron.lab.charts import Series, line_chart
-from macaron.lab.figures import scheme_label
+from macaron.lab.order_page import scheme_label
 from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
 from macaron.lab.scales import number
 from macaron.ode.trajectories import (

@@ -5,14 +5,15 @@ They show sub-steps only: the final norm contracts the raw states so much that n
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from macaron.lab.figures import clean_axes, drawing, rendered
 from macaron.lab.particles.projection import Array, View
 from macaron.lab.particles.trace import END, MEANING
 
@@ -69,18 +70,20 @@ def _track(model: str, part: Mapping[str, Any], view: View) -> Track:
 
 def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
     """A still figure: the trails of all particles, from the start (rings) to the end (dots and words)."""
-    with drawing(9, 10):
+    stream = io.BytesIO()
+    with _drawing():
         figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
         for axes, track in panels:
             _Panel(axes, track)
-        return rendered(figure, "png", 150)
+        figure.savefig(stream, format="png", dpi=150, metadata={"Software": None})
+    return stream.getvalue()
 
 
 def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
     """An animation of the sub-steps."""
     from PIL import Image
 
-    with drawing(9, 10):
+    with _drawing():
         rows = tracks(data, view)
         dpi = GIF_DPI.get(sum(map(len, rows)), GIF_DPI_MANY)
         figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
@@ -99,6 +102,16 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
     stream = io.BytesIO()
     first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
     return stream.getvalue()
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    """The style of a figure."""
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 9, "axes.titlesize": 10}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks
+        yield
 
 
 class _Panel:
@@ -164,8 +177,13 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
             axes.set_title("\n".join(wrap(track.title, TITLE)), loc="left", parse_math=False)
             # A column is the same part of all models, on the same axes.
             _limit(axes, np.concatenate([other[column].points.reshape(-1, 2) for other in rows if len(other) > column]))
-            clean_axes(axes)
-            axes.tick_params(labelcolor=PALE, labelsize=7)
+            # No box: a faint grid, and grey lines on the left and at the bottom.
+            axes.grid(True, which="major", color="#E6E6E6", linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.minorticks_off()
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color("#888888")
+            axes.tick_params(color="#888888", labelcolor=PALE, labelsize=7)
             axes.scatter(*track.points[0].T, s=14, facecolors="white", edgecolors=PALE, linewidths=0.9, zorder=3)
     title = wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")
     figure.suptitle("\n".join(title), fontsize=11, parse_math=False)

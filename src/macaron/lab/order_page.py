@@ -1,0 +1,72 @@
+"""The order page: the errors of schemes against their step, with the measured slopes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from macaron.lab.charts import Series, line_chart
+from macaron.lab.page import html_table, render_page, section, write_page
+from macaron.ode.catalogue import ALIASES
+from macaron.ode.measure import OrderMeter, parse_selection
+from macaron.ode.word_series import Array
+
+# Transformer and Macaron, both as networks compute them (Euler) and as the theorem has them (exact sub-flows); then
+# schemes up to fourth order with exact sub-flows.
+ORDER_SELECTION = (
+    *("lie-fg:euler", "strang-gfg:euler"),
+    *("lie-fg", "strang-gfg", "best22-fgfg", "ruth3-fg", "yoshida4-gfg", "blanes-moan4-g"),
+)
+# From a whole unit of time down to where the steepest lines reach rounding.
+DRAWN_STEPS: Array = 2.0 ** -np.arange(0, 9.25, 0.5)
+
+
+def scheme_label(name: str, method: str = "") -> str:
+    """The name of a scheme, of its network, and, if given, of its integrator: ``strang-gfg (Macaron), euler``."""
+    networks = {scheme: f" ({alias.capitalize()})" for alias, scheme in ALIASES.items()}
+    return name + networks.get(name, "") + (f", {method}" if method else "")
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorCurve:
+    """The errors of one scheme at the drawn steps, and the measured slope."""
+
+    name: str
+    method: str
+    errors: Array
+    slope: float
+
+
+def error_curves(selection: Sequence[str] = ORDER_SELECTION) -> list[ErrorCurve]:
+    """Measure the curves, each error being the geometric mean over all systems."""
+    drawn, meter = OrderMeter(steps=DRAWN_STEPS), OrderMeter()
+    curves = []
+    for scheme, method in parse_selection(selection):
+        slope = meter.local_order(scheme, method)
+        errors = np.exp(np.mean(np.log(drawn.errors(scheme, method)), axis=1))
+        curves.append(ErrorCurve(scheme.name, method, errors, slope))
+    return curves
+
+
+def write_order_page(path: Path, curves: Sequence[ErrorCurve]) -> None:
+    """Write the page: the local error against the step, and the slopes as a table."""
+    names = list(dict.fromkeys(curve.name for curve in curves))
+    labels = [scheme_label(curve.name, curve.method) for curve in curves]
+    lines = [
+        Series(
+            label,
+            list(zip(DRAWN_STEPS[::-1].tolist(), curve.errors[::-1].tolist(), strict=True)),
+            colour=names.index(curve.name),
+            dashed=curve.method != "exact",
+        )
+        for label, curve in zip(labels, curves, strict=True)
+    ]
+    title, y_label = "Error of one step against the step", "error of one step"
+    chart = line_chart(lines, title=title, x_label="step γ", y_label=y_label, log_x=True, log_y=True, height=420)
+    rows = [(label, f"{curve.slope:.2f}") for label, curve in zip(labels, curves, strict=True)]
+    table = html_table(
+        ["scheme, integrator of the sub-flows", "slope"], rows, caption="The slopes, measured", numeric=[1]
+    )
+    heading = "Local error of splitting schemes on a particle system"
+    write_page(path, render_page(heading, section("Errors", chart, table)))
