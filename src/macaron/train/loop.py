@@ -57,14 +57,13 @@ class Trainer:
         sharded = processes.world > 1 and settings.distributed == "fsdp"
         wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         lacks = task.fuse(settings, fixed_shapes, self.half, sharded) if wanted else ""
-        self.path = f"compiled ({lacks})" if lacks else "fused kernels" if wanted else "eager"
+        path = f"compiled ({lacks})" if lacks else "fused kernels" if wanted else "eager"
+        self.described = f"{self.device.type}, {'bfloat16' if self.half else 'float32'}, {path}"
         for part in task.compiled_parts if lacks else ():
             part.compile(dynamic=False if fixed_shapes else None)
-        # FSDP gathers one layer at a time, unless one layer is applied at every depth.
-        parts = [] if task.model.config.tying == "depth" else task.layers
+        parts = [] if task.model.config.tying == "depth" else task.layers  # FSDP gathers one at a time
         distribute(task.module, parts, settings.distributed, processes, self.device)
-        # FSDP communicates between the kernels, which a graph cannot do. Gradients are summed after the step.
-        recorded = wanted and on_gpu and fixed_shapes and not sharded
+        recorded = wanted and on_gpu and fixed_shapes and not sharded  # FSDP communicates between the kernels
         self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
@@ -82,8 +81,7 @@ class Trainer:
         keep_until = self.state.update if resume else None
         self.log = RunLog(self.run, self.processes.first, self.settings.tensorboard, keep_until, not self._over())
         self.log.say(
-            f"{self.optimiser.size}, {self.device.type}, "
-            f"{'bfloat16' if self.half else 'float32'}, {self.path}, {self.processes.world} process(es)"
+            f"{self.optimiser.size}, {self.described}, {self.processes.world} process(es)"
             + (f", micro-batches in {self.state.parts} parts" if self.state.parts > 1 else "")
             + (f", resumed at update {self.state.update}{lost}" if found else "")
         )
@@ -244,8 +242,8 @@ class Trainer:
         """Restore a checkpoint; returns what to say besides."""
         found = checkpoint.load(folder)
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
-        legacy = found.format == checkpoint.LEGACY_FORMAT
-        checkpoint.require_same(folder, found, shapes, self.task.identity(legacy=legacy), len(self.log_losses))
+        identity = self.task.identity(legacy=found.format == checkpoint.LEGACY_FORMAT)
+        checkpoint.require_same(folder, found, shapes, identity, len(self.log_losses))
         self.state, self.parts_logged = found.state, found.state.parts
         self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())
