@@ -177,14 +177,11 @@ class Translator:
         longest = max_source_length or min(usual, self.model.config.max_position_embeddings - END)
         fronts = [self._front] * len(lines) if tags is None else [tag_ids(self.tokenizer, tag) for tag in tags]
         longest -= max(map(len, fronts), default=0)
-        if one_per_line:
-            texts = [whole_line(line) for line in lines]
-        else:
-            texts = [text_pieces(line, self.tokenizer.source_lang or "en", state) for line in lines]
+        lang = self.tokenizer.source_lang or "en"
+        texts = [whole_line(line) if one_per_line else text_pieces(line, lang, state) for line in lines]
         if not one_per_line if bound is None else bound:
             settings = bounded(settings)
-        encode = partial(self.tokenizer.encode_lines, state=state)
-        size = batch_tokens or self.batch_tokens
+        encode, size = partial(self.tokenizer.encode_lines, state=state), batch_tokens or self.batch_tokens
         with without_collection() if self.model.device.type == "cuda" else nullcontext():
             fitted = fit_texts(texts, encode, longest, long_lines, first_line)
             return self._translate(fitted, fronts, first_line, settings, nbest, size, state, found)
@@ -225,9 +222,8 @@ class Translator:
                 if found is not None:
                     found(line, joined[line])
 
-        for line, text in enumerate(texts):
-            if not text.sources:
-                join(line)
+        for line in (line for line, text in enumerate(texts) if not text.sources):
+            join(line)
 
         def texts_of(indices: Sequence[int], results: Callable[[], list[list[Hypothesis]]]) -> list[list[Hypothesis]]:
             found = results()
@@ -249,8 +245,8 @@ class Translator:
 
         def take_waiting(wait: bool = False) -> None:
             while waiting and (wait or waiting[0][1].done()):
-                indices, found, _ = waiting.popleft()
-                take(indices, found.result())
+                take(waiting[0][0], waiting[0][1].result())
+                waiting.popleft()
 
         on_gpu = self.model.device.type == "cuda"
         searched = self.model if on_gpu and settings.sampling is not None else self.searched

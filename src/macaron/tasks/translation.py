@@ -127,7 +127,8 @@ class TranslationLoss(nn.Module):
     def forward(self, batch: TranslationBatch) -> Tensor:
         """The sums of smoothed loss and nll over the targets of a batch."""
         model, embedding = self.model, self.model.embedding
-        if batch.source_sentence is None:
+        source, target = batch.source_sentence, batch.target_sentence
+        if source is None or target is None:
             real = batch.source != PAD
             needed = model.encoder.needs_positions or model.decoder.needs_positions or BY_PYTORCH.get()
             if batch.source.device.type == "cpu" and not needed:
@@ -135,16 +136,13 @@ class TranslationLoss(nn.Module):
                 return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[wanted])
             states = model.decode(batch.previous, model.encode(batch.source, real), real)
         elif self.fused:
-            assert batch.target_sentence is not None
-            rows = PackedRows(batch.source_sentence).cast([model.encoder, model.decoder])
+            rows = PackedRows(source).cast([model.encoder, model.decoder])
             x = embed(embedding, batch.source, batch.source_positions, None, rows)
             memory = model.encoder(x, Context())
-            rows = rows.cross(batch.target_sentence)
+            rows = rows.cross(target)
             y = embed(embedding, batch.previous, batch.target_positions, None, rows)
             states = model.decoder(y, Context(causal=True, memory=memory))
         else:
-            source, target = batch.source_sentence, batch.target_sentence
-            assert target is not None
             x = embedding(batch.source, batch.source_positions)
             mask, positions = same_text(source, source), batch.source_positions
             memory = model.encoder(x, Context(mask=mask, kernel=model.kernel, positions=positions))
