@@ -4,7 +4,8 @@
     python benchmarks/first_hour.py encoder --text wiki.txt.xz --sst2 SST-2 --minutes 15 --out b.json
 
 translation: prepare, train, evaluate on the valid set. Each --variant "NAME: --set KEY=VALUE ..." is one more run, with
-the given settings, on the same prepared data and in the same time.
+the given settings, on the same prepared data and in the same time. With --cores N all runs are made at once, each on N
+cores of its own.
 encoder: prepare --text, train, then finetune on SST-2 with the defaults, from the trained weights and from the random
 weights of the same network, with several seeds.
 """
@@ -20,6 +21,8 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ def main() -> None:
     parser.add_argument("--sst2", type=Path, help="folder with train.tsv and dev.tsv, or .xz")
     parser.add_argument("--minutes", type=float, default=15.0)
     parser.add_argument("--variant", action="append", default=[], help="NAME: options of macaron train (repeatable)")
+    parser.add_argument("--cores", type=int, default=0, help="of each run; 0: one run after the other, on all cores")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folder", type=Path, required=True, help="where data and runs are written")
     parser.add_argument("--out", type=Path, required=True)
@@ -46,20 +50,25 @@ def main() -> None:
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def macaron(*arguments: object) -> tuple[str, float]:
-    """Run a command; what it prints on standard output, and its seconds."""
+def macaron(*arguments: object, cores: Sequence[int] = ()) -> tuple[str, float]:
+    """Run a command; what it prints on standard output, and its seconds.
+
+    :param cores: it may use these alone; none: all
+    """
     command = [sys.executable, "-m", "macaron", *map(str, arguments)]
     print("macaron", shlex.join(command[3:]), flush=True)
+    pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
     started = time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([*pinned, *command], stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout, round(time.monotonic() - started, 1)
 
 
-def trained(recipe: str, data: Path, out: Path, options: argparse.Namespace, *more: str) -> dict[str, Any]:
+def trained(
+    recipe: str, data: Path, out: Path, options: argparse.Namespace, *more: str, cores: Sequence[int] = ()
+) -> dict[str, Any]:
     """Train a recipe; its settings and how it ended."""
-    _, seconds = macaron(
-        "train", recipe, "--set", f"data.out={data}", "--minutes", options.minutes, "--out", out, *more
-    )
+    limits = ("--set", f"data.out={data}", "--minutes", options.minutes)
+    _, seconds = macaron("train", recipe, *limits, "--out", out, *more, cores=cores)
     stored = tomllib.loads((out / "recipe.toml").read_text(encoding="utf-8"))
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     return {"options": list(more), "seconds": seconds, "model": stored["model"], "train": stored["train"], **summary}
@@ -72,14 +81,22 @@ def translation(options: argparse.Namespace) -> dict[str, Any]:
         *("prepare", "--source-lang", "de", "--target-lang", "en", "--train", options.train),
         *("--valid", options.valid, "--out", data),
     )
-    runs: dict[str, Any] = {}
-    for text in ("auto:", *options.variant):
-        name, _, settings = text.partition(":")
-        out = options.folder / name.strip()
-        runs[name.strip()] = trained("your-own", data, out, options, *shlex.split(settings))
-        scores, _ = macaron("evaluate", out, "--data", data, "--split", "valid", "--json")
-        runs[name.strip()]["scores"] = json.loads(scores)
-    return {"train": options.train, "valid": options.valid, "runs": runs}
+    texts = ("auto:", *options.variant)
+    everywhere = sorted(os.sched_getaffinity(0))
+
+    def run(number: int) -> tuple[str, dict[str, Any]]:
+        name, _, settings = (part.strip() for part in texts[number].partition(":"))
+        cores = everywhere[-(number + 1) * options.cores :][: options.cores] if options.cores else ()
+        out = options.folder / name
+        result = trained("your-own", data, out, options, *shlex.split(settings), cores=cores)
+        scores, _ = macaron("evaluate", out, "--data", data, "--split", "valid", "--json", cores=cores)
+        result["scores"] = json.loads(scores)
+        print(name, json.dumps(result["scores"]), flush=True)
+        return name, result
+
+    with ThreadPoolExecutor(len(texts) if options.cores else 1) as pool:
+        runs = dict(pool.map(run, range(len(texts))))
+    return {"train": options.train, "valid": options.valid, "cores_of_a_run": options.cores, "runs": runs}
 
 
 def encoder(options: argparse.Namespace) -> dict[str, Any]:

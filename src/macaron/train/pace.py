@@ -88,7 +88,7 @@ def fitted(settings: TrainSettings, pace: Pace, elapsed: float, given: Collectio
     chosen: dict[str, Any] = {
         "validate_every": every,
         "checkpoint_every": every,
-        "log_every": min(max(updates // 50, 1), 100),
+        "log_every": min(-(-updates // 50), 100),
     }
     chosen = {key: value for key, value in chosen.items() if key not in given}
     warmup = min(settings.warmup, max(round(WARM_UP_SHARE * updates), 1))
