@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from macaron.data.batching import bucket, epoch_order
 from macaron.data.prepared import PreparedData
 from macaron.models import TranslationModel
-from macaron.recipe import Recipe, load_recipe
-from macaron.tasks.translation import TranslationBatch, model_config, padded_batch, short_pairs
+from macaron.recipe import Recipe, configuration, load_recipe
+from macaron.tasks.translation import TranslationBatch, padded_batch, short_pairs
 from macaron.text.vocabulary import PAD
 
 STEADY = 0.9  # of the final speed
@@ -261,7 +261,7 @@ def main() -> None:
     assignments += arguments.settings
     recipe = load_recipe(arguments.recipe, assignments)
     data = PreparedData.open(arguments.data)
-    config = model_config(recipe, data.vocab_size)
+    config: Any = configuration(recipe, data.vocab_size)
     with torch.device("meta"):
         parameters = common.trained_parameters(TranslationModel(config))
     shape = Shape.of(config)

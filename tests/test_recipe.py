@@ -8,9 +8,8 @@ import pytest
 
 from macaron.data.settings import TextSettings
 from macaron.errors import MacaronError
-from macaron.recipe import data_recipe, load_data_recipe, load_recipe, recipe_from
+from macaron.recipe import configuration, data_recipe, load_data_recipe, load_recipe, recipe_from
 from macaron.settings import load_toml, write_toml
-from macaron.tasks.translation import model_config
 
 WHOLE = """\
 [data]
@@ -132,9 +131,13 @@ def test_mistakes(recipe: Path, assignment: str, message: str):
     ],
 )
 def test_models_that_cannot_be(changes: dict[str, object], message: str):
-    data = {"data": {"out": "x"}, "model": {"preset": "macaron-tiny", **changes}, "train": {"max_updates": 1}}
+    data = {
+        "data": {"kind": "pairs", "out": "x"},
+        "model": {"preset": "macaron-tiny", **changes},
+        "train": {"max_updates": 1},
+    }
     with pytest.raises(MacaronError, match=message):
-        model_config(recipe_from(data, "r.toml"), 100)
+        configuration(recipe_from(data, "r.toml"), 100)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from macaron.recipe import (
     DEFAULT_PRESETS,
     DecodeSettings,
     Recipe,
+    configuration,
     load_data_recipe,
     load_recipe,
     recipe_from,
 )
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.pretraining import encoder_config
-from macaron.tasks.translation import model_config
 from macaron.train.settings import PretrainSettings, TrainSettings
 
 FOLDER = Path(__file__).parents[1] / "recipes"
@@ -47,7 +47,7 @@ def test_shipped_recipes(path: Path):
     if recipe.kind == "text":
         assert isinstance(encoder_config(recipe, size), EncoderConfig)
     else:
-        assert isinstance(model_config(recipe, size), TranslationConfig)
+        assert isinstance(configuration(recipe, size), TranslationConfig)
     # What a run stores is read back as the same.
     stored = tomllib.loads(write_toml(recipe.to_data()))
     assert recipe_from(stored, "stored") == recipe
@@ -81,7 +81,7 @@ def test_the_other_systems_of_the_papers_table(name: str) -> None:
         assert (own.train.batch_tokens * own.train.accumulate, own.train.average) == (458_752, 10)
         return
     assert differ == {"learning_rate", "warmup"}
-    other = model_config(load_recipe(path, ["model.preset=transformer-big"]), 32_000)
+    other = configuration(load_recipe(path, ["model.preset=transformer-big"]), 32_000)
     assert other == preset("transformer-big", vocab_size=32_000, max_position_embeddings=other.max_position_embeddings)
 
 

@@ -244,6 +244,10 @@ def configuration(recipe: Recipe, vocab_size: int) -> TranslationConfig | Encode
         changes["vocab_size"] = max(vocab_size, changes["vocab_size"])
     with naming("[model]"):
         config = named_preset(recipe.model.preset, **changes)
+    kind = TranslationConfig if recipe.kind == "pairs" else EncoderConfig
+    if not isinstance(config, kind):
+        use = "is a text encoder; for translation" if recipe.kind == "pairs" else "is for translation; for plain text"
+        raise MacaronError(f"model.preset {recipe.model.preset!r} {use} take {DEFAULT_PRESETS[recipe.kind]}")
     if config.vocab_size < vocab_size:
         raise MacaronError(f"model.vocab_size {config.vocab_size} is less than the data's {vocab_size}: leave it out")
     return config

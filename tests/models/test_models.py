@@ -51,7 +51,7 @@ def test_parameters_equal_the_reference(name: str, vocabulary: int, parameters: 
 
 
 def test_twins_of_all_presets_agree_within_half_a_percent():
-    differences = [summary.difference for summary in all_presets() if summary.difference is not None]
+    differences = [summary["difference"] for summary in all_presets() if summary["difference"] is not None]
     assert len(differences) == len([name for name in preset_names() if twin(name)]) > 0
     assert all(abs(difference) <= 0.005 for difference in differences)
 
@@ -59,19 +59,19 @@ def test_twins_of_all_presets_agree_within_half_a_percent():
 def test_presets_as_the_paper_has_them():
     for size, hidden, heads in (("small", 512, 4), ("base", 512, 8), ("big", 1024, 16)):
         for family, inner in (("transformer", (4 * hidden,)), ("macaron", (2 * hidden, 2 * hidden))):
-            summary = next(s for s in all_presets() if s.name == f"{family}-{size}")
-            assert (summary.hidden_size, summary.heads, summary.inner_widths) == (hidden, heads, inner)
-            assert summary.layers == "6+6"
+            summary = next(s for s in all_presets() if s["name"] == f"{family}-{size}")
+            assert (summary["hidden_size"], summary["heads"], summary["inner_widths"]) == (hidden, heads, inner)
+            assert summary["layers"] == "6+6"
     bert = preset("macaron-bert-base")
     assert (bert.num_hidden_layers, bert.hidden_size, bert.num_attention_heads) == (12, 768, 12)
 
 
 def test_the_other_systems_of_the_papers_tables():
-    sizes = {summary.name: summary for summary in all_presets()}
+    sizes = {summary["name"]: summary for summary in all_presets()}
     for name in ("weighted-transformer", "relative"):
-        assert sizes[name].parameters == pytest.approx(sizes["transformer-big"].parameters, rel=0.005)
-    assert sizes["weighted-transformer"].inner_widths == (4096 // 16,)
-    assert sizes["universal"].parameters < 0.25 * sizes["transformer-big"].parameters
+        assert sizes[name]["parameters"] == pytest.approx(sizes["transformer-big"]["parameters"], rel=0.005)
+    assert sizes["weighted-transformer"]["inner_widths"] == (4096 // 16,)
+    assert sizes["universal"]["parameters"] < 0.25 * sizes["transformer-big"]["parameters"]
     weighted, relative, universal = (preset(name) for name in ("weighted-transformer", "relative", "universal"))
     decoder = weighted.decoder_layer_settings()
     kinds = [weighted.interaction("F").kind, decoder.interaction("F").kind, decoder.interaction("H").kind]
@@ -85,7 +85,7 @@ def test_the_other_systems_of_the_papers_tables():
         assert (seen.positions, seen.clip, config.positions_at) == ("relative", 16, "none")
     assert (universal.tying, universal.positions_at, universal.intermediate_size) == ("depth", "layers", 4096)
     convolutions = preset("dynamic-conv")
-    assert (sizes["dynamic-conv"].layers, sizes["dynamic-conv"].inner_widths) == ("7+6", (4096,))
+    assert (sizes["dynamic-conv"]["layers"], sizes["dynamic-conv"]["inner_widths"]) == ("7+6", (4096,))
     assert [convolutions.interaction("F").kernel(layer) for layer in range(6)] == [3, 7, 15, 31, 31, 31]
 
 

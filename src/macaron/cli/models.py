@@ -1,7 +1,6 @@
 """``macaron models``: the presets, their widths and parameters."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -22,16 +21,16 @@ def models(
 
     summaries = all_presets(vocab_size)
     if as_json:
-        typer.echo(json.dumps({"models": [asdict(summary) for summary in summaries]}, indent=1))
+        typer.echo(json.dumps({"models": summaries}, indent=1))
         return
     columns = ("model", "scheme", "layers", "hidden", "heads x width", "FFN widths", "norm", "vocabulary")
     rows = [
         (
-            *(each.name, each.scheme, each.layers, str(each.hidden_size)),
-            f"{each.heads} x {'+'.join(map(str, each.head_widths))}",
-            "+".join(map(str, each.inner_widths)),
-            *(each.norm, f"{each.vocab_size:,}", f"{each.parameters:,}"),
-            "" if each.difference is None else f"{each.difference:+.3%}",
+            *(each["name"], each["scheme"], each["layers"], str(each["hidden_size"])),
+            f"{each['heads']} x {'+'.join(map(str, each['head_widths']))}",
+            "+".join(map(str, each["inner_widths"])),
+            *(each["norm"], f"{each['vocab_size']:,}", f"{each['parameters']:,}"),
+            "" if each["difference"] is None else f"{each['difference']:+.3%}",
         )
         for each in summaries
     ]

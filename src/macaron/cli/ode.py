@@ -83,11 +83,11 @@ def plot(
     names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
 ) -> None:
     """Plot the local error against the step, with the measured slopes as a table."""
-    from macaron.lab.order_page import ORDER_SELECTION, error_curves, write_order_page
+    from macaron.lab.order_page import ORDER_SELECTION, write_order_page
     from macaron.lab.page import check_page_path
 
     check_page_path(out)
-    write_order_page(out, error_curves(names or ORDER_SELECTION))
+    write_order_page(out, names or ORDER_SELECTION)
     typer.echo(f"wrote {out}", err=True)
 
 

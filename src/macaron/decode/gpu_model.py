@@ -92,10 +92,6 @@ class GpuSelfAttention(_BeamAttention, RowSelfAttention):
 class GpuCrossAttention(_BeamAttention, RowCrossAttention):
     """H, see `CrossAttention`."""
 
-    def __init__(self, plain: CrossAttention, linear: type[PackedLinear], coefficient: float) -> None:
-        super().__init__(plain, linear, coefficient)
-        self.plain = None  # keys are not folded
-
 
 class GpuSubLayer(RowSubLayer):
     """A `RowSubLayer` of the decoder."""

@@ -1,7 +1,6 @@
 """The order page: the errors of schemes against their step, with the measured slopes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,45 +27,21 @@ def scheme_label(name: str, method: str = "") -> str:
     return name + networks.get(name, "") + (f", {method}" if method else "")
 
 
-@dataclass(frozen=True, eq=False)
-class ErrorCurve:
-    """The errors of one scheme at the drawn steps, and the measured slope."""
-
-    name: str
-    method: str
-    errors: Array
-    slope: float
-
-
-def error_curves(selection: Sequence[str] = ORDER_SELECTION) -> list[ErrorCurve]:
-    """Measure the curves, each error being the geometric mean over all systems."""
+def write_order_page(path: Path, selection: Sequence[str] = ORDER_SELECTION) -> None:
+    """Write the page: the local error against the step, the geometric mean over all systems; and the slopes."""
     drawn, meter = OrderMeter(steps=DRAWN_STEPS), OrderMeter()
-    curves = []
-    for scheme, method in parse_selection(selection):
-        slope = meter.local_order(scheme, method)
+    chosen = parse_selection(selection)
+    names = list(dict.fromkeys(scheme.name for scheme, _ in chosen))
+    lines, slopes = [], []
+    for scheme, method in chosen:
         errors = np.exp(np.mean(np.log(drawn.errors(scheme, method)), axis=1))
-        curves.append(ErrorCurve(scheme.name, method, errors, slope))
-    return curves
-
-
-def write_order_page(path: Path, curves: Sequence[ErrorCurve]) -> None:
-    """Write the page: the local error against the step, and the slopes as a table."""
-    names = list(dict.fromkeys(curve.name for curve in curves))
-    labels = [scheme_label(curve.name, curve.method) for curve in curves]
-    lines = [
-        Series(
-            label,
-            list(zip(DRAWN_STEPS[::-1].tolist(), curve.errors[::-1].tolist(), strict=True)),
-            colour=names.index(curve.name),
-            dashed=curve.method != "exact",
-        )
-        for label, curve in zip(labels, curves, strict=True)
-    ]
+        points = list(zip(DRAWN_STEPS.tolist(), errors.tolist(), strict=True))
+        label, colour = scheme_label(scheme.name, method), names.index(scheme.name)
+        lines.append(Series(label, points[::-1], colour, dashed=method != "exact"))
+        slopes.append((label, f"{meter.local_order(scheme, method):.2f}"))
     title, y_label = "Error of one step against the step", "error of one step"
     chart = line_chart(lines, title=title, x_label="step γ", y_label=y_label, log_x=True, log_y=True, height=420)
-    rows = [(label, f"{curve.slope:.2f}") for label, curve in zip(labels, curves, strict=True)]
-    table = html_table(
-        ["scheme, integrator of the sub-flows", "slope"], rows, caption="The slopes, measured", numeric=[1]
-    )
+    headers = ["scheme, integrator of the sub-flows", "slope"]
+    table = html_table(headers, slopes, caption="The slopes, measured", numeric=[1])
     heading = "Local error of splitting schemes on a particle system"
     write_page(path, render_page(heading, section("Errors", chart, table)))

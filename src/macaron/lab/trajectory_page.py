@@ -42,7 +42,7 @@ def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps
     caveats += note("trajectories", "system", seed=first.seed, time=DURATION)
     body = [
         section("Paths", _stage(groups, drawing, steps), id="paths"),
-        section("Errors", _error_chart(groups), _ratio_tables(groups), id="errors"),
+        section("Errors", _error_chart(groups), id="errors"),
         section("What this shows, and what it does not", caveats, id="caveats"),
     ]
     names = "Lie and Strang" if len(groups) > 1 else " and ".join(dict.fromkeys(s.scheme.name for s in first.schemes))
@@ -161,16 +161,3 @@ def _error_chart(groups: Sequence[Group]) -> str:
     ]
     title, y_label = "Error at the end against the number of steps", "distance from the exact end"
     return line_chart(series, title=title, x_label="steps", y_label=y_label, log_x=True, log_y=True)
-
-
-def _ratio_tables(groups: Sequence[Group]) -> str:
-    """A table for each group: a single one would be too wide for a phone."""
-    tables = []
-    for name, found in groups:
-        counts = [one.steps for one in found.schemes[0].trajectories]
-        rows = [(f"{n}\u202fto\u202f{2 * n}", *(f"{each.of(n).ratio:.2f}" for each in found.schemes)) for n in counts]
-        headers = ["steps", *(_label(each, groups) for each in found.schemes)]
-        sub_steps = f"Sub-steps: {name}. " if name else ""
-        caption = f"{sub_steps}Factor by which half the step divides the error: 2 for first order, 4 for second"
-        tables.append(html_table(headers, rows, caption=caption, numeric=range(1, len(headers))))
-    return f'<div class="charts">{"".join(tables)}</div>'

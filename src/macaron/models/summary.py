@@ -1,6 +1,6 @@
 """What a model is made of: layers, widths, parameters, counted on the model itself."""
 
-from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -11,25 +11,8 @@ from macaron.models.presets import preset, preset_names, twin
 from macaron.models.translation import TranslationModel
 from macaron.nn.budget import layer_widths
 
-
-@dataclass(frozen=True)
-class Summary:
-    """One line of ``macaron models``."""
-
-    name: str
-    kind: str
-    scheme: str
-    layers: str
-    hidden_size: int
-    heads: int
-    inner_widths: tuple[int, ...]
-    head_widths: tuple[int, ...]
-    norm: str
-    vocab_size: int
-    parameters: int
-    without_embedding: int
-    twin: str | None = None
-    difference: float | None = None  # relative to the twin
+#: One line of ``macaron models``.
+Summary = dict[str, Any]
 
 
 def count(config: TranslationConfig | EncoderConfig) -> int:
@@ -48,20 +31,20 @@ def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
     else:
         kind, layers = "encoder", str(config.num_hidden_layers)
     parameters = count(config)
-    return Summary(
-        name=name,
-        kind=kind,
-        scheme=scheme.name,
-        layers=layers,
-        hidden_size=config.hidden_size,
-        heads=config.num_attention_heads,
-        inner_widths=widths.get("G", widths.get("B", ())),
-        head_widths=widths.get("F", ()),
-        norm=config.norm,
-        vocab_size=config.vocab_size,
-        parameters=parameters,
-        without_embedding=parameters - config.vocab_size * config.hidden_size,
-    )
+    return {
+        "name": name,
+        "kind": kind,
+        "scheme": scheme.name,
+        "layers": layers,
+        "hidden_size": config.hidden_size,
+        "heads": config.num_attention_heads,
+        "inner_widths": widths.get("G", widths.get("B", ())),
+        "head_widths": widths.get("F", ()),
+        "norm": config.norm,
+        "vocab_size": config.vocab_size,
+        "parameters": parameters,
+        "without_embedding": parameters - config.vocab_size * config.hidden_size,
+    }
 
 
 def all_presets(vocab_size: int | None = None) -> list[Summary]:
@@ -70,7 +53,6 @@ def all_presets(vocab_size: int | None = None) -> list[Summary]:
     found = {name: summarise(name, preset(name, **changes)) for name in preset_names()}
     for name, summary in found.items():
         other = twin(name)
-        if other is not None:
-            difference = summary.parameters / found[other].parameters - 1
-            found[name] = replace(summary, twin=other, difference=difference)
+        difference = None if other is None else summary["parameters"] / found[other]["parameters"] - 1
+        summary |= {"twin": other, "difference": difference}
     return list(found.values())

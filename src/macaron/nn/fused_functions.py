@@ -80,22 +80,14 @@ class ResidualNorm(torch.autograd.Function):
             BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, gain, seed)
-        ctx.of = (
-            rate,
-            coefficient * factor,
-            eps,
-            rms,
-            x is not None,
-            moved is not None,
-            bias is not None,
-            beta is not None,
-        )
+        ctx.of, ctx.given = (rate, coefficient * factor, eps), [each is not None for each in (x, moved, bias, beta)]
+        ctx.rms = rms
         return total.view_as(total), normed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         total, gain, seed = ctx.saved_tensors
-        rate, factor, eps, rms, starts, adds, biased, shifted = ctx.of
+        starts, adds, biased, shifted = ctx.given
         d_sum, d_norm = gradients
         normed = d_norm is not None
         rows, size = total.shape
@@ -105,8 +97,8 @@ class ResidualNorm(torch.autograd.Function):
         d_x, d_moved = (torch.empty_like(total) if wanted else None for wanted in (starts, adds))
         parts = total.new_empty((programs, 3, size), dtype=torch.float32)
         kernels().residual_norm_backward[(programs,)](
-            total, d_sum, d_norm, gain if normed else None, seed, d_x, d_moved, parts, rows, rate, factor, eps,
-            D=size, WIDE=power, START=starts, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=rms,
+            total, d_sum, d_norm, gain if normed else None, seed, d_x, d_moved, parts, rows, *ctx.of,
+            D=size, WIDE=power, START=starts, ADD=adds, NORM=normed, SUM=d_sum is not None, RMS=ctx.rms,
             R=each, num_warps=warps,
         )  # fmt: skip
         d_gain, d_beta, d_bias = column_sums(parts).unbind(0)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from macaron.nn.attention import SequenceOffsets
 from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
-from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
+from macaron.recipe import Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
 from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
@@ -219,12 +220,7 @@ class PretrainingTask(Task):
 
 def encoder_config(recipe: Recipe, vocab_size: int) -> EncoderConfig:
     """The configuration of a recipe's encoder, for data with this vocabulary."""
-    config = configuration(recipe, vocab_size)
-    if not isinstance(config, EncoderConfig):
-        raise MacaronError(
-            f"model.preset {recipe.model.preset!r} is for translation; plain text pre-trains an encoder: take "
-            f"{DEFAULT_PRESETS['text']}"
-        )
+    config: Any = configuration(recipe, vocab_size)
     if config.type_vocab_size != 2 or config.first_segment not in (0, 1):
         raise MacaronError("pre-training needs two segments: model.type_vocab_size = 2, model.first_segment 0 or 1")
     return config

@@ -31,14 +31,14 @@ from macaron.device import to_device
 from macaron.errors import MacaronError, naming
 from macaron.evaluate.evaluation import lower_cases, translate_all
 from macaron.evaluate.scores import chrf, sacre_bleu, tokenised_bleu
-from macaron.models import TranslationConfig, TranslationModel
+from macaron.models import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
 from macaron.nn.linear import BY_PYTORCH
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
-from macaron.recipe import DEFAULT_PRESETS, Recipe, configuration
+from macaron.recipe import Recipe, configuration
 from macaron.text.vocabulary import EOS, PAD
 from macaron.train.distributed import Processes
 from macaron.train.task import MicroBatch, Task, same_text
@@ -172,7 +172,7 @@ class TranslationTask(Task):
         self.train, self.decode = train, decode = recipe.train, recipe.decode
         self.tokenizer = data.tokenizer
         fingerprint = self.tokenizer.fingerprint()
-        config = model_config(recipe, data.vocab_size)
+        config: Any = configuration(recipe, data.vocab_size)
         evaluation = {"lower": decode.lower, "compound_split": decode.compound_split}
         config = replace(config, tokenizer_fingerprint=fingerprint, evaluation=evaluation)
         torch.manual_seed(train.seed)
@@ -288,13 +288,3 @@ class TranslationTask(Task):
             name = "valid_tokenised_bleu"
             bleu = tokenised_bleu(lines, references, lower=lower, compound_split=split, tokens=tokens)
         return {name: bleu.score, **found, "bleu_sentences": count, "bleu_definition": bleu.definition}
-
-
-def model_config(recipe: Recipe, vocab_size: int) -> TranslationConfig:
-    """The configuration of a recipe's model, for data with this vocabulary."""
-    config = configuration(recipe, vocab_size)
-    if not isinstance(config, TranslationConfig):
-        raise MacaronError(
-            f"model.preset {recipe.model.preset!r} is a text encoder; for translation take {DEFAULT_PRESETS['pairs']}"
-        )
-    return config

@@ -17,7 +17,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from macaron.errors import MacaronError
 from macaron.files import write_json, write_text
 from macaron.json_files import Count, Record, parse_json, read_json
-from macaron.settings import OTHERS
+from macaron.settings import OTHERS, load_toml
+
+#: How a line shows the numbers of a run, in this order.
+_FORMATS, _ = load_toml(Path(__file__).with_suffix(".toml"))
 
 
 class RunLog:
@@ -129,26 +132,3 @@ def _stays(line: str, keep_until: int, continues: bool) -> bool:
         return False  # an incomplete line that a crash left
     of_the_end = "final" in record or (continues and "end" in record)
     return bool(record["update"] <= keep_until) and not of_the_end
-
-
-_FORMATS = {
-    "epoch": "epoch {}",
-    "loss": "loss {:.3f}",
-    "nll": "nll {:.3f}",
-    "mlm": "mlm {:.3f}",
-    "nsp": "nsp {:.3f}",
-    "learning_rate": "lr {:.2e}",
-    "tokens_per_second": "{:,.0f} tokens/s",
-    "time_left": "{} left",
-    "valid_loss": "valid loss {:.4f}",
-    "valid_nll": "valid nll {:.4f}",
-    "valid_mlm": "valid mlm {:.4f}",
-    "valid_mlm_accuracy": "{:.1%} right",
-    "valid_nsp": "valid nsp {:.4f}",
-    "valid_nsp_accuracy": "{:.1%} right",
-    "valid_sacrebleu": "valid sacreBLEU {:.2f}",
-    "valid_tokenised_bleu": "valid tokenised BLEU {:.2f}",
-    "valid_chrf": "valid chrF {:.2f}",
-    "validation_parts": "out of memory: batches in {} parts",
-    "parts": "out of memory: micro-batches are computed in {} parts from now on",
-}

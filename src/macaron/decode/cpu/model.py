@@ -220,7 +220,7 @@ class RowCrossAttention(RowAttention):
         self.q = linear(plain.q.weight, plain.q.bias)
         self.kv = linear(plain.kv.weight, plain.kv.bias)
         self.coefficient = coefficient
-        exact = linear is not Int8Linear
+        exact = linear is PackedLinear
         self.plain: Any = (plain.q.weight, plain.q.bias, plain.out.weight, plain.out.bias) if exact else None
 
     def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.evaluate.scores import chrf_statistics
-from macaron.lab.page import escape
+from macaron.lab.page import asset, escape
 
 #: The number of sentences where one model is better, the size of the random sample, and its seed.
 MOST, DRAWN, SEED = 12, 10, 1
@@ -119,12 +119,8 @@ def show_examples(reading: Reading, names: tuple[str, str]) -> str:
     ranked = {} if reading.counts is None else {"difference": "largest difference"}
     orders = {**ranked, "line": "line number", "length": "length"}
     options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
-    controls = (
-        f'<div class="choose" hidden><div role="group" aria-label="Which sentences">{buttons}</div>'
-        f'<label>Order <select>{options}</select></label><output class="muted"></output></div>'
-    )
     cards = "\n".join(_card(example, names, reading.caseless) for example in reading.examples)
-    return f'<div class="examples">{controls}\n<ol class="sentences">\n{cards}\n</ol></div>'
+    return asset("compare-examples.html").format(buttons=buttons, options=options, cards=cards)
 
 
 def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:

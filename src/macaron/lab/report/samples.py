@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +18,8 @@ _LONGEST = 400
 _GUESSES = 3
 
 
-class Filled(NamedTuple):
-    """A sentence around its masked word, and the most probable predictions with their probabilities."""
-
-    before: str
-    word: str
-    after: str
-    likely: list[tuple[str, float]]
+#: A sentence around its masked word (before it, the word, after it), and the most probable words with probabilities.
+Filled = tuple[str, str, str, list[tuple[str, float]]]
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
@@ -58,7 +52,7 @@ def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
         before, after = " ".join([*words[:place], ""]), " ".join(["", *words[place + 1 :]])
         [likely] = filler.fill([f"{before}{mask}{after}"], _GUESSES)
         guesses = [(str(each["token_str"]).strip(), float(each["score"])) for each in likely]
-        found.append(Filled(before, words[place], after, guesses))
+        found.append((before, words[place], after, guesses))
     return found
 
 
