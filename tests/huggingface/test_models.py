@@ -365,8 +365,7 @@ def test_translation_folders_are_interchangeable(tmp_path: Path):
     ],
 )
 def test_encoder_folders_are_interchangeable(tmp_path: Path, plain_class, auto_class, outputs: list[str]):
-    names = {0: "a", 1: "b", 2: "c"}
-    labels = {"id2label": names, "problem_type": "single_label_classification", "pooling": "mean"}
+    labels = {"id2label": {0: "a", 1: "b", 2: "c"}, "problem_type": "single_label_classification"}
     changes = labels if plain_class is EncoderForSequenceClassification else {}
     plain = plain_class(preset("macaron-bert-tiny", vocab_size=24, hidden_size=32, **changes)).eval()
     if changes:

@@ -11,14 +11,7 @@ import pytest
 import torch
 
 from macaron.errors import MacaronError
-from macaron.models import (
-    EncoderConfig,
-    EncoderForPreTraining,
-    EncoderForSequenceClassification,
-    TranslationConfig,
-    TranslationModel,
-    preset,
-)
+from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel, preset
 from macaron.models.configuration import GenerationSettings
 from macaron.models.presets import preset_names, twin
 from macaron.models.summary import all_presets, count
@@ -238,14 +231,3 @@ def test_a_plain_network_is_saved_and_loaded(tmp_path: Path, model):
 def test_half_precision_is_loaded_as_it_was_saved(tmp_path: Path):
     translation().bfloat16().save_pretrained(tmp_path)
     assert {p.dtype for p in TranslationModel.from_pretrained(tmp_path).parameters()} == {torch.bfloat16}
-
-
-def test_a_mean_over_states_leaves_out_padding():
-    torch.manual_seed(0)
-    model = EncoderForSequenceClassification(preset("bert-tiny", vocab_size=24, pooling="mean")).eval()
-    model.classifier.weight.data.normal_()
-    ids = torch.randint(6, 24, (2, 7))
-    padded = torch.nn.functional.pad(ids, (0, 3), value=model.pad)
-    torch.testing.assert_close(model(ids), model(padded))
-    states = model.model(ids)
-    torch.testing.assert_close(model(ids), model.classifier(states.mean(dim=1)))

@@ -9,14 +9,13 @@ from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutp
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import ModelOutput, can_return_tuple
 
-from macaron.huggingface.base import PreTrainedMixin, real_tokens, token_loss
+from macaron.huggingface.base import PreTrainedMixin, token_loss
 from macaron.huggingface.configuration import HFEncoderConfig
 from macaron.models.encoder import (
     EncoderForMaskedLM,
     EncoderForPreTraining,
     EncoderForSequenceClassification,
     EncoderModel,
-    pooled,
 )
 
 
@@ -128,10 +127,7 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
         """
         kwargs.pop("num_items_in_batch", None)
         encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
-        states = encoded.last_hidden_state
-        real = real_tokens(input_ids, attention_mask, self.pad)
-        real = states.new_ones(states.shape[:2]) if real is None else real
-        logits = self.classifier(pooled(states, real, self.config.pooling))
+        logits = self.classifier(encoded.last_hidden_state[:, 0])
         loss = None if labels is None else self._loss(logits, labels)
         return SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 

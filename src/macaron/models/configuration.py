@@ -174,7 +174,6 @@ class EncoderConfig(ModelConfig):
     :param type_vocab_size: number of segments
     :param first_segment: segment id of the first sentence (the authors' code: 1)
     :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
-    :param pooling: what stands for a text in a classifier: the state of its first token, or the mean of all states
     :param id2label: names of a classifier's outputs; ``problem_type`` and ``classification`` are of classifiers, too
     """
 
@@ -192,7 +191,6 @@ class EncoderConfig(ModelConfig):
     first_segment: int = 0
     freeze_first_segment: bool = False
     max_position_embeddings: int = 512
-    pooling: Literal["first", "mean"] = "first"
     id2label: dict[Any, str] | None = None
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
     classification: Annotated[ClassifierInput, OTHERS] | None = None

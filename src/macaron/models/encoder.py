@@ -83,16 +83,8 @@ class EncoderForPreTraining(EncoderForMaskedLM):
         return self.mlm_logits(states), self.next_sentence(states[:, 0])
 
 
-def pooled(states: Tensor, real: Tensor, pooling: str) -> Tensor:
-    """What stands for each text, (B, D): the first of its states (B, T, D), or the mean of those of real tokens."""
-    if pooling == "first":
-        return states[:, 0]
-    weights = real.unsqueeze(-1).to(states)
-    return (states * weights).sum(dim=1) / weights.sum(dim=1)
-
-
 class EncoderForSequenceClassification(HeadedEncoder):
-    """Classification and regression on one state for each text."""
+    """Classification and regression on the first token's state."""
 
     def build(self, config: EncoderConfig) -> None:
         """Make encoder and classifier."""
@@ -100,10 +92,6 @@ class EncoderForSequenceClassification(HeadedEncoder):
         # Zero at the start, as in the authors' code: before training all classes are equally likely.
         self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)
 
-    def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
-        """What the classifier reads of texts (B, T): (B, D)."""
-        return pooled(self.model.encode(ids, real, segments), real, self.config.pooling)
-
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, labels)."""
-        return self.classifier(self.features(ids, ids != self.pad if real is None else real, segments))
+        return self.classifier(self.model(ids, real, segments)[:, 0])

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from macaron.errors import not_finite
-from macaron.models.encoder import pooled
 from macaron.models.load import save_model
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
@@ -67,8 +66,9 @@ class Embedder(EncoderOnDevice):
     def _vectors(self, normalize: bool, batch: ClassificationBatch) -> Tensor:
         """(B, D), in float32."""
         states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
+        real = batch.real.unsqueeze(-1).float()
         with torch.autocast(states.device.type, enabled=False):
-            mean = pooled(states, batch.real, "mean")
+            mean = (states * real).sum(dim=1) / real.sum(dim=1)
             return F.normalize(mean, dim=1) if normalize else mean
 
     def export(self, folder: Path) -> None:

@@ -130,8 +130,6 @@ class PretrainingTask(Task):
         self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
         fingerprint = self.tokenizer.fingerprint()
         config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
-        if not settings.nsp and "pooling" not in recipe.model.changes:  # the first position has learned nothing
-            config = replace(config, pooling="mean")
         torch.manual_seed(train.seed)
         with naming(f"{recipe.origin.prefix(('model',))}[model]"):
             self.model = model = EncoderForPreTraining(config)
