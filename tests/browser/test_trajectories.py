@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from macaron.lab.trajectory_page import write_trajectory_page
+from macaron.lab.ode_pages import write_trajectory_page
 from macaron.ode.trajectories import SEED, STEPS
 
 pytestmark = pytest.mark.browser

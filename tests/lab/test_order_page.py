@@ -5,7 +5,7 @@ import re
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.lab.order_page import ORDER_SELECTION, write_order_page
+from macaron.lab.ode_pages import ORDER_SELECTION, write_order_page
 from macaron.ode.measure import parse_selection
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from macaron.lab.trajectory_page import write_trajectory_page
+from macaron.lab.ode_pages import write_trajectory_page
 from macaron.ode.trajectories import PARTICLES, SEED, STEPS, compare
 
 

@@ -83,7 +83,7 @@ def plot(
     names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default a selection.")] = None,
 ) -> None:
     """Plot the local error against the step, with the measured slopes as a table."""
-    from macaron.lab.order_page import ORDER_SELECTION, write_order_page
+    from macaron.lab.ode_pages import ORDER_SELECTION, write_order_page
     from macaron.lab.page import check_page_path
 
     check_page_path(out)
@@ -102,8 +102,8 @@ def trajectories(
 ) -> None:
     """Draw the trajectories of particles under splitting schemes and the exact flow, with a slider for the steps."""
     from macaron.errors import UsageError
+    from macaron.lab.ode_pages import write_trajectory_page
     from macaron.lab.page import check_page_path
-    from macaron.lab.trajectory_page import write_trajectory_page
     from macaron.ode.trajectories import SEED, STEPS
 
     if steps not in STEPS:

@@ -11,7 +11,8 @@ from macaron.models.presets import preset, preset_names, twin
 from macaron.models.translation import TranslationModel
 from macaron.nn.budget import layer_widths
 
-#: One line of ``macaron models``.
+#: One line of ``macaron models``: name, kind and scheme; layers, widths and heads; parameters, with and without the
+#: embedding; the twin, and the difference of their sizes relative to it (None without one). It is what --json prints.
 Summary = dict[str, Any]
 
 
