@@ -49,7 +49,10 @@ def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
 
 
 def all_presets(vocab_size: int | None = None) -> list[Summary]:
-    """Every preset, with the difference between twins."""
+    """Every preset, with the difference between twins.
+
+    :param vocab_size: for all of them; by default each has its own
+    """
     changes = {} if vocab_size is None else {"vocab_size": vocab_size}
     found = {name: summarise(name, preset(name, **changes)) for name in preset_names()}
     for name, summary in found.items():
