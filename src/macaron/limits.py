@@ -25,8 +25,8 @@ RATIO = 100
 LONGEST_NAME = 255
 #: Hypotheses of a search, or samples of a sentence.
 MOST_BEAMS = 1024
-#: Tokens of a text.
-LONGEST_TEXT = 100_000
+#: Tokens of a text, and characters of one in a table.
+LONGEST_TEXT, LONGEST_VALUE = 100_000, 1_000_000
 #: Tokens, padding included, and examples of a batch.
 MOST_TOKENS, MOST_EXAMPLES = 10**8, 10**5
 #: Processes or threads; seeds of one command.

@@ -170,6 +170,7 @@ def test_bad_files_are_named_with_the_line(tmp_path: Path):
         ("a.tsv", "text\ttext\tlabel\na\tb\t1\n", "2 columns are named 'text'"),
         ("a.tsv", "text\tlabel\na\t1\nb\n", r"a\.tsv, line 3: 1 columns, the header has 2"),
         ("a.tsv", "text\tlabel\na\t\n", r"a\.tsv, line 2: the label is empty"),
+        ("a.tsv", f"text\tlabel\n{'a' * 1_000_001}\t1\n", r"a\.tsv, line 2: a value has 1,000,001 characters"),
         ("a.tsv", "text\tlabel\n", r"a\.tsv: no examples"),
         ("a.tsv", "", r"a\.tsv, line 1: no header\. The first line must name the columns"),
         (

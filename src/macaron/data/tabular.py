@@ -12,6 +12,7 @@ from typing import Literal
 
 from macaron.errors import MacaronError, nearest
 from macaron.files import read_lines
+from macaron.limits import LONGEST_VALUE
 
 Format = Literal["tsv", "csv"]
 #: Squares of larger scores overflow.
@@ -99,6 +100,11 @@ def select(
             raise MacaronError(
                 f"{name}, line {number}: {len(row)} columns, the header has {len(header)}. In a .csv, texts with "
                 "commas are quoted; in a .tsv, texts have no tabs."
+            )
+        longest = max(map(len, row))
+        if longest > LONGEST_VALUE:
+            raise MacaronError(
+                f"{name}, line {number}: a value has {longest:,} characters, more than {LONGEST_VALUE:,}"
             )
         yield number, [row[index] for index in indices]
 
