@@ -78,6 +78,8 @@ class Task(ABC):
             "float32": not half,
             "FSDP": sharded,
             "this task": not self.stacks,
+            # Smaller GPUs lack the shared memory that attention's backward pass needs.
+            "a GPU before Hopper": torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0),
         }
         width, found = settings.row_tokens, [name for name, there in obstacles.items() if there]
         lacks = ", ".join(found or filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
