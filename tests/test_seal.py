@@ -95,6 +95,7 @@ def test_damaged_digests_are_noticed_or_mean_the_same(sealed: Callable[[str], Pa
         "[]",
         "{}",
         '{"format": 1}',
+        '{"format": 1, "files": {}}',
         '{"format": 2, "files": {}}',
         "[" * 100_000,
         '{"format": 1, "files": 3}',

@@ -106,10 +106,9 @@ def recorded(folder: Path) -> dict[str, _Entry] | None:
     path = folder / DIGESTS
     try:
         content: _Digests = read_json(path, _Digests, largest=_LARGEST)
-        if content["format"] == FORMAT and not any(
-            {"/", ".."} & {*PurePosixPath(name).parts} for name in content["files"]
-        ):
-            return content["files"]
+        files = content["files"]  # whatever is sealed has some
+        if content["format"] == FORMAT and files and not any({"/", ".."} & {*PurePosixPath(f).parts} for f in files):
+            return files
     except FileNotFoundError:
         return None
     except MacaronError:
