@@ -7,6 +7,7 @@ addresses must not change between replays.
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -125,10 +126,14 @@ def own_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    present, stream = torch.cuda.current_stream(device), _stream(device)
+    present, stream, interval = torch.cuda.current_stream(device), _stream(device), sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)  # another thread must not hold up launches, each by the usual 5 ms
     stream.wait_stream(present)
-    with torch.cuda.device(device), torch.cuda.stream(stream):
-        yield
+    try:
+        with torch.cuda.device(device), torch.cuda.stream(stream):
+            yield
+    finally:
+        sys.setswitchinterval(interval)
     present.wait_stream(stream)
 
 

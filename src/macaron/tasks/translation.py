@@ -149,7 +149,7 @@ class TranslationLoss(nn.Module):
             size = target.shape[1]
             triangle = torch.ones(size, size, dtype=torch.bool, device=target.device).tril()
             y = embedding(batch.previous, batch.target_positions)
-            # Padding sees everything: some kernels give NaN where a query has no key.
+            # Padding sees everything: a query without a key has no softmax.
             mask = same_text(target, target) & triangle
             memory_mask = same_text(target, source) | (target == 0)[:, None, :, None]
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)

@@ -1,6 +1,5 @@
 """What the training loop trains: a model, its loss and its data."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,7 +56,6 @@ class Task(ABC):
     def __init__(self) -> None:
         #: Rows and width of the batch that is computed, for messages.
         self.present = (1, 0)
-        sys.setswitchinterval(1e-4)  # a thread that plans must not hold up launches, each by the usual 5 ms
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
