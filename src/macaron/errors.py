@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -116,6 +117,12 @@ def system_message(error: OSError) -> str:
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
     return cut(f"{name}{error.strerror or error}")
+
+
+def log_failure(what: str, error: Exception) -> None:
+    """Say on stderr where something failed, but not the error's message: it may quote a user's text."""
+    places = "".join(traceback.format_tb(error.__traceback__)[-3:])
+    print(f"macaron: {what} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
 
 
 def command_line(*arguments: str) -> str:

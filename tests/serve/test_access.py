@@ -23,12 +23,11 @@ from starlette.testclient import TestClient
 
 from forked import macaron_text
 from macaron.errors import MacaronError
+from macaron.models.catalogue import Catalogue
 from macaron.serve.app import make_app
-from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
 from macaron.serve.libretranslate import TranslatedFiles
-from macaron.serve.requests import Fields
-from macaron.serve.service import Access
+from macaron.serve.requests import Access, Fields
 from macaron.serve.settings import ServeSettings, read_keys
 from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served, finished
 
@@ -228,7 +227,7 @@ def test_without_keys_each_address_has_its_limit():
 
     def ask(host: str) -> str:
         scope = {"type": "http", "path": "/translate", "headers": [], "client": (host, 1), "query_string": b""}
-        return access.admit(Request(scope), Fields(api_key="ignored"))
+        return access.admit(Request(scope), Fields(api_key="ignored"), work=True)
 
     assert [ask("192.0.2.1"), ask("192.0.2.2")] == ["", ""]
     with pytest.raises(HTTPException) as error:

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from macaron.decode import Translator
 from macaron.decode.documents import split_document, translate_document
 from macaron.errors import MacaronError
-from macaron.serve.catalogue import Catalogue
+from macaron.models.catalogue import Catalogue
 from macaron.serve.engine import Engine, WorkerLost
 from macaron.serve.settings import ServeSettings
 from served import CLASSIFIER, FIXTURES, TRANSLATION, finished, held, until

@@ -61,7 +61,7 @@ def serve(
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
     ready(*folders)
+    from macaron.models.catalogue import Catalogue
     from macaron.serve.app import run
-    from macaron.serve.catalogue import Catalogue
 
     run(settings, Catalogue(models))

@@ -17,11 +17,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from macaron.errors import MacaronError
+from macaron.models.catalogue import Catalogue
 from macaron.serve import deepl, inference, libretranslate, metrics, page
-from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
-from macaron.serve.requests import ERRORS
-from macaron.serve.service import Access
+from macaron.serve.requests import ERRORS, Access
 from macaron.serve.settings import ServeSettings, read_keys
 
 #: File descriptors: as many as the system allows, up to this number; some are for other things than connections.

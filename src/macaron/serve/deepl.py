@@ -6,8 +6,8 @@ Languages are in capitals; English and Portuguese have two varieties each as tar
 from typing import Any, Literal
 
 from macaron.errors import MacaronError
-from macaron.serve.catalogue import language_name
-from macaron.serve.service import AUTO, Asked, route
+from macaron.models.catalogue import language_name
+from macaron.serve.requests import AUTO, Asked, route
 
 #: The clients refuse the bare code as a target.
 _VARIETIES = {

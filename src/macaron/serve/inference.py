@@ -8,9 +8,8 @@ from starlette.exceptions import HTTPException
 
 from macaron.errors import MacaronError, unknown
 from macaron.limits import Between
-from macaron.serve.catalogue import Catalogue, ServedModel
-from macaron.serve.requests import Fields
-from macaron.serve.service import Asked, route
+from macaron.models.catalogue import Catalogue, ServedModel
+from macaron.serve.requests import Asked, Fields, route
 
 #: Labels or words of an answer.
 _MOST_ANSWERS = 1000

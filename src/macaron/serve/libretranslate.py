@@ -19,8 +19,8 @@ from starlette.routing import Route
 from macaron.decode.documents import ENDINGS
 from macaron.errors import MacaronError
 from macaron.limits import Between
-from macaron.serve.catalogue import language_name
-from macaron.serve.service import AUTO, Asked, route
+from macaron.models.catalogue import language_name
+from macaron.serve.requests import AUTO, Asked, route
 
 #: Alternatives of a text.
 MOST_ALTERNATIVES = 10

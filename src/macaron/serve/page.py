@@ -13,8 +13,7 @@ from macaron.decode.text_pieces import sentence_at
 from macaron.errors import MacaronError
 from macaron.lab.page import POLICY as LAB_POLICY
 from macaron.lab.page import escape, render_page
-from macaron.serve.requests import as_http
-from macaron.serve.service import Asked, answered
+from macaron.serve.requests import Asked, answered, as_http
 
 #: The page loads its own files and asks its own server, nothing else. Nothing inline runs, its scripts make no HTML of
 #: text (trusted types), and no other site frames it.

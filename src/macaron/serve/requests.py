@@ -1,25 +1,30 @@
-"""Requests: the fields of body and query, checked; work that ends when the client has gone; the shapes of errors."""
+"""Requests: who asks, how often and how much; the fields of body and query, checked; translations; shapes of errors."""
 
 import asyncio
+import hmac
 import logging
-import sys
-import traceback
+import math
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import Message
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, log_failure
 from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
 from macaron.origin import Origin
+from macaron.serve.engine import Engine
+from macaron.serve.settings import Keys
 from macaron.settings import convert
 
-T = TypeVar("T")
+AUTO = "auto"
 #: Fields of a form; bytes of a body that takes time to parse.
 _MOST_FIELDS, _LARGE = 2000, 1 << 16
 #: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
@@ -57,10 +62,7 @@ class Fields(dict[str, Any]):
 
     def section(self, name: str) -> "Fields":
         """A field that has fields itself; empty where it is missing."""
-        value = self._given(name, {})
-        if not isinstance(value, dict):
-            raise MacaronError(f"{name} must be an object")
-        return Fields(value)
+        return Fields(convert(dict[str, Any], self._given(name, {}), Origin(), (name,)))
 
     def _given(self, name: str, default: Any = None) -> Any:
         value = self.get(name)
@@ -69,7 +71,7 @@ class Fields(dict[str, Any]):
         return default if value is None else value
 
 
-async def read_fields(request: Request, largest: int) -> Fields:
+async def _read_fields(request: Request, largest: int) -> Fields:
     """The fields of a request: those of the query, and over them those of a JSON object or of a form.
 
     A field that a form has several times is a list. Some clients send a GET with a body, some a POST with a query and
@@ -93,7 +95,7 @@ async def read_fields(request: Request, largest: int) -> Fields:
     return Fields(fields)
 
 
-def limited(request: Request, largest: int) -> Request:
+def _limited(request: Request, largest: int) -> Request:
     """The same request; when more bytes of its body are read, it is refused (413)."""
     receive, read = request.receive, 0
 
@@ -129,7 +131,7 @@ def _joined(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return {name: several[0] if len(several) == 1 else several for name, several in values.items()}
 
 
-async def while_connected(request: Request, work: Awaitable[T]) -> T:
+async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
     """What some work gives; it is cancelled when the client has gone."""
     mine: Any = asyncio.current_task()
 
@@ -184,9 +186,7 @@ def as_http(error: Exception) -> HTTPException:
         return HTTPException(400, str(error))
     if isinstance(error, ClientDisconnect):
         return HTTPException(499, "the client has gone")  # nobody reads it; it is counted
-    # Where it happened, but no message: it may quote the text.
-    places = "".join(traceback.format_tb(error.__traceback__)[-3:])
-    print(f"macaron: a request failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+    log_failure("a request", error)
     return HTTPException(500, "something went wrong inside the server")
 
 
@@ -197,3 +197,145 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 #: What Starlette calls for an exception; not a plain function, which would wait for a thread.
 ERRORS = dict.fromkeys((HTTPException, MacaronError, ClientDisconnect, Exception), _answer)
+
+
+#: Of more clients, those that would be allowed everything again are forgotten.
+_MOST_CLIENTS = 100_000
+
+
+class Access:
+    """Keys and limits of a server.
+
+    :param keys: none: everyone may ask
+    :param per_minute: requests of a client, or of a key without a limit of its own; 0: any number
+    :param clock: seconds
+    """
+
+    def __init__(self, keys: Keys, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.keys, self.per_minute, self._clock = keys, per_minute, clock
+        #: When the requests of a client so far will have been worked off, one by one at its rate.
+        self._busy_until: dict[str, float] = {}
+        #: Characters translated, by key; under "" those of clients without one.
+        self.characters: Counter[str] = Counter()
+
+    def admit(self, request: Request, fields: Fields, work: bool) -> str:
+        """The key of a request; empty where none is needed. A missing or a wrong one is refused.
+
+        :param work: count it, and refuse it (429) beyond the limit
+        """
+        key = self._identify(request, fields) if self.keys else ""
+        per_minute = self.keys.get(key) or self.per_minute
+        client = key or (request.client.host if request.client else "")
+        if work and per_minute and (wait := self.take(client, per_minute)):
+            message = f"too many requests: {per_minute} per minute are allowed. Try again in {wait} s."
+            raise HTTPException(429, message, {"Retry-After": str(wait)})
+        return key
+
+    def _identify(self, request: Request, fields: Fields) -> str:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() not in ("bearer", "deepl-auth-key"):
+            given = str(fields.get("api_key", ""))
+        protocol = protocol_of(request.scope["path"])
+        if not given:
+            raise HTTPException(protocol.key_missing, "an API key is required: ask the operator of this server for one")
+        # All keys are compared, each in constant time.
+        found = [key for key in self.keys if hmac.compare_digest(key.encode(), given.strip().encode())]
+        if not found:
+            raise HTTPException(protocol.key_wrong, "the API key is not valid")
+        return found[0]
+
+    def take(self, client: str, per_minute: int) -> int:
+        """Count a request; 0, or the seconds to wait if the client has had its requests of a minute already."""
+        now = self._clock()
+        if len(self._busy_until) > _MOST_CLIENTS:
+            self._busy_until = {name: until for name, until in self._busy_until.items() if until > now}
+        until = max(self._busy_until.get(client, now), now) + 60 / per_minute
+        if until - now > 60 + 1e-6:
+            return math.ceil(until - now - 60)
+        self._busy_until[client] = until
+        return 0
+
+
+class Asked(NamedTuple):
+    """A request of somebody who may ask. Its work ends when the client has gone.
+
+    :param key: its API key; empty where none is needed
+    """
+
+    request: Request
+    engine: Engine
+    access: Access
+    fields: Fields
+    key: str
+
+    def measure(self, texts: Sequence[str]) -> None:
+        """Count the characters of a request; too many are refused."""
+        size, most = sum(map(len, texts)), self.engine.settings.text_limit
+        if size > most:
+            status = protocol_of(self.request.scope["path"]).too_long
+            raise HTTPException(status, f"request ({size}) exceeds text limit ({most})")
+        self.access.characters[self.key] += size
+
+    async def translate(
+        self, texts: Sequence[str], source: str, target: str, **options: Any
+    ) -> list[tuple[list[str], str, float]]:
+        """For each text its translations, best first, its language and the confidence in that.
+
+        A text that is in the target language stays as it is.
+
+        :param source: ``auto`` to detect it, for each text
+        :param options: of `Engine.translate`
+        """
+        catalogue = self.engine.catalogue
+        into = catalogue.language(target)
+        if source.lower() == AUTO:
+            ranked = await asyncio.to_thread(lambda: [catalogue.detect(text, into) for text in texts])
+            if not all(ranked):
+                raise MacaronError(f"nothing is translated into {into} here")
+            sources = [languages[0] for languages in ranked]
+        else:
+            sources = [(catalogue.language(source), 1.0)] * len(texts)
+        found = [[text] for text in texts]
+
+        async def work(code: str) -> None:
+            members = [index for index, (each, _) in enumerate(sources) if each == code]
+            some = [texts[index] for index in members]
+            done = await self.engine.translate(catalogue.pair(code, into).name, some, **options)
+            for index, each in zip(members, done, strict=True):
+                found[index] = each
+
+        foreign = {code for code, _ in sources} - {into}
+        await asyncio.gather(*map(work, foreign))
+        return [(each, *language) for each, language in zip(found, sources, strict=True)]
+
+
+Handler = Callable[[Asked], Awaitable[Any]]
+
+
+async def answered(request: Request, handle: Handler, work: bool = True, limit: float | None = None) -> Any:
+    """What a handler gives for a request whose fields were read and whose key was checked.
+
+    :param work: whether it counts for the limits of its client, and is refused if there is too much to do
+    :param limit: seconds that it may take, by default the deadline of the settings; infinite where it needs no worker
+    """
+    engine, access = request.app.state.engine, request.app.state.access
+    request = _limited(request, engine.settings.body_limit)
+    try:
+        if work:
+            engine.admit(limit)  # before anything is parsed: what is refused must cost little
+    except HTTPException:
+        async for _ in request.stream():  # as long as a client is sending, it reads no answer
+            pass
+        raise
+    fields = await _read_fields(request, engine.settings.body_limit)
+    key = access.admit(request, fields, work)
+    return await _while_connected(request, handle(Asked(request, engine, access, fields, key)))
+
+
+def route(path: str, handle: Handler, methods: Sequence[str] = ("POST",), **options: Any) -> Route:
+    """A path that a handler answers with JSON; the options are those of `answered`."""
+
+    async def answer(request: Request) -> Response:
+        return JSONResponse(await answered(request, handle, **options))
+
+    return Route(path, answer, methods=methods)

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
@@ -23,7 +22,7 @@ import torch
 
 from macaron.decode.translator import Translator
 from macaron.device import choose_device
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, log_failure
 from macaron.lab.particles.build_data import assemble
 from macaron.lab.particles.particles_page import particles_page
 from macaron.lab.particles.traced_model import TracedModel
@@ -137,9 +136,7 @@ def answer(models: Models, batch: dict[str, Any], chosen: Sequence[int], send: S
         if isinstance(error, MacaronError):
             message = str(error).replace(str(models.folders[model]), model)  # paths are not for clients
         else:
-            # Where it happened, but no message: it may quote the text.
-            places = "".join(traceback.format_tb(error.__traceback__)[-3:])
-            print(f"macaron: {task} failed: {type(error).__name__}\n{places}", file=sys.stderr, flush=True)
+            log_failure(task, error)
         send({"item": chosen[0], "error": message})
 
 

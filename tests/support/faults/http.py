@@ -8,11 +8,11 @@ from typing import Any
 
 from faults.contents import KEY
 from macaron.errors import MacaronError
+from macaron.models.catalogue import Catalogue
 from macaron.serve import worker
 from macaron.serve.app import make_app
-from macaron.serve.catalogue import Catalogue
 from macaron.serve.engine import Engine
-from macaron.serve.service import Access
+from macaron.serve.requests import Access
 from macaron.serve.settings import ServeSettings, read_keys
 
 

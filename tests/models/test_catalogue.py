@@ -11,7 +11,7 @@ import pytest
 
 from forked import macaron_text
 from macaron.errors import MacaronError, UsageError
-from macaron.serve.catalogue import Catalogue, language_name
+from macaron.models.catalogue import Catalogue, language_name
 from sealing import unseal
 from served import CLASSIFIER, ENVIRONMENT, TRANSLATION
 
