@@ -1,4 +1,4 @@
-"""The models that are served, and the language of a text among theirs."""
+"""Models by name and by their languages, and the language of a text among theirs."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The models that are served: by language pair, by name; and the detection of a text's language among theirs."""
+"""Several models: by language pair, by name; and the detection of a text's language among theirs."""
 
 import re
 from collections.abc import Iterable

@@ -62,7 +62,10 @@ class Fields(dict[str, Any]):
 
     def section(self, name: str) -> "Fields":
         """A field that has fields itself; empty where it is missing."""
-        return Fields(convert(dict[str, Any], self._given(name, {}), Origin(), (name,)))
+        value = self._given(name, {})
+        if not isinstance(value, dict):
+            raise MacaronError(f"{name} must be an object")
+        return Fields(value)
 
     def _given(self, name: str, default: Any = None) -> Any:
         value = self.get(name)
