@@ -16,6 +16,7 @@ Tokens are real tokens everywhere: padding does not count.
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,13 @@ def peer_batches(data: PreparedText, recipe: Recipe, device: torch.device) -> li
 
 
 def train_peer(
-    config: EncoderConfig, given: list[tuple[Inputs, int]], compiled: bool, device: torch.device, seconds: float
+    build: Callable[[], Any], given: list[tuple[Inputs, int]], compiled: bool, device: torch.device, seconds: float
 ) -> dict[str, Any]:
     """Train the peer for that long after a warm-up."""
     torch.manual_seed(1)
     common.reset_peak(device)
     torch.compiler.reset()
-    model = bert(config, given[0][0]["input_ids"].shape[1]).to(device).train()
+    model = build().to(device).train()
     on_gpu = device.type == "cuda"
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=on_gpu)
     called: Any = torch.compile(model, dynamic=False) if compiled else model
@@ -171,7 +172,7 @@ def measure(arguments: argparse.Namespace, length: int, data: PreparedText, devi
         name = f"HF BERT, {peer}"
         print(f"length {length}: {name} ...", flush=True)
         try:
-            found = train_peer(config, given, peer == "compiled", device, arguments.peer_seconds)
+            found = train_peer(lambda: bert(config, length), given, peer == "compiled", device, arguments.peer_seconds)
             for kind in ("steady", "sustained"):
                 result["ratios"][f"{kind} / {name}"] = round(
                     ours[f"{kind}_tokens_per_second"] / found["tokens_per_second"], 2

@@ -8,7 +8,7 @@ import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.models import preset
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.recipe import (
     AUTO,
     DEFAULT_PRESETS,
@@ -44,7 +44,9 @@ def test_shipped_recipes(path: Path):
     assert str(recipe.data) in prepared
     size = data.vocab_size if data and data.vocab_size != "auto" else 32_000
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, preset=preset_of(recipe)))
-    if recipe.kind == "text":
+    if recipe.task == "language-model":
+        assert isinstance(configuration(recipe, size), LanguageConfig)
+    elif recipe.kind == "text":
         assert isinstance(encoder_config(recipe, size), EncoderConfig)
     else:
         assert isinstance(configuration(recipe, size), TranslationConfig)
@@ -54,7 +56,7 @@ def test_shipped_recipes(path: Path):
 
 
 def preset_of(recipe: Recipe) -> str:
-    return DEFAULT_PRESETS[recipe.kind] if recipe.model.preset == AUTO else recipe.model.preset
+    return DEFAULT_PRESETS[recipe.task] if recipe.model.preset == AUTO else recipe.model.preset
 
 
 def test_the_papers_settings() -> None:

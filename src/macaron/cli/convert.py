@@ -1,13 +1,16 @@
 """``macaron convert``: converts foreign checkpoints to model folders."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.files import check_unused
+
+if TYPE_CHECKING:
+    from macaron.convert import Conversion
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -56,6 +59,28 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
+    _print(conversion)
+
+
+@app.command()
+def huggingface(
+    folder: Annotated[Path, Argument(help="A folder of transformers: MarianMT (OPUS-MT), BERT, GPT-2.")],
+    *,
+    out: Annotated[Path, Option(help="The model folder to write.")],
+    source_lang: Annotated[str | None, Option(help="Of a translation model; by default the one it names.")] = None,
+    target_lang: Annotated[str | None, Option(help="Of a translation model; by default the one it names.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace an existing model folder.")] = False,
+) -> None:
+    """Convert a folder that save_pretrained of transformers wrote. No pickled code is run."""
+    check_early(reads=[folder / "config.json"])
+    if not force:
+        check_unused(out, "choose another path, or replace it with --force")
+    from macaron.convert import convert_huggingface
+
+    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force))
+
+
+def _print(conversion: "Conversion") -> None:
     for note in conversion.notes:
         typer.echo(f"macaron: {note}", err=True)
     for line in conversion.lines:

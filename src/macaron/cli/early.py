@@ -83,7 +83,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
-    from macaron.recipe import manifest
+    from macaron.recipe import CONFIGURATIONS, manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
         if out.exists() and not out.is_dir():
@@ -95,7 +95,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
             try:
-                _check_model(Path(recipe.model.source), "encoder" if recipe.kind == "text" else "translation")
+                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].model_type.removeprefix("macaron-"))
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
@@ -119,3 +119,11 @@ def _check_model(folder: Path, *kinds: str) -> None:
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
         find_folder(folder, *kinds)
+
+
+def is_language_model(path: Path) -> bool:
+    """Whether a path is that of a language model, or of a run with one."""
+    from macaron.models.load import model_kind, run_model
+
+    folder = run_model(path) or path
+    return (folder / "config.json").is_file() and model_kind(folder) == "language"

@@ -107,6 +107,11 @@ class _Inert:
 def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
+    return _checked(path, read_pickled(path))
+
+
+def read_pickled(path: Path) -> Any:
+    """The content of a file that PyTorch has pickled, if it names nothing beyond what weights and settings need."""
     if path.is_dir():
         raise MacaronError(f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
     try:
@@ -120,7 +125,7 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
         raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
     if start[:4] not in (_ZIP, _LEGACY):
         raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
-    return _checked(path, _load(path, _names_in(path, start[:4])))
+    return _load(path, _names_in(path, start[:4]))
 
 
 def _load(path: Path, named: set[str]) -> Any:
@@ -212,16 +217,23 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
             f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
             f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
         )
-    for name, tensor in model.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
-            raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.values()}
-    _within(path, sum(storages.values()))
     # Others are for messages alone, and may be endless: lists in lists that are one another.
     plain = {
         name: each if isinstance(each, str | int | float | None) else shown(each) for name, each in vars(args).items()
     }
-    return FairseqCheckpoint(path, plain, dict(model))
+    return FairseqCheckpoint(path, plain, plain_tensors(path, model, "'model'"))
+
+
+def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:
+    """The weights in the content of a file, or in a part of it: tensors by name, and not larger than the file."""
+    if not isinstance(content, dict):
+        raise MacaronError(f"{path}: not weights by name, but {type(content).__name__}")
+    for name, tensor in content.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
+            raise MacaronError(f"{path}: {name!r} in {part} is not a plain tensor")
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in content.values()}
+    _within(path, sum(storages.values()))
+    return dict(content)
 
 
 def _is_plain(tensor: Tensor) -> bool:

@@ -190,7 +190,7 @@ def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
 
 Names = dict[str, tuple[str, ...]]  # fairseq's -> ours; several of ours split the rows, in order
 
-_TABLE = load_toml(Path(__file__).with_name("fairseq.toml"))[0]
+_TABLE = load_toml(Path(__file__).with_name("families.toml"))[0]["fairseq"]
 #: Not weights: version markers, uninitialised buffers, tables of sinusoids.
 _NOT_WEIGHTS = tuple(
     f"{stack}.{name}"

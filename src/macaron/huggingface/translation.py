@@ -10,17 +10,21 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.base import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
+from macaron.huggingface.base import IGNORED, GeneratingMixin, TransformersCache, attentions_of, real_tokens, token_loss
 from macaron.huggingface.configuration import HFTranslationConfig
 from macaron.models.translation import TranslationModel
-from macaron.nn.attention import KeyValueCache
 
 
-class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, PreTrainedModel):
+class HFTranslationModel(GeneratingMixin, TranslationModel, GenerationMixin, PreTrainedModel):
     """`macaron.models.TranslationModel` for transformers."""
 
     config_class: ClassVar[Any] = HFTranslationConfig
     generation_config: Any
+
+    @staticmethod
+    def new_cache() -> EncoderDecoderCache:
+        """An empty cache."""
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def get_encoder(self, modality: str | None = None) -> "EncoderCall":
         """The encoder as a module of its own, as ``generate`` wants it."""
@@ -59,7 +63,7 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         if use_cache is None:
             use_cache = self.config.use_cache and labels is None and not self.training
         if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+            past_key_values = self.new_cache()
 
         states: list[Tensor] | None = [] if output_hidden_states else None
         weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
@@ -101,47 +105,6 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
         if source is not None and kwargs.get("attention_mask") is None and not source.is_floating_point():
             kwargs["attention_mask"] = (source != self.pad).long()
         return super().generate(inputs, *args, **kwargs)
-
-    def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> None:
-        # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
-        # over caches that grow by themselves.
-        kind = generation_config.cache_implementation
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            if kind not in (None, "dynamic"):
-                raise ValueError(f"cache_implementation={kind!r} is not supported; use 'dynamic'")
-            model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
-            return
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-
-
-class TransformersCache(KeyValueCache):
-    """Transformers' cache behind the interface of ours."""
-
-    def __init__(self, cache: EncoderDecoderCache) -> None:
-        self.cache = cache
-
-    @property
-    def length(self) -> int:
-        """Number of positions held."""
-        return int(self.cache.self_attention_cache.get_seq_length())
-
-    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append to a slot; all of it comes back."""
-        return self.cache.self_attention_cache.update(key, value, slot)
-
-    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
-        """Keys and values of the encoder's output, if stored."""
-        if not self.cache.is_updated.get(slot):
-            return None
-        layer = self.cache.cross_attention_cache.layers[slot]
-        return layer.keys, layer.values
-
-    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
-        """Keep keys and values of the encoder's output."""
-        self.cache.cross_attention_cache.update(key, value, slot)
-        self.cache.is_updated[slot] = True
 
 
 class EncoderCall(nn.Module):

@@ -17,7 +17,7 @@ from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
 
-RunKind = Literal["translation", "pre-training"]
+RunKind = Literal["translation", "pre-training", "language-model"]
 #: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
@@ -65,6 +65,8 @@ class RunFolder:
         sections, self.origin = load_toml(_recipe(path))
         self.settings = {name: section for name, section in sections.items() if isinstance(section, dict)}
         self.kind: RunKind = "pre-training" if "pretrain" in self.settings else "translation"
+        if self.settings.get("train", {}).get("task") == "language-model":
+            self.kind = "language-model"
         starts = self._json("environment.json", _Starts) or []
         self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
         self.model_folder = run_model(path)

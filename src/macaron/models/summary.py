@@ -6,8 +6,9 @@ import torch
 
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
+from macaron.models.language import LanguageModel
 from macaron.models.network import Network
-from macaron.models.presets import preset, preset_names, twin
+from macaron.models.presets import AnyConfig, preset, preset_names, twin
 from macaron.models.translation import TranslationModel
 from macaron.nn.budget import layer_widths
 
@@ -16,21 +17,28 @@ from macaron.nn.budget import layer_widths
 Summary = dict[str, Any]
 
 
-def count(config: TranslationConfig | EncoderConfig) -> int:
-    """Number of parameters, for an encoder with both pre-training heads; nothing is allocated."""
-    kind: type[Network] = TranslationModel if isinstance(config, TranslationConfig) else EncoderForPreTraining
+def network_class(config: AnyConfig) -> type[Network]:
+    """The network of a configuration; an encoder's has both pre-training heads."""
+    if isinstance(config, TranslationConfig):
+        return TranslationModel
+    return EncoderForPreTraining if isinstance(config, EncoderConfig) else LanguageModel
+
+
+def count(config: AnyConfig) -> int:
+    """Number of parameters; nothing is allocated."""
     with torch.device("meta"):
-        return kind(config).num_parameters()
+        return network_class(config)(config).num_parameters()
 
 
-def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
+def summarise(name: str, config: AnyConfig) -> Summary:
     """Measure a configuration."""
     scheme = config.encoder_scheme_value()
     widths = layer_widths(scheme, config)
     if isinstance(config, TranslationConfig):
         kind, layers = "translation", f"{config.encoder_layers}+{config.decoder_layers}"
     else:
-        kind, layers = "encoder", str(config.num_hidden_layers)
+        kind = "encoder" if isinstance(config, EncoderConfig) else "language"
+        layers = str(config.num_hidden_layers)
     parameters = count(config)
     return {
         "name": name,

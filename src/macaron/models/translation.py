@@ -6,36 +6,22 @@ import torch
 from torch import Tensor
 
 from macaron.models.configuration import GenerationSettings, TranslationConfig
-from macaron.models.network import Network, key_mask
+from macaron.models.network import Network, build_embedding, key_mask
 from macaron.nn.attention import Context, KeyValueCache
-from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
+from macaron.nn.embedding import FIRST_POSITION, token_positions
 from macaron.nn.positions import Padding
 from macaron.nn.stack import Stack
 
 
-class TranslationModel(Network):
-    """Encoder-decoder; the embedding serves source, target and output (logits = x E^T)."""
+class DecoderNetwork(Network):
+    """Base of the networks that write text: a causal stack, with the encoder's output beside it or alone."""
 
-    config_class: ClassVar[Any] = TranslationConfig
-    config: TranslationConfig
-
-    def __init__(self, config: TranslationConfig) -> None:
-        super().__init__(config)
-        self.generation_config: Any = GenerationSettings()
-
-    def build(self, config: TranslationConfig) -> None:
-        """Make embedding and stacks."""
-        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
-        self.embedding = Embedding(*table, config.dropout, positioned=positioned)
-        encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
-        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
-        ends = config.decoder_prologue, config.decoder_epilogue
-        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
+    decoder: Stack
 
     def decode(
         self,
         ids: Any,
-        memory: Tensor,
+        memory: Tensor | None = None,
         real: Tensor | None = None,
         cache: KeyValueCache | None = None,
         *,
@@ -44,7 +30,7 @@ class TranslationModel(Network):
         states: list[Tensor] | None = None,
         weights: list[tuple[str, Tensor]] | None = None,
     ) -> Tensor:
-        """Target tokens (B, T) and the encoder's output to states (B, T, D).
+        """Target tokens (B, T) and the encoder's output, if there is an encoder, to states (B, T, D).
 
         :param real: (B, S), which source positions are tokens
         :param cache: continues after the positions that it holds
@@ -54,7 +40,7 @@ class TranslationModel(Network):
         steps = ids.shape[1] if vectors is None else vectors.shape[1]
         if target_real is None:
             start = FIRST_POSITION + (cache.length if cache is not None else 0)
-            positions = torch.arange(start, start + steps, device=memory.device)
+            positions = torch.arange(start, start + steps, device=(ids if vectors is None else vectors).device)
         else:
             positions = token_positions(target_real)[:, -steps:]
         context = Context(
@@ -85,6 +71,25 @@ class TranslationModel(Network):
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
         return self.embedding.logits(states)
+
+
+class TranslationModel(DecoderNetwork):
+    """Encoder-decoder; the embedding serves source, target and output (logits = x E^T)."""
+
+    config_class: ClassVar[Any] = TranslationConfig
+    config: TranslationConfig
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__(config)
+        self.generation_config: Any = GenerationSettings()
+
+    def build(self, config: TranslationConfig) -> None:
+        """Make embedding and stacks."""
+        self.embedding = build_embedding(config, self.pad)
+        encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
+        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
+        ends = config.decoder_prologue, config.decoder_epilogue
+        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""

@@ -123,7 +123,7 @@ def attend(
 ) -> Tensor:
     """Scaled dot-product attention of queries (B, H, T, K) to keys and values (B, H, S, K): (B, H, T, K)."""
     if context.sequences is not None and relative is None:
-        return varlen_attention(query, key, value, context.sequences, dropout)
+        return varlen_attention(query, key, value, context.sequences, dropout, causal)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
     fused = context.kernel == "sdpa" and context.weights is None and relative is None
     if not fused or (causal and (past > 0 or mask is not None)):
@@ -149,7 +149,9 @@ def attend(
     return probabilities @ value if relative is None else probabilities @ value + relative.moved(probabilities, index)
 
 
-def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: SequenceOffsets, dropout: float) -> Tensor:
+def varlen_attention(
+    query: Tensor, key: Tensor, value: Tensor, sequences: SequenceOffsets, dropout: float, causal: bool = False
+) -> Tensor:
     """Scaled dot-product attention within sequences, by the flash kernel: on a GPU, in half precision.
 
     With a mask, every row would attend to all of its positions, and the kernel would read a mask value for each pair.
@@ -160,7 +162,7 @@ def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: Seque
     offsets, longest = sequences.offsets, sequences.longest
     # PyTorch's own varlen_attn calls the same operator, but without dropout.
     mixed: Tensor = torch.ops.aten._flash_attention_forward(
-        *flat, offsets, offsets, longest, longest, dropout, False, False
+        *flat, offsets, offsets, longest, longest, dropout, causal, False
     )[0]
     return mixed.view(batch, steps, heads, width).transpose(1, 2)
 

@@ -204,11 +204,12 @@ class FlashHeads(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, heads: int, rate: float
-    ) -> Tensor:
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, heads: int, causal: bool,
+        rate: float,
+    ) -> Tensor:  # fmt: skip
         qkv, longest = linear(x, weight, bias, rows), rows.texts.shape[1]
         parts = qkv.view(len(qkv), 3, heads, -1).unbind(1)
-        ctx.given = rows.offsets, rows.offsets, longest, longest, rate, False
+        ctx.given = rows.offsets, rows.offsets, longest, longest, rate, causal
         out, normaliser, *random = torch.ops.aten._flash_attention_forward(*parts, *ctx.given, False)[:4]
         ctx.save_for_backward(x, rows.half(weight), qkv, out, normaliser, *random)
         ctx.biased = bias is not None
@@ -221,7 +222,7 @@ class FlashHeads(torch.autograd.Function):
         found = torch.ops.aten._flash_attention_backward(d_out, *parts, out, normaliser, *ctx.given, *random)
         d_qkv = torch.stack(found, 1).view_as(qkv)
         d_bias = d_qkv.sum(0, dtype=torch.float32) if ctx.biased else None
-        return d_qkv @ half, weight_gradient(d_qkv, x), d_bias, None, None, None
+        return d_qkv @ half, weight_gradient(d_qkv, x), d_bias, *(None,) * 4
 
 
 def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +41,7 @@ def relu_squared(x: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,  # exact, by erf
+    "gelu_new": partial(F.gelu, approximate="tanh"),
     "relu2": relu_squared,
     "silu": F.silu,
     "glu": Gated(torch.sigmoid),

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError, require
 from macaron.limits import MOST_EXAMPLES, Between
 from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.models.language import LanguageForSequenceClassification
 from macaron.train.settings import TrainSettings
 
 Numbers = NDArray[np.float64]
@@ -97,13 +98,15 @@ class ClassificationBatch:
 class ClassificationLoss(nn.Module):
     """A classifier together with its objective."""
 
-    def __init__(self, model: EncoderForSequenceClassification, objective: Objective) -> None:
+    def __init__(
+        self, model: EncoderForSequenceClassification | LanguageForSequenceClassification, objective: Objective
+    ) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 
     def logits(self, batch: ClassificationBatch) -> Tensor:
         """(B, logits) in float32: scores and small margins suffer in bfloat16, and the head costs nothing."""
-        state = self.model.model.encode(batch.tokens, batch.real, batch.segments)[:, 0]
+        state = self.model.features(batch.tokens, batch.real, batch.segments)
         with torch.autocast(state.device.type, enabled=False):
             return self.model.classifier(state.float())
 

@@ -1,5 +1,6 @@
 """Pre-training an encoder: masked words and next sentences."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -66,7 +67,7 @@ class PretrainingLoss(nn.Module):
                 assert batch.starts is not None
                 context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
             else:
-                context = Context(mask=_mask(batch.text), kernel=model.kernel)
+                context = Context(mask=packed_mask(batch.text), kernel=model.kernel)
             context.positions = batch.positions
         x = model.encoder(x, context, norm=False)
         needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
@@ -77,8 +78,8 @@ class PretrainingLoss(nn.Module):
 
     def losses(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """From states to the weighted sums."""
-        table = self.model.model.embedding.tokens.weight
-        mlm = self.criterion(self.model.head(words), table, batch.targets)[0] * batch.weights[0]
+        ready, table = self.model.model.embedding.output(self.model.head(words))
+        mlm = self.criterion(ready, table, batch.targets)[0] * batch.weights[0]
         logits = self.model.next_sentence(firsts).squeeze(-1)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         wrong = F.binary_cross_entropy_with_logits(logits, batch.follows.clamp(min=0).to(logits), reduction="none")
@@ -87,9 +88,8 @@ class PretrainingLoss(nn.Module):
 
     def right(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """The words and pairs predicted correctly, then all words and pairs: (2, 2)."""
-        table = self.model.model.embedding.tokens.weight
         hits = torch.zeros((), dtype=torch.long, device=words.device)
-        ready = self.model.head(words)
+        ready, table = self.model.model.embedding.output(self.model.head(words))
         for rows, targets in zip(*(torch.split(each, ACCURACY_ROWS) for each in (ready, batch.targets)), strict=True):
             best = F.linear(rows, table).argmax(-1)
             hits += ((best == targets) & (targets != PAD)).sum()
@@ -98,12 +98,16 @@ class PretrainingLoss(nn.Module):
         return torch.stack([torch.stack([hits, pairs]), torch.stack([(batch.targets != PAD).sum(), known.sum()])])
 
 
-def _mask(text: Tensor) -> Tensor:
+def packed_mask(text: Tensor, causal: bool = False) -> Tensor:
     """Which positions belong to one text, (B, 1, T, T); under autocast on a GPU as a mask to add to attention's logits.
 
     Otherwise every layer would convert the flags again.
+
+    :param causal: and are not later ones
     """
     same = same_text(text, text)
+    if causal:
+        same = same.tril()
     kind = text.device.type
     if kind != "cuda" or not torch.is_autocast_enabled(kind):
         return same
@@ -111,44 +115,25 @@ def _mask(text: Tensor) -> Tensor:
     return added.masked_fill_(~same, float("-inf"))
 
 
-class PretrainingTask(Task):
-    """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
+class TextTask(Task):
+    """Documents in: what pre-training and language models share."""
 
     data: PreparedText
-    model: EncoderForPreTraining
-    module: PretrainingLoss
     offsets = True
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, settings: PretrainSettings) -> None:
         super().__init__()
         self.data = data = PreparedText.open(recipe.data)
-        self.train, self.settings = train, settings = recipe.train, recipe.pretrain
-        config = encoder_config(recipe, len(data.tokenizer))
-        settings.check(train)
-        longest = max(config.max_position_embeddings, settings.longest(train))
-        # The authors' code has other segment ids.
-        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
-        fingerprint = self.tokenizer.fingerprint()
-        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
-        torch.manual_seed(train.seed)
-        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
-            self.model = model = EncoderForPreTraining(config)
-        self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
-        self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
+        self.train, self.settings = recipe.train, settings
+        settings.check(self.train)
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
         # A section needs two documents, for next sentences.
         most = max(1, self.corpora["train"].count // 2)
         self.sections = min(section_count(len(self.sentences["train"])), most)
-        self.shape = Shape.of(train, settings, self.corpora["train"])
-        flash = settings.attention == "flash"
-        if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
-            raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
-        self.module = PretrainingLoss(model, settings, self.shape.chunk, flash)
-        self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
-        self.words = range(batches.FIRST_WORD, data.vocab_size)
+        self.shape = Shape.of(self.train, settings, self.corpora["train"])
         self._collator = ThreadPoolExecutor(1, "collate")
-        self._collated: dict[tuple[int, ...], Future[PretrainingBatch]] = {}
+        self._collated: dict[tuple[int, ...], Future[Any]] = {}
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -162,18 +147,26 @@ class PretrainingTask(Task):
             )
         return corpus
 
+    @abstractmethod
+    def _plan(self, corpus: Corpus, seed: tuple[int, ...], group: int) -> Plan:
+        """All micro-batches of a corpus, see `batches.plan`."""
+
+    @abstractmethod
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> Any:
+        """A micro-batch on the CPU."""
+
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
-        """Cut a section into texts and pack them; all real tokens of a micro-batch are its targets."""
+        """Cut a section into texts and pack them; `Plan.tokens` are the targets of a micro-batch."""
         seed, group = (self.train.seed, number), self.train.accumulate
         corpus = self.corpora["train"]
         if self.sections > 1:
             blocks = section_blocks(corpus.count, (number - 1) % self.sections, self.sections, self.train.seed)
             corpus = replace(corpus, chosen=np.concatenate([np.arange(*block) for block in blocks]))
-        made = batches.plan(corpus, self.shape, self.train, self.settings, seed, group)
+        made = self._plan(corpus, seed, group)
         tokens = made.tokens.tolist()
         return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]
 
-    def _collate_ahead(self, made: Plan, index: int, device: torch.device) -> PretrainingBatch:
+    def _collate_ahead(self, made: Plan, index: int, device: torch.device) -> Any:
         """Collate a micro-batch; the next ones are collated in the background."""
         world = dist.get_world_size() if dist.is_initialized() else 1
         coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
@@ -184,14 +177,45 @@ class PretrainingTask(Task):
         }
         return batches.on_device(self._collated[*made.seed, index].result(), device)
 
-    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
-        first = self.model.config.first_segment
-        return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
-
     @cached_property
     def _validation(self) -> Plan:
         """Always the same texts and masks; all of them are one update, so that the losses are plain means."""
-        return batches.plan(self.corpora["valid"], self.shape, self.train, self.settings, (0, 0), 0)
+        return self._plan(self.corpora["valid"], (0, 0), 0)
+
+
+class PretrainingTask(TextTask):
+    """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
+
+    model: EncoderForPreTraining
+    module: PretrainingLoss
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe, recipe.pretrain)
+        train, settings, data = self.train, self.settings, self.data
+        config = encoder_config(recipe, len(data.tokenizer))
+        longest = max(config.max_position_embeddings, settings.longest(train))
+        # The authors' code has other segment ids.
+        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
+        fingerprint = self.tokenizer.fingerprint()
+        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
+        torch.manual_seed(train.seed)
+        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
+            self.model = model = EncoderForPreTraining(config)
+        self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
+        self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
+        flash = settings.attention == "flash"
+        if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
+            raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
+        self.module = PretrainingLoss(model, settings, self.shape.chunk, flash)
+        self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
+        self.words = range(batches.FIRST_WORD, data.vocab_size)
+
+    def _plan(self, corpus: Corpus, seed: tuple[int, ...], group: int) -> Plan:
+        return batches.plan(corpus, self.shape, self.train, self.settings, seed, group)
+
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
+        first = self.model.config.first_segment
+        return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
 
     def cut(self, batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
         """Some rows of a batch, with the words and pairs in them."""

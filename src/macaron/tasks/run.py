@@ -17,6 +17,7 @@ from macaron.origin import located
 from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
+from macaron.tasks.language_model import LanguageModelTask
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.start import fill, fill_embeddings, with_source
 from macaron.tasks.translation import TranslationTask
@@ -27,7 +28,7 @@ from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start
 from macaron.train.loop import Trainer
 from macaron.train.pace import Pace, fit, measure
-from macaron.train.settings import LIMITS
+from macaron.train.settings import LIMITS, TaskName
 
 # Settings that may change on resume: the run's length, its log, the machine, how the model will be used. The data is
 # compared by its tokens and weights, not by its path.
@@ -104,11 +105,19 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
         write_json(out / "summary.json", summary)
 
 
-def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
+#: The class of each task.
+_TASKS: dict[TaskName, Callable[[Recipe], TranslationTask | PretrainingTask | LanguageModelTask]] = {
+    "translation": TranslationTask,
+    "pre-training": PretrainingTask,
+    "language-model": LanguageModelTask,
+}
+
+
+def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask | LanguageModelTask:
     manifest(recipe)
-    if recipe.kind == "text":
-        return PretrainingTask(recipe)
-    task = TranslationTask(recipe)
+    task = _TASKS[recipe.task](recipe)
+    if not isinstance(task, TranslationTask):
+        return task
     if processes.first and (left := len(task.train_pairs) - task.kept):
         print(f"{left:,} training pairs are too long and left out", file=sys.stderr)
     if processes.first and len(task.corpora) > 1:
@@ -177,4 +186,4 @@ def complete(path: Path) -> None:
         return
     recipe = recipe_from(*load_toml(path / "recipe.toml"))
     recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
-    (PretrainingTask if recipe.kind == "text" else TranslationTask)(recipe).describe(found)
+    _TASKS[recipe.task](recipe).describe(found)

@@ -155,7 +155,7 @@ class TranslationLoss(nn.Module):
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
-        return self.criterion(states, embedding.tokens.weight, batch.target)
+        return self.criterion(*embedding.output(states), batch.target)
 
 
 class TranslationTask(Task):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from macaron.data.prepared import PreparedData, PreparedText
-from macaron.models import EncoderForPreTraining, TranslationModel
+from macaron.models import EncoderForPreTraining, LanguageModel, TranslationModel
 from macaron.models.load import save_model, write_config
 from macaron.nn.stack import Stack
 from macaron.text.fingerprint import of_ids
@@ -31,7 +31,7 @@ class MicroBatch:
 
 
 class Task(ABC):
-    """Translation or pre-training.
+    """Translation, pre-training or a language model.
 
     model           the model that is saved, and ``tokenizer`` with it
     module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
@@ -43,7 +43,7 @@ class Task(ABC):
     """
 
     data: PreparedData | PreparedText
-    model: TranslationModel | EncoderForPreTraining
+    model: TranslationModel | EncoderForPreTraining | LanguageModel
     tokenizer: MacaronTokenizer
     module: nn.Module
     loss_names: tuple[str, ...]

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
-from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.settings import HEADING, PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
 from macaron.text.sentence_splitter import SPACELESS, splitter
@@ -87,7 +87,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
 
 def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
-    """Split paragraphs into sentences; blank lines end documents."""
+    """Split paragraphs into sentences; blank lines end documents, or headings begin them."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)
     sentences: list[str] = []
@@ -96,8 +96,10 @@ def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     paragraphs = words = 0
     for raw in chunk.columns[0]:
         line = _decode(raw)
-        if line is not None and not line.strip():
+        headings = settings.documents == "headings"
+        if line is not None and (HEADING.fullmatch(line) if headings else not line.strip()):
             ends.add(len(sentences))
+        if line is not None and not line.strip():
             continue
         paragraphs += 1
         if line is None:

@@ -19,7 +19,7 @@ from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOpera
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
-from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
+from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer, Visitor
 from macaron.nn.linear import FeedForward
@@ -270,10 +270,10 @@ class CpuEmbedding(Direct, Embedding):
 
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
-        self.dropout, self.frozen_segment, self.tokens, self.segments = 0.0, None, plain.tokens, None
-        self.positioned = plain.positioned
+        self.dropout, self.tokens, self.scale, self.positioned = 0.0, plain.tokens, plain.scale, plain.positioned
+        self.positions, self.position_vectors, self.norm = plain.positions, plain.position_vectors, plain.norm
         self.table = torch.empty(0)
-        self.output = linear(plain.tokens.weight, None)
+        self.product = linear(plain.tokens.weight, plain.output_bias)
 
     def forward(
         self,
@@ -285,16 +285,18 @@ class CpuEmbedding(Direct, Embedding):
         """Tokens (B, T) to (B, T, D)."""
         if vectors is None:
             vectors = self.tokens(ids)
-        size = vectors.shape[-1]
         if not self.positioned:
-            return vectors * math.sqrt(size)
+            x = vectors * self.scale
+            return x if self.norm is None else self.norm(x)
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
         longest = int(positions.max())
         if longest >= len(self.table):
-            self.table = sinusoids(torch.arange(2 * longest), size)
-        return torch.add(F.embedding(positions, self.table), vectors, alpha=math.sqrt(size))
+            most = 2 * longest if self.positions is None else len(self.positions.weight) + FIRST_POSITION
+            self.table = self.of_positions(torch.arange(most))
+        x = torch.add(F.embedding(positions, self.table), vectors, alpha=self.scale)
+        return x if self.norm is None else self.norm(x)
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
-        return self.output(states)
+        return self.product(states)

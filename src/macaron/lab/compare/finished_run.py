@@ -13,10 +13,11 @@ from typing import Any
 from macaron import ode
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
 from macaron.models.load import load_config
+from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
-from macaron.recipe import recipe_from
+from macaron.recipe import CONFIGURATIONS, recipe_from
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
@@ -59,8 +60,7 @@ class FinishedRun(RunFolder):
             )
         self.recipe = recipe_from(self.settings, self.origin)
         self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
-        config_class = TranslationConfig if self.recipe.kind == "pairs" else EncoderConfig
-        self.model_config: TranslationConfig | EncoderConfig = load_config(path / "model", config_class)
+        self.model_config: AnyConfig = load_config(path / "model", CONFIGURATIONS[self.recipe.task])
 
     @property
     def data_digest(self) -> str | None:
@@ -137,7 +137,7 @@ def _common_name(runs: Sequence[FinishedRun]) -> str:
     return re.sub(r"(\W*seed\W*|[\W_]+)$", "", common)
 
 
-def scheme_label(config: TranslationConfig | EncoderConfig) -> str:
+def scheme_label(config: AnyConfig) -> str:
     """The scheme of a network by name, or ``control``."""
     name, ends = scheme_text(config.scheme, short=True), (config.prologue, config.epilogue)
     decoder_ends = (getattr(config, "decoder_prologue", None), getattr(config, "decoder_epilogue", None))

@@ -40,11 +40,12 @@ def build_data(
         if any(0xD800 <= ord(character) < 0xE000 for character in text):
             raise MacaronError(f"{what} is not valid Unicode: {text[:80]!r}. Encode it in UTF-8.")
     loaded = [TracedModel(path) for path in models]
-    if target is not None and ("decoder" not in parts or all(model.kind == "encoder" for model in loaded)):
+    if target is not None and ("decoder" not in parts or all(model.kind != "translation" for model in loaded)):
         raise UsageError("--target is for the decoder of a translation model: leave it out")
     for model in loaded:
-        if model.kind == "encoder" and "encoder" not in parts:
-            raise UsageError(f"{model.path} has only an encoder: leave out --part decoder")
+        only, other = ("a decoder", "encoder") if model.kind == "language" else ("an encoder", "decoder")
+        if model.kind != "translation" and list(parts) == [other]:
+            raise UsageError(f"{model.path} has only {only}: leave out --part {other}")
     if len({model.name for model in loaded}) < len(loaded):
         # Same names are replaced by paths; the same model twice gets a number.
         paths = [str(model.path) for model in loaded]
@@ -56,7 +57,8 @@ def build_data(
 
 def _equation(traced: TracedSentence) -> str:
     config, part = traced.model.model.config, traced.parts[0]
-    settings = config if part.name == "encoder" else config.decoder_layer_settings()
+    own = part.name == "encoder" or traced.model.kind == "language"
+    settings = config if own else config.decoder_layer_settings()
     return "\n".join(equations(part.scheme, settings.velocity_value(), settings.layer_integrator))
 
 

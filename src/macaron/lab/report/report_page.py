@@ -43,7 +43,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
         shown = [f'<p class="note">{escape(note)}</p>', '<div class="charts">', *speed, "</div>"]
         parts.append(section("Throughput", *shown))
     parts.append(section("Scores", *_scores(found)))
-    if samples:
+    if samples and found.kind != "language-model":
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
     recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
@@ -56,8 +56,11 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
 
 def _lead(run: RunFolder) -> str:
     languages = " to ".join(run.languages)
-    what = f"A translation model{f', {languages}' if languages else ''}"
-    what = what if run.kind == "translation" else "An encoder in pre-training"
+    what = {
+        "translation": f"A translation model{f', {languages}' if languages else ''}",
+        "pre-training": "An encoder in pre-training",
+        "language-model": "A language model",
+    }[run.kind]
     model, scheme = run.settings.get("model"), run.config.get("scheme")
     if isinstance(model, dict) and model.get("preset"):
         what += f": {model['preset']}"
