@@ -68,18 +68,26 @@ def test_gpu_lm(tmp_path: Path):
     prepared(tmp_path)
     (tmp_path / "recipe.toml").write_text(RECIPE.replace("[train]", '[train]\ntask = "language-model"'))
     command = [sys.executable, REPOSITORY / "benchmarks" / "gpu_lm.py", "prepared", "--recipe", "recipe.toml"]
-    command += ["--preset", "macaron-gpt-tiny", "--length", "32", "--batch-tokens", "384", "--seconds", "30"]
-    command += ["--log-every", "4", "--peers", "eager", "--peer-seconds", "0.1", "--device", "cpu", "--out", "lm"]
-    command += ["--parts", "speed", "gpt-tiny", "--minutes", "0.2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr
+    command += ["--length", "32", "--batch-tokens", "384", "--log-every", "4", "--device", "cpu", "--out", "lm"]
+    measured = ["--presets", "macaron-gpt-tiny", "--seconds", "30", "--peers", "eager", "--peer-seconds", "0.1"]
+    trained = ["--train", "gpt-tiny", "macaron-gpt-tiny", "--together", "--minutes", "0.5"]
+    said = []
+    for more in (measured, trained):
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [*command, *more], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
     result = json.loads((tmp_path / "lm" / "speed.json").read_text())
-    assert result["ours"]["exit_code"] == 0
-    peer = result["peers"]["HF GPT-2, eager"]
-    assert peer["parameters"] == pytest.approx(result["ours"]["parameters"], rel=0.1)
-    assert result["ratios"]["HF GPT-2, eager"]["sustained"] > 0
-    assert "| HF GPT-2, eager" in done.stdout
-    twin = json.loads((tmp_path / "lm" / "gpt-tiny.json").read_text())
-    assert twin["updates"] > 0
-    assert twin["held_out"]["perplexity_per_token"] < 300
+    ours = result["ours"]["macaron-gpt-tiny"]
+    assert ours["exit_code"] == 0
+    peer = result["peers"]["HF GPT-2, eager, 384"]
+    assert peer["parameters"] == pytest.approx(ours["parameters"], rel=0.1)
+    assert result["ratios"]["macaron-gpt-tiny"]["sustained"] > 0
+    assert "| HF GPT-2, eager" in said[0]
+    for preset in ("gpt-tiny", "macaron-gpt-tiny"):
+        twin = json.loads((tmp_path / "lm" / f"{preset}.json").read_text())
+        assert twin["updates"] > 0
+        assert twin["held_out"]["perplexity_per_token"] < 300
+        assert f"{preset}: " in said[1]

@@ -6,11 +6,14 @@ With TRITON_INTERPRET=1 and Triton the tests that need no recording run on a CPU
 import copy
 import os
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
 
-from macaron.models import TranslationConfig, TranslationModel, preset
+from macaron.models import LanguageConfig, LanguageModel, TranslationConfig, TranslationModel, preset
+from macaron.nn.embedding import FIRST_POSITION
+from macaron.tasks.language_model import LanguageBatch, LanguageLoss
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.train.step import WARM_UP, RecordedStep, TrainStep, precision
 
@@ -36,7 +39,7 @@ def module(**changes) -> TranslationLoss:
     return made
 
 
-def fused(plain: TranslationLoss) -> TranslationLoss:
+def fused(plain: Any) -> Any:
     made = copy.deepcopy(plain)
     made.fused = made.criterion.losses.fused = True
     return made
@@ -55,7 +58,7 @@ def batch(seed: int = 0) -> TranslationBatch:
     return TranslationBatch(*(each.to(DEVICE) for each in given))
 
 
-def computed(loss: TranslationLoss, given: TranslationBatch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+def computed(loss: Any, given: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     loss.zero_grad()
     with precision(DEVICE, ON_GPU):
         sums = loss(given)
@@ -158,3 +161,47 @@ def test_dropout_of_a_replayed_step_follows_the_seed():
             loss(5)
         assert loss(5) == eager
         assert loss(6) != eager
+
+
+def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
+    torch.manual_seed(1)
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
+    config = preset("macaron-gpt-tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
+    assert isinstance(config, LanguageConfig)
+    made = LanguageLoss(LanguageModel(config), flash=ON_GPU).to(DEVICE).train()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    draw = torch.Generator().manual_seed(2)
+    ids, targets = torch.randint(4, VOCABULARY, (2, 4, width), generator=draw)
+    # Texts of a third and of two thirds of a row, the last row with padding, which is a sequence of its own.
+    first = width // 3
+    texts = torch.ones(4, width, dtype=torch.int32)
+    texts[:, first:] = 2
+    texts[3, first:] = 0
+    targets[texts == 0] = 1
+    places = torch.cat([torch.arange(first), torch.arange(width - first)]) + FIRST_POSITION
+    starts = torch.arange(0, 4 * width, width, dtype=torch.int32)
+    starts = torch.cat([torch.stack([starts, starts + first], 1).flatten(), starts.new_tensor([4 * width, 4 * width])])
+    given = ids, targets, places.expand(4, -1).to(torch.int32).contiguous(), texts, starts
+    return made, LanguageBatch(*(each.to(DEVICE) for each in given))
+
+
+@pytest.mark.parametrize("width", [WIDTH, pytest.param(200, marks=needs_gpu)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scheme": "lie-fg", "norm": "post", "embedding_norm": True, "scale_embedding": False},
+        {"output_bias": True, "position_vectors": "sinusoidal", "activation": "relu"},
+    ],
+)
+def test_a_language_model_learns_as_with_the_plain_modules(width: int, changes):
+    plain, given = language(width, **changes)
+    ours = fused(plain)
+    assert not plain.model.decoder.uncovered(width, offsets=True)
+    (expected, gradients), (found, made) = computed(plain, given), computed(ours, given)
+    torch.testing.assert_close(found, expected, rtol=5e-3 if ON_GPU else 1e-5, atol=0)
+    for name, gradient in gradients.items():
+        assert torch.isfinite(gradient).all(), name
+        assert (made[name] - gradient).norm() <= (4e-2 if ON_GPU else 1e-4) * gradient.norm() + 1e-6, name

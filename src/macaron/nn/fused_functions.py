@@ -88,7 +88,7 @@ class ResidualNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         total, gain, seed = ctx.saved_tensors
         starts, adds, biased, shifted = ctx.given
-        d_sum, d_norm = gradients
+        d_sum, d_norm = (each if each is None else each.contiguous() for each in gradients)
         normed = d_norm is not None
         rows, size = total.shape
         power = power_of_two(size)
