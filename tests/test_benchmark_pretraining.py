@@ -89,5 +89,5 @@ def test_gpu_lm(tmp_path: Path):
     for preset in ("gpt-tiny", "macaron-gpt-tiny"):
         twin = json.loads((tmp_path / "lm" / f"{preset}.json").read_text())
         assert twin["updates"] > 0
-        assert twin["held_out"]["perplexity_per_token"] < 300
+        assert 1 < twin["held_out"]["perplexity_per_token"] < 1000
         assert f"{preset}: " in said[1]
