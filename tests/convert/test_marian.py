@@ -215,7 +215,7 @@ def test_commands_take_a_converted_model(tmp_path: Path, macaron):
     refused = macaron("prepare", *pairs, "--tokenizer", tmp_path / "ours")
     assert refused.returncode == 1
     assert "converted from transformers" in refused.stderr
-    from macaron.serve.catalogue import Catalogue
+    from macaron.models.catalogue import Catalogue
 
     served = Catalogue([str(tmp_path / "ours")])
     assert list(served.sources) == ["en"]

@@ -27,6 +27,7 @@ from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.load import MODEL_FILES, first_line, read_weights
 from macaron.settings import load_toml
 from macaron.text.subword import added_specials
+from macaron.text.tokenizer import convertible
 from macaron.text.vocabulary import FILLER, TokenizerKind, specials
 
 #: What the rows of tokens that the foreign model lacks are given in the output: their probability is zero. (It is
@@ -210,6 +211,12 @@ def renumbered(
 
     :param places: the old ids of our special tokens
     """
+    try:
+        known = convertible(content)
+    except (LookupError, TypeError, AttributeError):
+        known = False
+    if not known:
+        raise MacaronError("tokenizer.json has parts that Macaron does not know: BPE and WordPiece can be converted")
     tokens = entries(content)
     if max(tokens, default=0) >= rows:
         raise MacaronError(f"tokenizer.json has the id {max(tokens)}, but the embedding has {rows} rows")

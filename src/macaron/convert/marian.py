@@ -19,7 +19,7 @@ from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
 from macaron.nn.embedding import FIRST_POSITION, sinusoids
 from macaron.text.subword import added_specials
-from macaron.text.tokenizer import MacaronTokenizer
+from macaron.text.tokenizer import SPACES, MacaronTokenizer
 from macaron.text.vocabulary import FILLER, PAD, UNK, specials, tag_tokens
 
 #: All names of the one embedding table.
@@ -149,7 +149,8 @@ def unigram(model: Any, names: Sequence[str]) -> Tokenizer:
     ]
     made, given = Tokenizer(Unigram(entries, UNK, False)), model.normalizer_spec
     steps = [normalizers.Precompiled(given.precompiled_charsmap)] if given.precompiled_charsmap else []
-    made.normalizer = normalizers.Sequence([*steps, normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")])
+    spaces = normalizers.Replace(Regex(SPACES[0]), SPACES[1])
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Strip(), spaces])
     scheme = "always" if given.add_dummy_prefix else "never"
     made.pre_tokenizer = Metaspace(prepend_scheme=scheme)
     made.decoder = MetaspaceDecoder(prepend_scheme=scheme)

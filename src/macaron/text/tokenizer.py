@@ -49,6 +49,15 @@ _TYPES: dict[str, tuple[str | None, ...]] = {
 }
 #: The splitting steps, see `macaron.text.subword`.
 _SPLITS = (["CharDelimiterSplit", " "], ["Split", json.dumps({"Regex": RAW_PATTERN}), "ByteLevel", ""])
+#: The types of parts, alone or in a sequence, that the tokenizers of converted models have (pipeline ``plain``).
+_CONVERTED: dict[str, tuple[str, ...]] = {
+    "model": ("BPE", "WordPiece", "Unigram"),
+    "normalizer": ("BertNormalizer", "Precompiled", "Strip", "Replace"),
+    "pre_tokenizer": ("ByteLevel", "BertPreTokenizer", "Metaspace"),
+    "decoder": ("ByteLevel", "WordPiece", "Metaspace"),
+}
+#: SentencePiece's rule for spaces, the only replacement.
+SPACES = " {2,}", " "
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -117,9 +126,9 @@ class MacaronTokenizer(TokenizerSettings):
         settings = conforming(TokenizerSettings, {name: stored[name] for name in SETTINGS if name in stored}, path)
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
-        _refuse_foreign(folder / "tokenizer.json")
-        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        target = Tokenizer.from_file(str(folder / _TARGET)) if (folder / _TARGET).is_file() else None
+        converted = settings.pipeline == "plain"
+        backend = _read_backend(folder / "tokenizer.json", converted)
+        target = _read_backend(folder / _TARGET, converted) if (folder / _TARGET).is_file() else None
         if target is not None and target.get_vocab() != backend.get_vocab():
             raise MacaronError(f"{folder / _TARGET}: another vocabulary than that of tokenizer.json")
         ids = set(backend.get_vocab().values())
@@ -271,17 +280,38 @@ class MacaronTokenizer(TokenizerSettings):
         return text
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Refuse parts that no tokenizer of ours has. `tokenizers` panics at some, and fills the memory with others."""
+def _read_backend(path: Path, converted: bool) -> Tokenizer:
+    """Read a subword model of known parts. `tokenizers` panics at some others, and with some it fills the memory."""
     try:
         content = read_json(path, Record, largest=_LARGEST)
     except MacaronError as error:  # as for what `tokenizers` cannot read
         raise ValueError(error) from None
     with suppress(LookupError, TypeError, AttributeError):
-        known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
-        model, single = content["model"], content["post_processor"]["single"]
-        plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
-        known = known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
-        if known and len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single):
-            return
+        single = content["post_processor"]["single"]
+        one_text = len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single)
+        if one_text and (convertible(content) if converted else _ours(content)):
+            return Tokenizer.from_file(str(path))
     raise ValueError(f"{path}: it has parts that no tokenizer of Macaron has")
+
+
+def _ours(content: Record) -> bool:
+    model = content["model"]
+    plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
+    known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
+    return known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
+
+
+def convertible(content: Record) -> bool:
+    """Whether the content of a foreign tokenizer.json, but for its post-processor, has known parts alone."""
+    parts: list[tuple[str, Any]] = []
+    for name in _CONVERTED:
+        part = content.get(name) or {"type": "Sequence"}
+        inner = next((each for each in part.values() if isinstance(each, list)), [])
+        parts += [(name, each) for each in (inner if part["type"] == "Sequence" else [part])]
+    model = content["model"]
+    small = (
+        len(model.get("continuing_subword_prefix") or "") < 8 and (model.get("max_input_chars_per_word") or 0) < 1000
+    )
+    replaced = [(each["pattern"].get("Regex"), each["content"]) for _, each in parts if each["type"] == "Replace"]
+    known = all(each["type"] in _CONVERTED[name] for name, each in parts)
+    return known and small and not model.get("dropout") and set(replaced) <= {SPACES}
