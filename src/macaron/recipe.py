@@ -229,8 +229,9 @@ def _task(content: Mapping[str, Any], kind: DataKind, origin: Origin) -> TaskNam
             f"model.preset = {DEFAULT_PRESETS[task]!r}"
         )
     if (task == "translation") != (kind == "pairs"):
-        where = origin.prefix(("train", "task"), ("data", "kind"))
-        raise MacaronError(f"{where}{task} needs data of kind {'pairs' if task == 'translation' else 'text'!r}")
+        where = origin.prefix(("train", "task"), ("data", "kind"), ("model", "preset"))
+        what = f"model.preset = {preset!r} is for {task}, which" if of_preset else task
+        raise MacaronError(f"{where}{what} needs data of kind {'pairs' if task == 'translation' else 'text'!r}")
     return task
 
 
