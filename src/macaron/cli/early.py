@@ -34,8 +34,6 @@ def check_early(
 ) -> None:
     """Check what a verb was given, each if it was.
 
-    Stopped runs of earlier versions are completed, so that they can be used.
-
     :param models: model folders, or runs, of models of these ``kinds``; by default of any
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
@@ -73,7 +71,6 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
         if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
-    ready(*filter(None, models))
 
 
 def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -> None:
@@ -102,15 +99,6 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             manifest(recipe)
         if new or verify:
             open_prepared(recipe.data).verify(["train", "valid"], verify)
-
-
-def ready(*paths: Path) -> None:
-    """Let stopped runs be used, also those of earlier versions, whose checkpoints lack configuration and tokenizer."""
-    for path in paths:
-        if (path / "recipe.toml").is_file() and not (path / "model" / "config.json").is_file():
-            from macaron.tasks.run import complete
-
-            complete(path)
 
 
 def _check_model(folder: Path, *kinds: str) -> None:

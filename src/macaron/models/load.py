@@ -109,8 +109,8 @@ def stored_type(folder: Path) -> Any:
     """The type of model that a folder's config.json names."""
     if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _CONFIG).is_file():
         raise MacaronError(
-            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. The next checkpoint "
-            f"will have them: {resume_command(folder.parents[1])}"
+            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. Use the "
+            "version that wrote it."
         )
     if (folder / "recipe.toml").is_file() and not (folder / _CONFIG).is_file():
         raise MacaronError(f"{folder}: no model and no checkpoint yet. Continue the run: {resume_command(folder)}")

@@ -12,7 +12,6 @@ import torch
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
-from macaron.models.load import run_model
 from macaron.origin import located
 from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
@@ -174,16 +173,3 @@ def _is_reported(out: Path) -> bool:
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
-
-
-def complete(path: Path) -> None:
-    """Let a stopped run of an earlier version be used: write configuration and tokenizer beside its checkpoint.
-
-    They are made from the recipe and the data folder. Nothing is done for anything but such a run.
-    """
-    found = run_model(path)
-    if found is None or (found / "config.json").is_file() or not (path / "recipe.toml").is_file():
-        return
-    recipe = recipe_from(*load_toml(path / "recipe.toml"))
-    recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
-    _TASKS[recipe.task](recipe).describe(found)

@@ -59,14 +59,10 @@ class Task(ABC):
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
-    def identity(self, *, legacy: bool = False) -> dict[str, Any]:
-        """What is trained on, as JSON-able values: a run can be resumed only with the same data.
-
-        :param legacy: as checkpoints of format 1 hold it
-        """
-        digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
+    def identity(self) -> dict[str, Any]:
+        """What is trained on, as JSON-able values: a run can be resumed only with the same data."""
         sections = {"sections": self.sections} if self.sections > 1 else {}
-        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest, **sections}
+        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": self.data.digest, **sections}
 
     def fuse(self, settings: TrainSettings, fixed_shapes: bool, half: bool, sharded: bool) -> str:
         """Compute packed rows by fused kernels; if that is impossible, say why."""
