@@ -116,10 +116,10 @@ def test_the_shipped_data_of_documents() -> None:
 
 
 def test_the_base_recipe_shows_every_key_of_pretraining():
-    """All but three, which are shown behind a #, at their defaults."""
+    """All but two, which are shown behind a #, at their defaults."""
     path = FOLDER / "macaron-bert-base.toml"
     keys = {field.name for field in dataclasses.fields(PretrainSettings)}
-    assert keys - set(load_toml(path)[0]["pretrain"]) == (hidden := {"cls_target", "max_tokens", "attention"})
+    assert keys - set(load_toml(path)[0]["pretrain"]) == (hidden := {"cls_target", "max_tokens"})
     assert all(f"\n# {key} = " in path.read_text() for key in hidden)
     assert load_recipe(path, []).pretrain == PretrainSettings()
 

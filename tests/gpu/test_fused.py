@@ -168,7 +168,7 @@ def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
     sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
     config = preset("macaron-gpt-tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
     assert isinstance(config, LanguageConfig)
-    made = LanguageLoss(LanguageModel(config), flash=ON_GPU).to(DEVICE).train()
+    made = LanguageLoss(LanguageModel(config)).to(DEVICE).train()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)

@@ -92,7 +92,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
             try:
-                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].model_type.removeprefix("macaron-"))
+                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].kind)
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data

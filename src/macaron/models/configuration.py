@@ -31,7 +31,8 @@ class ModelConfig(LayerSettings):
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
     """
 
-    model_type: ClassVar[str]
+    kind: ClassVar[str]
+    model_type: ClassVar[str]  # in config.json
     title: ClassVar[str] = "an encoder"
 
     bias: ClassVar[bool] = True  # type: ignore[misc]  # these are no fields of config.json
@@ -125,7 +126,8 @@ class TranslationConfig(ModelConfig):
     :param evaluation: how the paper's BLEU of this model is defined: ``{"lower": ..., "compound_split": ...}``
     """
 
-    model_type: ClassVar[str] = "macaron-translation"
+    kind: ClassVar[str] = "translation"
+    model_type: ClassVar[str] = f"macaron-{kind}"
 
     encoder_layers: int = 6
     decoder_layers: int = 6
@@ -244,7 +246,8 @@ class EncoderConfig(TextConfig):
     :param pooler: a classifier reads tanh(W x + b) of the first state, as BERT's, not the state itself
     """
 
-    model_type: ClassVar[str] = "macaron-encoder"
+    kind: ClassVar[str] = "encoder"
+    model_type: ClassVar[str] = f"macaron-{kind}"
 
     type_vocab_size: int = 2
     first_segment: int = 0
@@ -261,7 +264,8 @@ class EncoderConfig(TextConfig):
 class LanguageConfig(TextConfig):
     """A language model: a decoder alone, whose F is causal. A text begins and ends with ``eos_token_id``."""
 
-    model_type: ClassVar[str] = "macaron-language"
+    kind: ClassVar[str] = "language"
+    model_type: ClassVar[str] = f"macaron-{kind}"
     title: ClassVar[str] = "a language model"
     causal: ClassVar[bool] = True  # type: ignore[misc]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
 from macaron.models.language import LanguageModel
 from macaron.models.network import Network
@@ -17,34 +17,30 @@ from macaron.nn.budget import layer_widths
 Summary = dict[str, Any]
 
 
-def network_class(config: AnyConfig) -> type[Network]:
-    """The network of a configuration; an encoder's has both pre-training heads."""
-    if isinstance(config, TranslationConfig):
-        return TranslationModel
-    return EncoderForPreTraining if isinstance(config, EncoderConfig) else LanguageModel
+#: The network of each configuration; an encoder's has both pre-training heads.
+NETWORKS: dict[type[AnyConfig], type[Network]] = {
+    TranslationConfig: TranslationModel,
+    EncoderConfig: EncoderForPreTraining,
+    LanguageConfig: LanguageModel,
+}
 
 
 def count(config: AnyConfig) -> int:
     """Number of parameters; nothing is allocated."""
     with torch.device("meta"):
-        return network_class(config)(config).num_parameters()
+        return NETWORKS[type(config)](config).num_parameters()
 
 
-def summarise(name: str, config: AnyConfig) -> Summary:
+def summarise(name: str, config: Any) -> Summary:
     """Measure a configuration."""
     scheme = config.encoder_scheme_value()
-    widths = layer_widths(scheme, config)
-    if isinstance(config, TranslationConfig):
-        kind, layers = "translation", f"{config.encoder_layers}+{config.decoder_layers}"
-    else:
-        kind = "encoder" if isinstance(config, EncoderConfig) else "language"
-        layers = str(config.num_hidden_layers)
+    widths, both = layer_widths(scheme, config), isinstance(config, TranslationConfig)
     parameters = count(config)
     return {
         "name": name,
-        "kind": kind,
+        "kind": config.kind,
         "scheme": scheme.name,
-        "layers": layers,
+        "layers": f"{config.encoder_layers}+{config.decoder_layers}" if both else str(config.num_hidden_layers),
         "hidden_size": config.hidden_size,
         "heads": config.num_attention_heads,
         "inner_widths": widths.get("G", widths.get("B", ())),

@@ -15,7 +15,6 @@ from macaron.data.pretraining_texts import Corpus, single_spans
 from macaron.errors import naming
 from macaron.models import LanguageConfig, LanguageModel
 from macaron.nn import Context
-from macaron.nn.attention import SequenceOffsets
 from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
@@ -82,25 +81,21 @@ def collate(ids: NDArray[np.integer], corpus: Corpus, made: Plan, index: int, sh
 class LanguageLoss(nn.Module):
     """Model and loss as one module, for DDP and FSDP."""
 
-    def __init__(self, model: LanguageModel, flash: bool = False) -> None:
+    def __init__(self, model: LanguageModel) -> None:
         super().__init__()
-        self.model, self.flash = model, flash
+        self.model = model
         self.criterion = SmoothedCrossEntropy(0.0, PAD)
         self.fused = False  # see `macaron.nn.fused`
 
     def forward(self, batch: LanguageBatch) -> Tensor:
         """The sum (1,) of the negative log-likelihoods of a batch's targets."""
-        model, context = self.model, Context(causal=True, positions=batch.positions)
+        model = self.model
         if self.fused:
             rows = PackedRows(batch.text, offsets=batch.starts).cast([model.decoder])
-            x = embed(model.embedding, batch.ids, batch.positions, None, rows)
+            x, context = embed(model.embedding, batch.ids, batch.positions, None, rows), Context(causal=True)
         else:
-            x = model.embedding(batch.ids, batch.positions)
-            if self.flash:
-                context.sequences = SequenceOffsets(batch.starts, batch.ids.shape[1])
-            else:
-                context.causal, context.kernel = False, model.kernel
-                context.mask = packed_mask(batch.text, causal=True)
+            x, mask = model.embedding(batch.ids, batch.positions), packed_mask(batch.text, causal=True)
+            context = Context(mask=mask, kernel=model.kernel, positions=batch.positions)
         return self.criterion(*model.embedding.output(model.decoder(x, context)), batch.targets)[:1]
 
 
@@ -124,10 +119,7 @@ class LanguageModelTask(TextTask):
         with naming(f"{recipe.origin.prefix(('model',))}[model]"):
             self.model = LanguageModel(config)
         self.stacks, self.layers = [self.model.decoder], list(self.model.decoder.layers)
-        # The flash kernel needs a GPU and half precision.
-        self.module = LanguageLoss(
-            self.model, flash=train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"
-        )
+        self.module = LanguageLoss(self.model)
         self.compiled_parts = [*self.layers, self.model.embedding, self.module.criterion.losses]
 
     def _plan(self, corpus: Corpus, seed: tuple[int, ...], group: int) -> Plan:

@@ -19,7 +19,6 @@ from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError, naming
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
-from macaron.nn.attention import SequenceOffsets
 from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
@@ -39,14 +38,11 @@ class PretrainingLoss(nn.Module):
     """Model and losses as one module, for DDP and FSDP.
 
     :param chunk: number of words whose logits are in memory at a time
-    :param flash: separate texts by the cumulative lengths of a variable-length kernel, not by a mask
     """
 
-    def __init__(
-        self, model: EncoderForPreTraining, settings: PretrainSettings, chunk: int | None = None, flash: bool = False
-    ) -> None:
+    def __init__(self, model: EncoderForPreTraining, settings: PretrainSettings, chunk: int | None = None) -> None:
         super().__init__()
-        self.model, self.mlm, self.nsp, self.flash = model, settings.mlm, settings.nsp, flash
+        self.model, self.mlm, self.nsp = model, settings.mlm, settings.nsp
         self.criterion = SmoothedCrossEntropy(0.0, PAD, chunk)
         self.fused = False  # see `macaron.nn.fused`
 
@@ -63,12 +59,7 @@ class PretrainingLoss(nn.Module):
             context = Context()
         else:
             x = model.embedding(batch.ids, batch.positions, batch.segments)
-            if self.flash:
-                assert batch.starts is not None
-                context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
-            else:
-                context = Context(mask=packed_mask(batch.text), kernel=model.kernel)
-            context.positions = batch.positions
+            context = Context(mask=packed_mask(batch.text), kernel=model.kernel, positions=batch.positions)
         x = model.encoder(x, context, norm=False)
         needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
@@ -203,10 +194,7 @@ class PretrainingTask(TextTask):
             self.model = model = EncoderForPreTraining(config)
         self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
         self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
-        flash = settings.attention == "flash"
-        if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
-            raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
-        self.module = PretrainingLoss(model, settings, self.shape.chunk, flash)
+        self.module = PretrainingLoss(model, settings, self.shape.chunk)
         self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
         self.words = range(batches.FIRST_WORD, data.vocab_size)
 

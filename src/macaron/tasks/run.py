@@ -35,7 +35,6 @@ FREE_KEYS = {
     *(("train", key) for key in LIMITS),
     *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
     *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
-    ("pretrain", "attention"),
     ("data", "out"),
     ("data", "train"),
 }

@@ -16,23 +16,17 @@ import torch
 
 from macaron.data.word_vectors import word_vectors
 from macaron.errors import MacaronError
-from macaron.models import EncoderForPreTraining, LanguageModel, TranslationModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model
 from macaron.models.presets import AnyConfig, preset, preset_names
+from macaron.models.summary import NETWORKS
 from macaron.ode import scheme
-from macaron.recipe import AUTO, ModelSettings, Recipe, recipe_from
+from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe, recipe_from
 from macaron.seal import weights_fingerprint
 from macaron.settings import load_toml, to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer
-from macaron.train.settings import TaskName
 from macaron.train.task import Task
 
-_CLASSES: dict[TaskName, Any] = {
-    "translation": TranslationModel,
-    "pre-training": EncoderForPreTraining,
-    "language-model": LanguageModel,
-}
 #: Fields that a recipe may change: the weights fit with any value.
 FREE = ("dropout", "attention_dropout", "activation_dropout", "max_position_embeddings", "initializer")
 #: Fields that the data and the recipe decide, and those of classifiers.
@@ -55,8 +49,8 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
             return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
     if given.source is None:
         return recipe
-    config_class = _CLASSES[recipe.task].config_class
-    folder = find_folder(given.source, config_class.model_type.removeprefix("macaron-"))
+    config_class: Any = CONFIGURATIONS[recipe.task]
+    folder = find_folder(given.source, config_class.kind)
     config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
@@ -106,11 +100,11 @@ def fill(task: Task, recipe: Recipe) -> str:
 
     The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
     """
-    network = _CLASSES[recipe.task]
-    folder = find_folder(str(recipe.model.source), network.config_class.model_type.removeprefix("macaron-"))
+    config_class: Any = CONFIGURATIONS[recipe.task]
+    folder = find_folder(str(recipe.model.source), config_class.kind)
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
-    source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)
+    source, drawn = load_model(folder, NETWORKS[config_class], torch.float32, heads=ENCODER_HEADS)
     old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."

@@ -148,7 +148,6 @@ class PretrainSettings:
     pairs: Literal["spans", "sentences"] = "spans"
     max_tokens: int | None = None
     short_share: _Share = 0.1
-    attention: Literal["auto", "masked", "flash"] = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self, "pretrain")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from macaron.data.prepared import PreparedData, PreparedText
 from macaron.models import EncoderForPreTraining, LanguageModel, TranslationModel
 from macaron.models.load import save_model, write_config
+from macaron.nn.fused import ROWS
 from macaron.nn.stack import Stack
 from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import MacaronTokenizer
@@ -66,16 +67,18 @@ class Task(ABC):
 
     def fuse(self, settings: TrainSettings, fixed_shapes: bool, half: bool, sharded: bool) -> str:
         """Compute packed rows by fused kernels; if that is impossible, say why."""
+        width = settings.row_tokens
+        # Smaller GPUs lack the shared memory that our attention's backward pass needs; that of long rows is PyTorch's.
+        least = (9, 0) if width in ROWS else (8, 0)
         obstacles = {
             "train.compile = on": settings.compile == "on",
             "padded batches": not fixed_shapes,
             "float32": not half,
             "FSDP": sharded,
             "this task": not self.stacks,
-            # Smaller GPUs lack the shared memory that attention's backward pass needs.
-            "a GPU before Hopper": torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0),
+            "an older GPU": torch.cuda.is_available() and torch.cuda.get_device_capability() < least,
         }
-        width, found = settings.row_tokens, [name for name, there in obstacles.items() if there]
+        found = [name for name, there in obstacles.items() if there]
         lacks = ", ".join(found or filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
         if self.stacks:
             module: Any = self.module
