@@ -8,7 +8,7 @@ imports torch or transformers.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.settings import CorpusSettings, PairsSettings, TextSettings
@@ -38,6 +38,7 @@ CONFIGURATIONS: dict[TaskName, type[AnyConfig]] = {
 }
 #: What is trained on each kind of data, unless train.task says otherwise.
 PURPOSES: dict[DataKind, TaskName] = {"pairs": "translation", "text": "pre-training"}
+KINDS: dict[TaskName, DataKind] = {"translation": "pairs", "pre-training": "text", "language-model": "text"}
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ class DecodeSettings:
 class Recipe:
     """The sections that training reads; of ``[data]`` it needs the prepared folder, and the weights of corpora.
 
-    ``kind`` is that of the data; ``task`` follows from it, the model or train.task. Translation has ``[decode]``,
-    pre-training ``[pretrain]``.
+    ``task`` follows from train.task, the model or the data. Translation has ``[decode]``, pre-training ``[pretrain]``.
     ``weights`` are by path; ``given`` holds section and key of all settings that are not defaults of the toolkit;
     ``origin`` is for messages.
     """
@@ -85,11 +85,15 @@ class Recipe:
     train: TrainSettings
     decode: DecodeSettings
     pretrain: PretrainSettings
-    kind: DataKind = "pairs"
     task: TaskName = "translation"
     weights: dict[str, float] = field(default_factory=dict)
     given: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
     origin: Origin = field(default=Origin(), compare=False, repr=False)
+
+    @property
+    def kind(self) -> DataKind:
+        """The kind of its data."""
+        return KINDS[self.task]
 
     def to_data(self) -> dict[str, Any]:
         """The resolved recipe as plain data."""
@@ -139,25 +143,23 @@ def load_data_recipe(
 def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe:
     """A recipe for training from plain data."""
     origin = Origin(origin) if isinstance(origin, str) else origin
-    kind, task, data, model = _check(content, origin)
+    task, data, model = _check(content, origin)
     if "out" not in data:
         raise MacaronError(f"{origin.prefix()}missing key 'data.out', the folder that macaron prepare writes")
     sections = {name: build(cls, content.get(name, {}), origin, (name,)) for name, cls in _SECTIONS.items()}
     if task == "language-model":  # noted, since no section of its own tells it
         sections["train"] = replace(sections["train"], task=task)
-    corpora = data.get("train", ()) if kind == "pairs" else ()
+    corpora = data.get("train", ()) if task == "translation" else ()
     built = convert(tuple[CorpusSettings, ...], corpora, origin, ("data", "train"))
     weights = {corpus.path: corpus.weight for corpus in built}
     given = frozenset((name, key) for name in content for key, value in content[name].items() if value is not None)
-    recipe = Recipe(
-        Path(data["out"]), model, **sections, kind=kind, task=task, weights=weights, given=given, origin=origin
-    )
+    recipe = Recipe(Path(data["out"]), model, **sections, task=task, weights=weights, given=given, origin=origin)
     if model.source is not None and recipe.train.embeddings == "counts":
         raise MacaronError(
             f"{origin.prefix(('train', 'embeddings'))}train.embeddings = 'counts' is for a new model, but this run "
             f"starts from {model.source}: leave it out"
         )
-    if kind == "text":
+    if task != "translation":
         with origin.located():
             recipe.pretrain.check(recipe.train)
     return recipe
@@ -166,10 +168,10 @@ def recipe_from(content: Mapping[str, Any], origin: Origin | str = "") -> Recipe
 def data_recipe(content: Mapping[str, Any], origin: Origin | str = "") -> PairsSettings | TextSettings:
     """The ``[data]`` section of a recipe from plain data, complete."""
     origin = Origin(origin) if isinstance(origin, str) else origin
-    kind, _, data, _ = _check(content, origin)
+    task, data, _ = _check(content, origin)
     if "data" not in content:
         raise MacaronError(f"{origin.prefix()}there is no [data] section in this recipe")
-    return build(_DATA[kind], data, origin, ("data",))
+    return build(_DATA[KINDS[task]], data, origin, ("data",))
 
 
 def load_content(path: Path, assignments: Sequence[str], out: Path | None = None) -> tuple[dict[str, Any], Origin]:
@@ -180,8 +182,8 @@ def load_content(path: Path, assignments: Sequence[str], out: Path | None = None
     return content, origin
 
 
-def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, TaskName, dict[str, Any], ModelSettings]:
-    """Check the spelling and the types of all sections; return the recipe's kind and task, [data], and [model]."""
+def _check(content: Mapping[str, Any], origin: Origin) -> tuple[TaskName, dict[str, Any], ModelSettings]:
+    """Check the spelling and the types of all sections; return the recipe's task, [data] and [model]."""
     known = {"data", "model", *_SECTIONS}
     for name, section in content.items():
         if name not in known:
@@ -191,15 +193,14 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, TaskNa
             raise MacaronError(f"{origin.prefix((name,))}unknown section {name!r}{hint}")
         if not isinstance(section, Mapping):
             raise MacaronError(f"{origin.prefix((name,))}[{name}] must be a section, not {section!r}")
-    kind = _kind(content, origin)
+    task = _task(content, origin)
     data = {key: value for key, value in content.get("data", {}).items() if key != "kind"}
-    check(_DATA[kind], data, origin, ("data",))
+    check(_DATA[KINDS[task]], data, origin, ("data",))
     data = {key: value for key, value in data.items() if value is not None}
     for name, cls in _SECTIONS.items():
         check(cls, content.get(name, {}), origin, (name,))
     changes = dict(content.get("model", {}))
     start = [convert(str | None, changes.pop(key, None), origin, ("model", key)) for key in ("from", "from_weights")]
-    task = _task(content, kind, origin)
     name = changes.pop("preset", None) or (AUTO if start[0] else DEFAULT_PRESETS[task])
     known_preset = DEFAULT_PRESETS[task] if name == AUTO else name
     check(type(_preset(known_preset, origin)), changes, origin, ("model",))
@@ -213,42 +214,32 @@ def _check(content: Mapping[str, Any], origin: Origin) -> tuple[DataKind, TaskNa
     for name, other in _OWN.items():
         if name in content and other != task:
             raise MacaronError(f"{origin.prefix((name,))}[{name}] is for {other}; this recipe is for {task}")
-    return kind, task, data, model
+    return task, data, model
 
 
-def _task(content: Mapping[str, Any], kind: DataKind, origin: Origin) -> TaskName:
-    """The task of a recipe: that of train.task, of the model's preset, or the usual one of the data."""
-    given, preset = content.get("train", {}).get("task"), content.get("model", {}).get("preset")
+def _task(content: Mapping[str, Any], origin: Origin) -> TaskName:
+    """The task of a recipe: that of train.task, of the model's preset, of the data, of a section."""
+    data, preset = content.get("data", {}), content.get("model", {}).get("preset")
+    kind: DataKind | None = convert(DataKind | None, data.get("kind"), origin, ("data", "kind"))
+    given = convert(TaskName | Literal["auto"] | None, content.get("train", {}).get("task"), origin, ("train", "task"))
     made = None if preset in (None, AUTO) else type(_preset(preset, origin))
     of_preset = next((task for task, config in CONFIGURATIONS.items() if config is made), None)
-    task: TaskName = (None if given == AUTO else given) or of_preset or PURPOSES[kind]
+    task: TaskName | None = (None if given == AUTO else given) or of_preset or (kind and PURPOSES[kind])
+    task = task or next((task for name, task in _OWN.items() if name in content), None)
+    if task is None:
+        only_out = set(data) == {"out"} and isinstance(data["out"], str)
+        return PURPOSES[data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"]
     if of_preset not in (None, task):
         where = origin.prefix(("train", "task"))
         raise MacaronError(
             f"{where}train.task = {task!r} does not fit model.preset = {preset!r}, which is for {of_preset}: take "
             f"model.preset = {DEFAULT_PRESETS[task]!r}"
         )
-    if (task == "translation") != (kind == "pairs"):
+    if kind not in (None, KINDS[task]):
         where = origin.prefix(("train", "task"), ("data", "kind"), ("model", "preset"))
         what = f"model.preset = {preset!r} is for {task}, which" if of_preset else task
-        raise MacaronError(f"{where}{what} needs data of kind {'pairs' if task == 'translation' else 'text'!r}")
+        raise MacaronError(f"{where}{what} needs data of kind {KINDS[task]!r}")
     return task
-
-
-def _kind(content: Mapping[str, Any], origin: Origin) -> DataKind:
-    """The kind of a recipe: that of data.kind, of the model's preset, of the sections, or of the prepared folder."""
-    data, preset = content.get("data", {}), content.get("model", {}).get("preset")
-    if data.get("kind") is not None:
-        return cast(DataKind, convert(DataKind, data["kind"], origin, ("data", "kind")))
-    if preset not in (None, AUTO):
-        return "pairs" if isinstance(_preset(preset, origin), TranslationConfig) else "text"
-    task = content.get("train", {}).get("task")
-    for name, purpose in _OWN.items():
-        task = purpose if name in content else task
-    if task not in (None, AUTO):
-        return "pairs" if task == "translation" else "text"
-    only_out = set(data) == {"out"} and isinstance(data["out"], str)
-    return data_kind(data["out"]) if only_out and (Path(data["out"]) / MANIFEST).is_file() else "pairs"
 
 
 def _preset(name: Any, origin: Origin) -> AnyConfig:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
-from macaron.cli.options import AsJson, BatchTokens, Device, Dtype, Input, MaxLength, Output, Precision
+from macaron.cli.options import AsJson, BatchTokens, Device, Dtype, Input, Int8, MaxLength, Output, Precision
 from macaron.cli.translate import hypothesis_lines, sampling_of
 from macaron.errors import MacaronError, UsageError
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS
@@ -40,6 +40,7 @@ def generate(
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     device: Device = "auto",
     dtype: Dtype = None,
+    int8: Int8 = False,
 ) -> None:
     """Continue lines of text with a language model. Each line gives one line: what follows it.
 
@@ -52,7 +53,7 @@ def generate(
     from macaron.decode.generator import Generator
     from macaron.decode.stream import output, windows
 
-    generator, number = Generator(model, device=device, dtype=dtype), 1
+    generator, number = Generator(model, device=device, dtype=dtype, int8=int8), 1
     with output(output_file) as file:
         for prompts in windows(input_file, _CHARACTERS):
             for best in generator.generate_nbest(

@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
-from tokenizers.decoders import WordPiece as WordPieceDecoder
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer
 from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
 from macaron.errors import MacaronError
-from macaron.files import read_lines
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.load import MODEL_FILES, first_line, read_weights
@@ -177,12 +172,8 @@ def stored_tokenizer(source: ForeignFolder) -> Record:
         raise MacaronError(
             "no tokenizer.json. Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
         )
-    vocabulary = {token: index for index, token in enumerate(read_lines(words))}
-    made = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
     lower = bool(tokenizer_settings(source).get("do_lower_case", True))
-    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=lower), BertPreTokenizer()
-    made.decoder = WordPieceDecoder()
-    content: Record = json.loads(made.to_str())
+    content: Record = json.loads(BertWordPieceTokenizer(str(words), lowercase=lower).to_str())
     return content
 
 

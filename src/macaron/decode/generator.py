@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from macaron.decode.cpu.model import CpuLanguageModel
 from macaron.decode.sampling import Chains
 from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
@@ -26,14 +27,18 @@ GREEDY = Sampling(top_k=1)
 
 
 class Generator:
-    """A language model with its tokenizer.
+    """A language model with its tokenizer; on a CPU with packed matrices (`macaron.decode.cpu`).
+
+    :param int8: on the CPU, round the matrices to 8 bits: faster, and nearly as good
 
     >>> Generator("runs/gpt").generate(["Once upon a time"])  # doctest: +SKIP
     [' there was a king.']
     """
 
-    def __init__(self, path: str | Path, *, device: str = "auto", dtype: str | None = None) -> None:
-        self.model, self.tokenizer = load_language_model(path, device, dtype)
+    def __init__(self, path: str | Path, *, device: str = "auto", dtype: str | None = None, int8: bool = False) -> None:
+        model, self.tokenizer = load_language_model(path, "cpu" if int8 and device == "auto" else device, dtype)
+        packed = int8 or (model.device.type == "cpu" and model.embedding.tokens.weight.dtype == torch.float32)
+        self.model = CpuLanguageModel(model, int8) if packed else model
 
     def generate(self, prompts: Iterable[str], **options: int | Sampling | None) -> list[str]:
         """A continuation of each prompt, as it follows the prompt; the options are those of `generate_nbest`."""

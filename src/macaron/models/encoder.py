@@ -89,7 +89,7 @@ class EncoderForSequenceClassification(HeadedEncoder):
         super().build(config)
         # Zero at the start, as in the authors' code: before training all classes are equally likely.
         self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)
-        self.pooler = Linear(config.hidden_size, config.hidden_size) if config.pooler else None
+        self.pooler = Linear(config.hidden_size, config.hidden_size) if getattr(config, "pooler", False) else None
         if self.embedding.output_bias is not None:
             self.embedding.output_bias.requires_grad_(False)  # of the masked-word head, not used here
 

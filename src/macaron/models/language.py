@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from macaron.models.configuration import LanguageConfig
-from macaron.models.network import Network, build_embedding
+from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.models.network import build_embedding
 from macaron.models.translation import DecoderNetwork
-from macaron.nn.embedding import Embedding
-from macaron.nn.linear import Linear
 from macaron.nn.stack import Stack
 
 
@@ -30,23 +29,12 @@ class LanguageModel(DecoderNetwork):
         return self.logits(self.decode(ids, target_real=real))
 
 
-class LanguageForSequenceClassification(Network):
+class LanguageForSequenceClassification(EncoderForSequenceClassification):
     """Classification and regression on the last token's state, as GPT was fine-tuned."""
 
     config_class: ClassVar[Any] = LanguageConfig
-    config: LanguageConfig
-
-    def build(self, config: LanguageConfig) -> None:
-        """Make language model and classifier."""
-        self.model = LanguageModel(config)
-        if self.embedding.output_bias is not None:
-            self.embedding.output_bias.requires_grad_(False)  # not used
-        self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)  # as an encoder's
-
-    @property
-    def embedding(self) -> Embedding:  # type: ignore[override]
-        """The embedding of the language model."""
-        return self.model.embedding
+    encoder_class: ClassVar[Any] = LanguageModel
+    model: Any
 
     @property
     def stack(self) -> Stack:
@@ -55,9 +43,5 @@ class LanguageForSequenceClassification(Network):
 
     def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
         """The state (B, D) of the last token of each text (B, T); padding is on the right."""
-        states = self.model.decode(ids)
+        states: Tensor = self.model.decode(ids)
         return states[torch.arange(len(ids), device=ids.device), real.sum(1) - 1]
-
-    def forward(self, ids: Tensor, real: Tensor | None = None) -> Any:
-        """Tokens (B, T) to logits (B, labels)."""
-        return self.classifier(self.features(ids, ids != self.pad if real is None else real))

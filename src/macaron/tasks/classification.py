@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from macaron.errors import MacaronError, require
 from macaron.limits import MOST_EXAMPLES, Between
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.language import LanguageForSequenceClassification
 from macaron.train.settings import TrainSettings
 
 Numbers = NDArray[np.float64]
@@ -98,9 +97,7 @@ class ClassificationBatch:
 class ClassificationLoss(nn.Module):
     """A classifier together with its objective."""
 
-    def __init__(
-        self, model: EncoderForSequenceClassification | LanguageForSequenceClassification, objective: Objective
-    ) -> None:
+    def __init__(self, model: EncoderForSequenceClassification, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 

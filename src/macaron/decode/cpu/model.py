@@ -1,4 +1,4 @@
-"""A translation model for the CPU: a plain one with packed matrices and fewer calls.
+"""Translation and language models for the CPU: plain ones with packed matrices and fewer calls.
 
 Schemes, integrators, tying, the walk through the layers and the search are the same code. States are rows, (B T, D),
 and `Context.batch` is B: oneDNN's product would turn (B, T, D) into rows at every call. For one sentence the number
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
-from macaron.models.translation import TranslationModel
+from macaron.models.language import LanguageModel
+from macaron.models.translation import DecoderNetwork, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.interaction import Interaction
@@ -32,27 +33,37 @@ FEW = 4
 PackedClass = type[PackedLinear]
 
 
-class CpuTranslationModel(TranslationModel):
-    """A translation model with packed matrices. It translates; it cannot be trained, moved or saved.
+class Packed(DecoderNetwork):
+    """A network with packed matrices. It writes text; it cannot be trained, moved or saved.
 
     :param model: a float32 model on the CPU; norms and embeddings are shared with it
     :param int8: round matrices to 8 bits, with a scale for each row; their inputs are rounded, too
     """
 
-    def __init__(self, model: TranslationModel, int8: bool = False) -> None:
+    def __init__(self, model: DecoderNetwork, int8: bool = False) -> None:
         nn.Module.__init__(self)  # the parts exist already
         table = model.embedding.tokens.weight
         if table.device.type != "cpu" or table.dtype != torch.float32:
             raise MacaronError(f"only a float32 model on the CPU can be packed, not {table.dtype} on {table.device}")
-        if isinstance(model, CpuTranslationModel):
+        if isinstance(model, Packed):
             raise MacaronError("the model is packed already")
         if int8:
             check_int8()
         linear: PackedClass = Int8Linear if int8 else PackedLinear
         self.config = model.config
         self.embedding = CpuEmbedding(model.embedding, linear)
-        self.encoder, self.decoder = RowStack(model.encoder, linear), RowStack(model.decoder, linear)
+        for name in ("encoder", "decoder"):
+            if hasattr(model, name):
+                setattr(self, name, RowStack(getattr(model, name), linear))
         self.eval()
+
+
+class CpuTranslationModel(Packed, TranslationModel):
+    """A packed translation model."""
+
+
+class CpuLanguageModel(Packed, LanguageModel):
+    """A packed language model."""
 
 
 class RowStack(Direct, Stack):
