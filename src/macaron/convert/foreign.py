@@ -50,6 +50,7 @@ class ForeignFolder:
     def __post_init__(self) -> None:
         families = load_toml(Path(__file__).with_name("families.toml"))[0]
         del families["fairseq"]  # no model type
+        self.config.setdefault("model_type", None)
         self.family: Record = families[self.only("model_type", *families)]
         prefix: str = self.family["prefix"]
         self.prefix = prefix if any(name.startswith(prefix) for name in self.tensors) else ""
@@ -184,12 +185,16 @@ def tokenizer_settings(source: ForeignFolder) -> Record:
 
 
 def entries(content: Record) -> dict[int, str]:
-    """The tokens of a tokenizer by id, added ones included."""
-    vocabulary = content.get("model", {}).get("vocab")
-    if not isinstance(vocabulary, dict):
-        raise MacaronError("tokenizer.json: a vocabulary by token was expected (BPE or WordPiece)")
-    added = {each["content"]: each["id"] for each in content.get("added_tokens") or []}
-    found = {index: token for token, index in {**vocabulary, **added}.items()}
+    """The tokens of a tokenizer of known parts by id, added ones included."""
+    try:
+        if not convertible(content):
+            raise LookupError
+        added = {each["content"]: each["id"] for each in content.get("added_tokens") or []}
+        found = {index: token for token, index in {**content["model"]["vocab"], **added}.items()}
+    except (LookupError, TypeError, AttributeError):
+        raise MacaronError(
+            "tokenizer.json has parts that Macaron does not know: BPE and WordPiece can be converted"
+        ) from None
     if not all(isinstance(index, int) and 0 <= index < LARGEST_VOCABULARY for index in found):
         raise MacaronError("tokenizer.json: an id is not one of a vocabulary")
     return found
@@ -202,12 +207,6 @@ def renumbered(
 
     :param places: the old ids of our special tokens
     """
-    try:
-        known = convertible(content)
-    except (LookupError, TypeError, AttributeError):
-        known = False
-    if not known:
-        raise MacaronError("tokenizer.json has parts that Macaron does not know: BPE and WordPiece can be converted")
     tokens = entries(content)
     if max(tokens, default=0) >= rows:
         raise MacaronError(f"tokenizer.json has the id {max(tokens)}, but the embedding has {rows} rows")
