@@ -128,12 +128,6 @@ class LanguageModelTask(TextTask):
     def _collate(self, split: TextSplit, made: Plan, index: int) -> LanguageBatch:
         return collate(self.sentences[split].ids, self.corpora[split], made, index, self.shape)
 
-    def cut(self, batch: LanguageBatch, start: int, stop: int) -> LanguageBatch:
-        """Some rows of a batch."""
-        begin, end = start * batch.ids.shape[1], stop * batch.ids.shape[1]
-        rows = {name: getattr(batch, name)[start:stop] for name in ("ids", "targets", "positions", "text")}
-        return replace(batch, **rows, starts=batch.starts.clamp(begin, end) - begin)
-
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
         """The sum of the loss over this process's share, and its targets; both again, for `score`."""
         made, sums = self._validation, torch.zeros(2, dtype=torch.float64, device=device)

@@ -1,5 +1,6 @@
 """Pre-training an encoder: masked words and next sentences."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +25,7 @@ from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
-from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
+from macaron.tasks.pretraining_batches import UNKNOWN, Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import PretrainSettings
@@ -146,6 +147,21 @@ class TextTask(Task):
     def _collate(self, split: TextSplit, made: Plan, index: int) -> Any:
         """A micro-batch on the CPU."""
 
+    def cut(self, batch: Any, start: int, stop: int) -> Any:
+        """Some rows of a batch, with the words and pairs in them; texts stay in the order of ``starts``."""
+        begin, end = start * batch.ids.shape[1], stop * batch.ids.shape[1]
+        made = {name: each[start:stop] for name, each in vars(batch).items() if each.dim() == 2}
+        for where, what, unused in (("masked", "targets", PAD), ("firsts", "follows", UNKNOWN)):
+            if (places := getattr(batch, where, None)) is not None:
+                values = getattr(batch, what)
+                outside = (places < begin) | (places >= end) | (values == unused)
+                # Room for one and a quarter of the usual number: nearly always one shape.
+                usual = 8 * math.ceil(1.25 * (stop - start) / len(batch.ids) * len(places) / 8)
+                first = outside.byte().argsort(stable=True)[: max(usual, int((~outside).sum()))]
+                made |= {where: ((places - begin) % (end - begin))[first]}
+                made |= {what: values.masked_fill(outside, unused)[first]}
+        return replace(batch, **made, starts=batch.starts.clamp(begin, end) - begin)
+
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
         """Cut a section into texts and pack them; `Plan.tokens` are the targets of a micro-batch."""
         seed, group = (self.train.seed, number), self.train.accumulate
@@ -204,10 +220,6 @@ class PretrainingTask(TextTask):
     def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
         first = self.model.config.first_segment
         return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
-
-    def cut(self, batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
-        """Some rows of a batch, with the words and pairs in them."""
-        return batches.cut(batch, start, stop)
 
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
         """Sums of the losses over this process's share, its tokens, and what `PretrainingLoss.right` counts."""

@@ -54,7 +54,7 @@ class PretrainingBatch:
     firsts: Tensor
     follows: Tensor
     weights: Tensor
-    starts: Tensor | None = None
+    starts: Tensor
 
 
 @dataclass(frozen=True)
@@ -231,27 +231,6 @@ def arrange(row: Indices, lengths: Indices, shape: Shape) -> tuple[Indices, NDAr
     starts = np.full(shape.rows * (shape.deep + 1) + 1, shape.size, np.int32)
     starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
     return start, grid, starts
-
-
-def cut(batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
-    """Some rows of a batch, with the words and pairs in them; texts stay in the order of ``starts``."""
-    rows, width = batch.ids.shape
-    begin, end = start * width, stop * width
-    made = {name: getattr(batch, name)[start:stop] for name in ("ids", "positions", "text", "segments")}
-    # Room for one and a quarter of the usual number: nearly always one shape.
-    share = 1.25 * (stop - start) / rows
-    for where, what, unused in (("masked", "targets", PAD), ("firsts", "follows", UNKNOWN)):
-        places, values = getattr(batch, where), getattr(batch, what)
-        chosen = (places >= begin) & (places < end) & (values != unused)
-        found = places[chosen] - begin
-        room = min(len(places), 8 * math.ceil(share * len(places) / 8))
-        held = torch.arange(room if len(found) <= room else len(places), device=places.device) % (end - begin)
-        held[: len(found)] = found
-        labels = torch.full_like(held, unused)
-        labels[: len(found)] = values[chosen]
-        made |= {where: held, what: labels}
-    starts = None if batch.starts is None else batch.starts.clamp(begin, end) - begin
-    return replace(batch, **made, starts=starts)
 
 
 def on_device(batch: Any, device: torch.device) -> Any:
