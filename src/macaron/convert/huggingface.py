@@ -25,9 +25,9 @@ from macaron.convert.marian import marian
 from macaron.errors import MacaronError, naming
 from macaron.models.configuration import EncoderConfig, LanguageConfig
 from macaron.models.encoder import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
-from macaron.models.language import LanguageModel
 from macaron.models.load import save_model
 from macaron.models.network import Network
+from macaron.models.translation import LanguageModel
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import EOS, PAD, specials
 

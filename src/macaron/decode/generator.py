@@ -13,8 +13,8 @@ from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError
-from macaron.models.language import LanguageModel
 from macaron.models.load import find_folder, load_model
+from macaron.models.translation import LanguageModel
 from macaron.nn.attention import KeyValueCache
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer

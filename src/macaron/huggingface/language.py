@@ -10,7 +10,7 @@ from transformers.utils import can_return_tuple
 
 from macaron.huggingface.base import GeneratingMixin, TransformersCache, attentions_of, token_loss
 from macaron.huggingface.configuration import HFLanguageConfig
-from macaron.models.language import LanguageModel
+from macaron.models.translation import LanguageModel
 
 
 class HFLanguageModel(GeneratingMixin, LanguageModel, GenerationMixin, PreTrainedModel):

@@ -12,15 +12,14 @@ if TYPE_CHECKING:
     from macaron.models.encoder import EncoderForPreTraining as EncoderForPreTraining
     from macaron.models.encoder import EncoderForSequenceClassification as EncoderForSequenceClassification
     from macaron.models.encoder import EncoderModel as EncoderModel
-    from macaron.models.language import LanguageModel as LanguageModel
     from macaron.models.presets import preset as preset
+    from macaron.models.translation import LanguageModel as LanguageModel
     from macaron.models.translation import TranslationModel as TranslationModel
 
 __getattr__ = lazy(
     __name__,
     configuration=["EncoderConfig", "LanguageConfig", "TranslationConfig"],
     encoder=["EncoderForMaskedLM", "EncoderForPreTraining", "EncoderForSequenceClassification", "EncoderModel"],
-    language=["LanguageModel"],
     presets=["preset"],
-    translation=["TranslationModel"],
+    translation=["LanguageModel", "TranslationModel"],
 )

@@ -6,10 +6,9 @@ import torch
 
 from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
-from macaron.models.language import LanguageModel
 from macaron.models.network import Network
 from macaron.models.presets import AnyConfig, preset, preset_names, twin
-from macaron.models.translation import TranslationModel
+from macaron.models.translation import LanguageModel, TranslationModel
 from macaron.nn.budget import layer_widths
 
 #: One line of ``macaron models``: name, kind and scheme; layers, widths and heads; parameters, with and without the

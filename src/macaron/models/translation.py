@@ -1,11 +1,12 @@
-"""The translation model: encoder and decoder over one embedding."""
+"""The networks that write text: the translation model, the language model; and a classifier on the latter."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from macaron.models.configuration import GenerationSettings, TranslationConfig
+from macaron.models.configuration import GenerationSettings, LanguageConfig, TranslationConfig
+from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.network import Network, build_embedding, key_mask
 from macaron.nn.attention import Context, KeyValueCache
 from macaron.nn.embedding import FIRST_POSITION, token_positions
@@ -55,19 +56,6 @@ class DecoderNetwork(Network):
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 
-    def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
-        """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
-
-        The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
-        """
-        real = ids != self.pad
-        left, right, mask = Padding(real), Padding(target_real), key_mask(real)
-        x = left.remove(self.embedding(ids, token_positions(real)))
-        memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
-        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
-        context.padding, context.memory_padding = right, left
-        return self.decoder(right.remove(self.embedding(target)), context), right.rows
-
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
         return self.embedding.logits(states)
@@ -91,7 +79,55 @@ class TranslationModel(DecoderNetwork):
         ends = config.decoder_prologue, config.decoder_epilogue
         self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
+    def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
+        """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
+
+        The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
+        """
+        real = ids != self.pad
+        left, right, mask = Padding(real), Padding(target_real), key_mask(real)
+        x = left.remove(self.embedding(ids, token_positions(real)))
+        memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
+        context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
+        context.padding, context.memory_padding = right, left
+        return self.decoder(right.remove(self.embedding(target)), context), right.rows
+
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""
         real = ids != self.pad
         return self.logits(self.decode(target, self.encode(ids, real), real))
+
+
+class LanguageModel(DecoderNetwork):
+    """Decoder only; the embedding serves input and output."""
+
+    config_class: ClassVar[Any] = LanguageConfig
+    config: LanguageConfig
+
+    def build(self, config: LanguageConfig) -> None:
+        """Make embedding and stack."""
+        self.embedding = build_embedding(config, self.pad)
+        scheme = config.encoder_scheme_value()
+        self.decoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
+
+    def forward(self, ids: Tensor, real: Tensor | None = None) -> Any:
+        """Logits (B, T, V) of the tokens that follow each token (B, T); ``real`` (B, T): which are no padding."""
+        return self.logits(self.decode(ids, target_real=real))
+
+
+class LanguageForSequenceClassification(EncoderForSequenceClassification):
+    """Classification and regression on the last token's state, as GPT was fine-tuned."""
+
+    config_class: ClassVar[Any] = LanguageConfig
+    encoder_class: ClassVar[Any] = LanguageModel
+    model: Any
+
+    @property
+    def stack(self) -> Stack:
+        """The layers."""
+        return self.model.decoder
+
+    def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
+        """The state (B, D) of the last token of each text (B, T); padding is on the right."""
+        states: Tensor = self.model.decode(ids)
+        return states[torch.arange(len(ids), device=ids.device), real.sum(1) - 1]

@@ -20,8 +20,8 @@ from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError, not_finite
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.language import LanguageForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
+from macaron.models.translation import LanguageForSequenceClassification
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
 from macaron.text.load_tokenizer import model_tokenizer

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
-from macaron.models.language import LanguageModel
-from macaron.models.translation import DecoderNetwork, TranslationModel
+from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.interaction import Interaction

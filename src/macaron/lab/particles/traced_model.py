@@ -17,9 +17,8 @@ from macaron.lab.page import note
 from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.encoder import EncoderForMaskedLM
-from macaron.models.language import LanguageModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
-from macaron.models.translation import TranslationModel
+from macaron.models.translation import LanguageModel, TranslationModel
 from macaron.nn.stack import Stack
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
