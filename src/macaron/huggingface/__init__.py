@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from macaron.huggingface.encoder import HFEncoderForPreTraining as HFEncoderForPreTraining
     from macaron.huggingface.encoder import HFEncoderForSequenceClassification as HFEncoderForSequenceClassification
     from macaron.huggingface.encoder import HFEncoderModel as HFEncoderModel
-    from macaron.huggingface.language import HFLanguageModel as HFLanguageModel
     from macaron.huggingface.tokenizer import HFTokenizer as HFTokenizer
+    from macaron.huggingface.translation import HFLanguageModel as HFLanguageModel
     from macaron.huggingface.translation import HFTranslationModel as HFTranslationModel
 
 __getattr__ = lazy(
     __name__,
     configuration=["HFEncoderConfig", "HFLanguageConfig", "HFTranslationConfig"],
     encoder=["HFEncoderForMaskedLM", "HFEncoderForPreTraining", "HFEncoderForSequenceClassification", "HFEncoderModel"],
-    language=["HFLanguageModel"],
     tokenizer=["HFTokenizer"],
-    translation=["HFTranslationModel"],
+    translation=["HFLanguageModel", "HFTranslationModel"],
 )

@@ -160,6 +160,23 @@ class GeneratingMixin(PreTrainedMixin):
             generation_config, model_kwargs, *args, **kwargs
         )
 
+    def written(self: Any, ids: Tensor | None, asked: tuple[Any, ...], **given: Any) -> tuple[Any, ...]:
+        """The decoder's states, the cache, the states of all layers and the weights of attention, if asked for.
+
+        :param asked: cache, ``use_cache``, ``labels``, ``output_attentions``, ``output_hidden_states``
+        :param given: as in `DecoderNetwork.decode`
+        """
+        cache, use_cache, labels, output_attentions, output_hidden_states = asked
+        if use_cache is None:
+            use_cache = self.config.use_cache and labels is None and not self.training
+        if use_cache and cache is None:
+            cache = self.new_cache()
+        states: list[Tensor] | None = [] if output_hidden_states else None
+        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
+        own = None if cache is None else TransformersCache(cache)
+        x = self.decode(ids, cache=own, states=states, weights=weights, **given)
+        return x, cache, None if states is None else (*states, x), weights
+
 
 class TransformersCache(KeyValueCache):
     """Transformers' cache behind the interface of ours."""

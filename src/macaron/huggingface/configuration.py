@@ -67,3 +67,6 @@ class HFLanguageConfig(HFModelConfig):
     core_class: ClassVar[Any] = LanguageConfig
     model_type = LanguageConfig.model_type
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+
+
+CONFIGURATIONS = (HFTranslationConfig, HFEncoderConfig, HFLanguageConfig)

@@ -15,32 +15,32 @@ from types import ModuleType
 def _configurations() -> None:
     from transformers.models.auto.configuration_auto import AutoConfig
 
-    from macaron.huggingface.configuration import HFEncoderConfig, HFLanguageConfig, HFTranslationConfig
+    from macaron.huggingface.configuration import CONFIGURATIONS
 
-    for config in (HFTranslationConfig, HFEncoderConfig, HFLanguageConfig):
+    for config in CONFIGURATIONS:
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def _tokenizers() -> None:
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
-    from macaron.huggingface.configuration import HFEncoderConfig, HFLanguageConfig, HFTranslationConfig
+    from macaron.huggingface.configuration import CONFIGURATIONS
     from macaron.huggingface.tokenizer import HFTokenizer
 
-    for config in (HFTranslationConfig, HFEncoderConfig, HFLanguageConfig):
+    for config in CONFIGURATIONS:
         AutoTokenizer.register(config, fast_tokenizer_class=HFTokenizer, exist_ok=True)
 
 
 def _models() -> None:
     from transformers.models.auto import modeling_auto as auto
 
-    from macaron.huggingface import encoder, language, translation
+    from macaron.huggingface import encoder, translation
 
     for auto_class, model in (
         (auto.AutoModel, translation.HFTranslationModel),
         (auto.AutoModelForSeq2SeqLM, translation.HFTranslationModel),
-        (auto.AutoModel, language.HFLanguageModel),
-        (auto.AutoModelForCausalLM, language.HFLanguageModel),
+        (auto.AutoModel, translation.HFLanguageModel),
+        (auto.AutoModelForCausalLM, translation.HFLanguageModel),
         (auto.AutoModel, encoder.HFEncoderModel),
         (auto.AutoModelForMaskedLM, encoder.HFEncoderForMaskedLM),
         (auto.AutoModelForPreTraining, encoder.HFEncoderForPreTraining),

@@ -1,4 +1,4 @@
-"""The translation model in transformers' interface: ``AutoModelForSeq2SeqLM``, ``generate``."""
+"""The networks that write text in transformers' interface: ``AutoModelForSeq2SeqLM``, ``AutoModelForCausalLM``."""
 
 from typing import Any, ClassVar
 
@@ -6,13 +6,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.base import IGNORED, GeneratingMixin, TransformersCache, attentions_of, real_tokens, token_loss
-from macaron.huggingface.configuration import HFTranslationConfig
-from macaron.models.translation import TranslationModel
+from macaron.huggingface.base import IGNORED, GeneratingMixin, attentions_of, real_tokens, token_loss
+from macaron.huggingface.configuration import HFLanguageConfig, HFTranslationConfig
+from macaron.models.translation import LanguageModel, TranslationModel
 
 
 class HFTranslationModel(GeneratingMixin, TranslationModel, GenerationMixin, PreTrainedModel):
@@ -60,29 +60,21 @@ class HFTranslationModel(GeneratingMixin, TranslationModel, GenerationMixin, Pre
             if labels is None:
                 raise ValueError("give decoder_input_ids, or labels to make them from")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if use_cache is None:
-            use_cache = self.config.use_cache and labels is None and not self.training
-        if use_cache and past_key_values is None:
-            past_key_values = self.new_cache()
-
-        states: list[Tensor] | None = [] if output_hidden_states else None
-        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
-        x = self.decode(
+        asked = past_key_values, use_cache, labels, output_attentions, output_hidden_states
+        x, past_key_values, states, weights = self.written(
             decoder_input_ids,
-            encoded.last_hidden_state,
-            real_tokens(input_ids, attention_mask, self.pad),
-            TransformersCache(past_key_values) if past_key_values is not None else None,
+            asked,
+            memory=encoded.last_hidden_state,
+            real=real_tokens(input_ids, attention_mask, self.pad),
             target_real=None if decoder_attention_mask is None else decoder_attention_mask.bool(),
             vectors=decoder_inputs_embeds,
-            states=states,
-            weights=weights,
         )
         logits = self.logits(x)
         return Seq2SeqLMOutput(
             loss=token_loss(logits, labels, self.pad, kwargs.get("num_items_in_batch")),
             logits=logits,
             past_key_values=past_key_values,
-            decoder_hidden_states=None if states is None else (*states, x),
+            decoder_hidden_states=states,
             decoder_attentions=attentions_of(weights, "F"),
             cross_attentions=attentions_of(weights, "H"),
             encoder_last_hidden_state=encoded.last_hidden_state,
@@ -115,3 +107,45 @@ class EncoderCall(nn.Module):
     def __init__(self, model: HFTranslationModel) -> None:
         super().__init__()
         self.forward = model.encoder_output
+
+
+class HFLanguageModel(GeneratingMixin, LanguageModel, GenerationMixin, PreTrainedModel):
+    """`macaron.models.LanguageModel` for transformers."""
+
+    config_class: ClassVar[Any] = HFLanguageConfig
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """As any ``AutoModelForCausalLM``: logits, and a loss when ``labels`` (the tokens themselves) are given.
+
+        Padding, on either side, is what ``attention_mask`` says; positions are counted over the other tokens.
+        """
+        if input_ids is None and inputs_embeds is None:
+            raise ValueError("give input_ids or inputs_embeds")
+        asked = past_key_values, use_cache, labels, output_attentions, output_hidden_states
+        real = None if attention_mask is None else attention_mask.bool()
+        x, past_key_values, states, weights = self.written(input_ids, asked, target_real=real, vectors=inputs_embeds)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.logits(x[:, kept])
+        loss = None
+        if labels is not None:
+            loss = token_loss(logits[:, :-1], labels[:, 1:], self.pad, kwargs.get("num_items_in_batch"))
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values,
+            hidden_states=states,
+            attentions=attentions_of(weights, "F"),
+        )
