@@ -51,7 +51,7 @@ def report(
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
     check_early(runs=[run], data=data)
-    from macaron.lab.report.report_page import write_report
+    from macaron.lab.report import write_report
 
     ready(run)
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from macaron.lab.charts import Series, line_chart
+from macaron.lab.charts import Series, line_chart, number
 from macaron.lab.page import Raw, asset, escape, html_table, note, render_page, section, write_page
-from macaron.lab.scales import number
 from macaron.ode.catalogue import ALIASES
 from macaron.ode.measure import OrderMeter, parse_selection
 from macaron.ode.trajectories import (

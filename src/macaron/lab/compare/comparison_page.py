@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
+from macaron.lab.charts import duration
 from macaron.lab.compare.examples import show_examples
 from macaron.lab.compare.fairness import UNKNOWN, Effect
 from macaron.lab.compare.result import Result
 from macaron.lab.compare.score_sections import breakdown_sections, curves_section, scores_section
 from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, VerdictKind, signed
 from macaron.lab.page import Raw, escape, html_table, note, render_page, section
-from macaron.lab.scales import duration
 from macaron.nn.budget import TOLERANCE
 
 _OUTCOMES: dict[VerdictKind, str] = {
