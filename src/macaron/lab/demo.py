@@ -13,9 +13,8 @@ from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
-from macaron.lab.compare.comparison import Say
+from macaron.lab.compare.comparison import Result, Say
 from macaron.lab.compare.kind_statistics import TRIALS
-from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.twins import Twins, make_twins

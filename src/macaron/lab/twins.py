@@ -19,9 +19,9 @@ from macaron import ode
 from macaron.data.manifest import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.files import writing
-from macaron.lab.compare.comparison import write_comparison
+from macaron.lab.compare.comparison import Result
+from macaron.lab.compare.comparison_page import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
-from macaron.lab.compare.result import Result
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE

@@ -15,7 +15,7 @@ import pytest
 from macaron.data.prepared import PreparedData
 from macaron.errors import UsageError
 from macaron.evaluate.stored import Search
-from macaron.lab.compare import comparison as module
+from macaron.lab.compare import comparison_page as module
 from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind, open_runs
 from macaron.seal import seal

@@ -188,16 +188,12 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
 
 def _refuse_repeated(kind: Sequence[FinishedRun], run: FinishedRun) -> None:
     for other in kind:
-        if other.seed == run.seed:
-            raise MacaronError(
-                f"{other.path} and {run.path} have the same recipe and the same seed ({run.seed}): they would count "
-                "as two results. Leave one out."
-            )
-        if other.fingerprint == run.fingerprint:
-            raise MacaronError(
-                f"{other.path} and {run.path} hold the same model, though their seeds differ ({other.seed} and "
-                f"{run.seed}): one of them is a copy. Leave it out."
-            )
+        seeds = f"({run.seed})" if run.seed == other.seed else f"({other.seed} and {run.seed})"
+        said = f"have the same recipe and the same seed {seeds}: they would count as two results"
+        if other.seed != run.seed:
+            said = f"hold the same model, though their seeds differ {seeds}: one of them is a copy"
+        if other.seed == run.seed or other.fingerprint == run.fingerprint:
+            raise MacaronError(f"{other.path} and {run.path} {said}. Leave one out.")
 
 
 def _shown(value: Any) -> str:
