@@ -76,12 +76,8 @@ def choose(
     order = np.argsort(difference, kind="stable").tolist()
     counts = (int((difference < 0).sum()), int((difference > 0).sum()), int((difference == 0).sum()))
     most = min(MOST, *counts[:2]) if ranked else 0
-    sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN]
-    chosen: dict[Sort, list[int]] = {
-        "first": order[:most],
-        "second": order[::-1][:most],
-        "drawn": sorted(sample.tolist()),
-    }
+    sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN].tolist()
+    chosen: dict[Sort, list[int]] = {"first": order[:most], "second": order[::-1][:most], "drawn": sorted(sample)}
     examples = [
         Example(i + 1, sort, sources[i], references[i], [first[i], second[i]], scores[:, i].tolist())
         for sort, lines in chosen.items()
@@ -93,18 +89,13 @@ def choose(
 
 def marked(line: str, other: str, reference: str, caseless: bool = False) -> list[tuple[str, Mark]]:
     """The words of a translation, each compared with another translation and the reference."""
-    ours, theirs, wanted = ((each.lower() if caseless else each).split() for each in (line, other, reference))
-    in_other, in_reference = _matching(ours, theirs), _matching(ours, wanted)
-    return [
-        (word, "same" if i in in_other else "right" if i in in_reference else "other")
-        for i, word in enumerate(line.split())
-    ]
-
-
-def _matching(ours: list[str], theirs: list[str]) -> set[int]:
-    """Indices of our words that are in theirs, in the same order."""
-    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-    return {block.a + i for block in blocks for i in range(block.size)}
+    ours, *others = ((each.lower() if caseless else each).split() for each in (line, other, reference))
+    found = []
+    for theirs in others:  # indices of our words that are in theirs, in the same order
+        blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+        found.append({block.a + i for block in blocks for i in range(block.size)})
+    marks: list[Mark] = ["same" if i in found[0] else "right" if i in found[1] else "other" for i in range(len(ours))]
+    return list(zip(line.split(), marks, strict=True))
 
 
 def show_examples(reading: Reading, names: tuple[str, str]) -> str:
@@ -112,7 +103,7 @@ def show_examples(reading: Reading, names: tuple[str, str]) -> str:
     labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}
     sorts = [sort for sort in labels if any(example.sort == sort for example in reading.examples)]
     buttons = "".join(
-        f'<button type="button" data-sort="{sort}" aria-pressed="{"true" if sort == sorts[0] else "false"}">'
+        f'<button type="button" data-sort="{sort}" aria-pressed="{str(sort == sorts[0]).lower()}">'
         f"{escape(labels[sort])}</button>"
         for sort in sorts
     )
@@ -125,14 +116,13 @@ def show_examples(reading: Reading, names: tuple[str, str]) -> str:
 
 def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
     rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
-    for name, score, line, other in zip(
-        names, example.chrf, example.translations, reversed(example.translations), strict=True
-    ):
-        words = marked(line, other, example.reference, caseless)
+    for i, name in enumerate(names):
+        line, other = example.translations[i], example.translations[1 - i]
         text = " ".join(
-            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>' for word, mark in words
+            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>'
+            for word, mark in marked(line, other, example.reference, caseless)
         )
-        chrf = f'{escape(name)} <span class="muted">chrF {score:.1f}</span>'
+        chrf = f'{escape(name)} <span class="muted">chrF {example.chrf[i]:.1f}</span>'
         rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
     lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
     difference = abs(example.chrf[1] - example.chrf[0])

@@ -133,8 +133,8 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         )
     cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
     starts = [start for run in runs for start in run.starts]
-    packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
-    versions = {name: [version for other, version in packages if other == name] for name, _ in packages}
+    packages = [item for start in starts for item in start.get("packages", {}).items()]
+    versions = {name: sorted({version for other, version in packages if other == name}) for name, _ in sorted(packages)}
     differing = [f"{name} {' / '.join(several)}" for name, several in versions.items() if len(several) > 1]
     if differing:
         cautions.append(f"the runs were made with different versions: {', '.join(differing)}")
@@ -165,14 +165,11 @@ def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
     cautions: list[str] = []
     same = len({run.progress.update for run in runs}) == 1
     for run in runs:
-        train, reason = run.recipe.train, run.ended_by
-        if reason == run.governing:
-            continue
-        whole = f" of {train.max_updates:,}" if train.max_updates else ""
-        said = (
-            f"{run.name} was stopped after {run.progress.update:,}{whole} updates, before its schedule ended ({reason})"
-        )
-        (cautions if same or reason == "patience" else unfair).append(said)
+        if (reason := run.ended_by) != run.governing:
+            of = f" of {run.recipe.train.max_updates:,}" if run.recipe.train.max_updates else ""
+            made = f"{run.progress.update:,}{of} updates"
+            said = f"{run.name} was stopped after {made}, before its schedule ended ({reason})"
+            (cautions if same or reason == "patience" else unfair).append(said)
     if not same and any(run.governing == "max_minutes" for run in runs):
         made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
         starts = [start for run in runs for start in run.starts]

@@ -136,7 +136,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     factors = len(p_values) - np.arange(len(p_values))
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * np.array(p_values)[order]), 1.0)
-    return [float(p) for p in adjusted]
+    return adjusted.tolist()
 
 
 def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
@@ -151,20 +151,15 @@ def p_text(p_value: float) -> str:
     """A p-value that is never rounded across the significance level."""
     if p_value <= LEAST_P:
         return f"≤ {LEAST_P:.4f}"
-    for digits in range(3, 12):
-        text = f"{p_value:.{digits}f}"
-        if (float(text) < ALPHA) == (p_value < ALPHA) and float(text) > 0:
-            return text
-    return repr(p_value)
+    texts = (f"{p_value:.{digits}f}" for digits in range(3, 12))
+    return next((t for t in texts if (float(t) < ALPHA) == (p_value < ALPHA) and float(t) > 0), repr(p_value))
 
 
 def signed(value: float, digits: int = 2) -> str:
     """A difference with its sign, with more decimals if it would be rounded to zero."""
-    for places in range(digits, digits + 4):
-        text = f"{value:+.{places}f}"
-        if float(text) != 0 or value == 0:
-            return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
-    return f"{value:+.1e}".replace("-", "−")
+    texts = (f"{value:+.{places}f}" for places in range(digits, digits + 4))
+    text = next((text for text in texts if float(text)), f"{value:+.1e}") if value else f"{0:.{digits}f}"
+    return text.replace("-", "−")
 
 
 def _said(outcome: VerdictKind, reach: Reach, said: str, evidence: Evidence) -> Verdict:
