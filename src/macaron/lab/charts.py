@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Self
 
 import numpy as np
@@ -338,9 +339,5 @@ def _power(value: float, digits: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time such as ``3 h 05 min``, ``4 min 12 s`` or ``9 s``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    """A time as hours, minutes and seconds: ``3:05:12``."""
+    return str(timedelta(seconds=round(seconds)))

@@ -145,26 +145,27 @@ def _scores(run: RunFolder) -> list[str]:
     """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
     parts = []
     for found in run.evaluations:
-        rows = [
+        table = [
             (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
             for each in found["scores"]
         ]
         headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
         # Below the table: a definition is too long for a column on a phone.
         definitions = escape("; ".join(each["definition"] for each in found["scores"]))
-        parts.append(html_table(headers, rows, caption=caption, numeric=[1, 2]) + f'<p class="note">{definitions}.</p>')
+        parts += [html_table(headers, table, caption=caption, numeric=[1, 2]), f'<p class="note">{definitions}.</p>']
     if candidates := run.summary.get("candidates"):
         chosen, scores = run.summary.get("final_model"), run.summary.get("candidate_scores", {})
-        metric = {"bleu": "BLEU", "chrf": "chrF2"}.get(str(run.settings.get("train", {}).get("best_metric")), "score")
-        weights: list[list[str]] = []
-        for name, loss in candidates.items():
-            marked = Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name
-            score = [f"{scores[name]:.2f}" if name in scores else "–"] if scores else []
-            weights.append([marked, "–" if loss is None else f"{loss:.4f}", *score])
-        decides = f"highest validation {metric}" if scores else "lowest validation loss"
-        caption = f"Candidates for the final model: the one with the {decides} is chosen"
-        headers = ["weights", "validation loss", *([metric] if scores else [])]
-        parts.append(html_table(headers, weights, caption=caption, numeric=[1, 2]))
+        rows = [
+            (
+                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
+                "–" if loss is None else f"{loss:.4f}",
+                f"{scores[name]:.2f}" if name in scores else "–",
+            )
+            for name, loss in candidates.items()
+        ]
+        metric = run.settings.get("train", {}).get("best_metric", "loss")
+        caption = f"Candidates for the final model; the one with the best {metric} in validation is chosen"
+        parts.append(html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]))
     if parts and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return parts
     hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
@@ -261,21 +262,10 @@ def _filled(before: str, word: str, after: str, likely: list[tuple[str, float]])
 def _environment(run: RunFolder) -> str:
     if not run.starts:
         return '<p class="empty">Not recorded.</p>'
-    rows: dict[str, list[object]] = {}
-    for i, start in enumerate(run.starts):
-        command = start.get("command")
-        known = {
-            "from update": start.get("update"),
-            "Python": start.get("python"),
-            "system": " ".join(str(start[key]) for key in ("system", "machine") if start.get(key)),
-            "GPU": start.get("gpu") or "none",
-            "processes": start.get("processes"),
-            **start.get("packages", {}),
-            "command": " ".join(["macaron", *map(str, command)]) if isinstance(command, list) and command else None,
-        }
-        for name, value in known.items():
-            if value not in (None, ""):
-                rows.setdefault(name, ["–"] * len(run.starts))[i] = value
-    headers = ["what", *(f"start {i}" for i in range(1, len(run.starts) + 1))]
-    cells = [[name, *values] for name, values in rows.items()]
-    return html_table(headers, cells, caption="The environment at each start")
+    starts = [{**start, **start.get("packages", {})} for start in run.starts]
+    for start in starts:
+        start |= {"packages": None, "command": " ".join(map(str, start.get("command") or ()))}
+    names = dict.fromkeys(name for start in starts for name, value in start.items() if value)
+    rows = [[name, *(start.get(name) or "–" for start in starts)] for name in names]
+    headers = ["what", *(f"start {i}" for i in range(1, len(starts) + 1))]
+    return html_table(headers, rows, caption="The environment at each start")

@@ -29,6 +29,7 @@ from macaron.lab.compare.kind_statistics import (
     sentence_test,
 )
 from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, overall, verdict
+from macaron.lab.page import note
 from macaron.nn.budget import TOLERANCE
 from macaron.text.fingerprint import of_ids
 
@@ -109,11 +110,6 @@ class Result:
     translated: dict[str, Evaluation] = field(default_factory=dict)
     lengths: Sequence[Part] = ()
     frequencies: Sequence[Part] = ()
-
-    @property
-    def digits(self) -> int:
-        """Decimals of a score."""
-        return 4 if self.task == "text" else 2
 
     @property
     def sentence(self) -> str:
@@ -258,12 +254,9 @@ def _compare_translations(
     translated = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
     cautions = []
     if any(run.data_digest not in (None, data.digest) for run in runs):
-        cautions.append(
-            f"not all runs were trained on the training data of {data.folder}: its {split} sentences may be among "
-            "what they were trained on, and word frequencies are those of this folder"
-        )
+        cautions.append(note("compare", "other-data", folder=data.folder, split=split))
     if split == "valid":
-        cautions.append("the final models were selected by their loss on these sentences; use the test split")
+        cautions.append(note("compare", "selected"))
     return Result(
         *("pairs", kinds, primary, metrics, scores, pairs),
         data=str(folder),

@@ -10,22 +10,15 @@ from macaron.evaluate.significance import Interval
 from macaron.files import write_json
 from macaron.lab.charts import Dots, Series, dot_chart, duration, line_chart
 from macaron.lab.compare.comparison import Pair, Result, compare
-from macaron.lab.compare.examples import show_examples
-from macaron.lab.compare.fairness import UNKNOWN, Effect
+from macaron.lab.compare.examples import Example, Reading, marked
+from macaron.lab.compare.fairness import Effect
 from macaron.lab.compare.finished_run import Kind
 from macaron.lab.compare.kind_statistics import CLASSES, LEAST, LENGTHS, Part
-from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, VerdictKind, p_text, signed
-from macaron.lab.page import Raw, check_page_path, escape, html_table, note, render_page, section, write_page
+from macaron.lab.compare.verdict import ALPHA, LEAST_SEEDS, DifferenceTest, p_text, signed
+from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, note, render_page, section, write_page
 from macaron.lab.run_folder import is_number
 from macaron.nn.budget import TOLERANCE
 
-_OUTCOMES: dict[VerdictKind, str] = {
-    "unfair": "Not a fair comparison",
-    "untested": "Nothing could be tested",
-    "none": "No difference could be shown",
-    "first": "A difference was shown",
-    "second": "A difference was shown",
-}
 #: The effects of differences in the order of the table.
 _EFFECTS: dict[Effect, str] = {"unfair": "unfair", "compared": "compared", "harmless": "no effect"}
 #: Metrics drawn against updates and seconds: name in metrics.jsonl for training, and the axis label.
@@ -78,7 +71,7 @@ def _verdict(result: Result) -> str:
     """The verdict. The page says nowhere else that a comparison is unfair."""
     ordered = sorted((pair.verdict for pair in result.pairs), key=lambda each: each.outcome != "unfair")
     outcomes = list(dict.fromkeys(each.outcome for each in ordered))
-    heading = _OUTCOMES[outcomes[0]] if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
+    heading = note("compare", outcomes[0]) if len(outcomes) == 1 else f"Compared with {result.kinds[0].label}"
     said = f"<p>{escape(result.sentence)}</p>"
     if len(ordered) > 1:
         said = _list(each.sentence for each in ordered)
@@ -138,17 +131,17 @@ def _fairness(result: Result) -> str:
 
 def _scores(result: Result) -> str:
     """The scores of each kind, their differences, and the tests."""
-    scores = result.scores[result.metric]
+    scores, digits = result.scores[result.metric], result.pairs[0].evidence.digits
     several = any(len(each.scores) > 1 for each in scores)
     over = "; the line is the 95 % interval over sentences" if result.task == "pairs" else ""
     about = f"{'A dot for each seed, a bar for their mean' if several else 'A dot for each model'}{over}."
     dots = [
-        Dots(kind.label, score.mean, _ends(score.interval), score.scores, colour, result.digits)
+        Dots(kind.label, score.mean, _ends(score.interval), score.scores, colour, digits)
         for colour, (kind, score) in enumerate(zip(result.kinds, scores, strict=True))
     ]
     charts = [dot_chart(dots, title=result.metric, x_label=result.metric, note=about)]
     dots = [
-        Dots(f"{_minus(pair)}, over {over}", pair.evidence.difference, _ends(test), (), i, result.digits, sign=True)
+        Dots(f"{_minus(pair)}, over {over}", pair.evidence.difference, _ends(test), (), i, digits, sign=True)
         for i, pair in enumerate(result.pairs, start=1)
         for over, test in pair.evidence.tests.items()
     ]
@@ -156,7 +149,7 @@ def _scores(result: Result) -> str:
         axis, about = f"difference in {result.metric}", "With 95 % intervals. One that contains 0 shows no difference."
         charts.append(dot_chart(dots, title=f"D{axis[1:]}", x_label=axis, zero=True, note=about))
     rows = [
-        [metric, *(_cell(each.text(result.digits), each.interval, result.digits) for each in of)]
+        [metric, *(_cell(each.text(digits), each.interval, digits) for each in of)]
         for metric, of in result.scores.items()
     ]
     said = "mean ± standard deviation over seeds" if several else "score"
@@ -164,11 +157,8 @@ def _scores(result: Result) -> str:
     names = [f"{kind.label}, seeds: {len(kind.runs)}" if several else kind.label for kind in result.kinds]
     parts = [f'<div class="charts">{"".join(charts)}</div>', _by_kind(result, "metric", names, rows, f"Scores: {said}")]
     if tested := sum(bool(pair.sentences) for pair in result.pairs):
-        corrected = f", corrected by Holm's method for {tested} comparisons" if tested > 1 else ""
-        caption = (
-            f"Tests of differences over sentences: two-sided, {result.trials:,} resamples, {result.trials:,} random "
-            f"exchanges. The largest p of all tests in {result.metric} decides{corrected}."
-        )
+        corrected = note("compare", "corrected", count=tested) if tested > 1 else ""
+        caption = note("compare", "tests", trials=result.trials, metric=result.metric, corrected=corrected)
         parts.append(_tests(result, [pair.sentences for pair in result.pairs], caption))
     if any(pair.seeds for pair in result.pairs):
         seeds = [pair.seeds for pair in result.pairs]
@@ -200,7 +190,7 @@ def _tests(result: Result, tests: Sequence[Mapping[str, DifferenceTest]], captio
     for i, (pair, found) in enumerate(zip(result.pairs, tests, strict=True), start=1):
         for metric, test in found.items():
             first, second = (result.scores[metric][k].mean for k in (0, i))
-            value, low, high = (signed(each, result.digits) for each in (second - first, test.low, test.high))
+            value, low, high = (signed(each, pair.evidence.digits) for each in (second - first, test.low, test.high))
             row = {"difference": _minus(pair), "metric": metric, "value": value, "95 % interval": f"{low} to {high}"}
             row |= {name: f"{value:.2f}".replace("-", "−") for name, value in test.numbers.items()}
             row |= {f"p, {method}": p_text(p) for method, p in test.p_values.items()}
@@ -262,10 +252,7 @@ def _parts(result: Result, parts: Sequence[Part], metric: str, unit: str, about:
     for part in parts:
         scores = (_cell(f"{s:.1f}", i, 1) for s, i in zip(part.scores, part.intervals, strict=True))
         cells.append([part.name, f"{part.size:,}", *scores])
-    caption = (
-        f"{metric}, below it the 95 % interval over sentences, of each class separately; classes of fewer than {LEAST} "
-        f"{unit} are not tested"
-    )
+    caption = note("compare", "parts", metric=metric, least=LEAST, unit=unit)
     names = [unit, *(kind.label for kind in result.kinds)]
     table = _by_kind(result, "seen in training" if unit == "words" else "source", names, cells, caption)
     # Beside a single chart there is room for the table.
@@ -282,15 +269,49 @@ def _examples(result: Result) -> str:
         if reading.counts is not None:
             ahead, behind, equal = reading.counts
             folded = " (ignoring case)" if reading.caseless else ""
-            text = (
-                f"Of {result.count:,} sentences {first.label} has the higher chrF{folded} in {ahead:,}, {second.label} "
-                f"in {behind:,}, and {equal:,} are even ({reading.same:,} identical)."
-            )
+            names = {"first": first.label, "second": second.label, "folded": folded}
+            sizes = {"ahead": ahead, "behind": behind, "equal": equal, "same": reading.same, "count": result.count}
+            text = note("compare", "counts", **names, **sizes)
         if len(first.runs) + len(second.runs) > 2:
             text += f" These are the translations of {first.runs[0].name} and {second.runs[0].name}."
         heading = f"<h3>{escape(first.label)} and {escape(second.label)}</h3>" if len(result.pairs) > 1 else ""
-        parts.append(f"{heading}<p>{escape(text)}</p>\n{show_examples(reading, (first.label, second.label))}")
+        parts.append(f"{heading}<p>{escape(text)}</p>\n{_cards(reading, (first.label, second.label))}")
     return section("Sentences", *parts, id="sentences")
+
+
+def _cards(reading: Reading, names: tuple[str, str]) -> str:
+    """Sentences, with buttons to choose among them, which need compare.js."""
+    labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}
+    sorts = [sort for sort in labels if any(example.sort == sort for example in reading.examples)]
+    buttons = "".join(
+        f'<button type="button" data-sort="{sort}" aria-pressed="{str(sort == sorts[0]).lower()}">'
+        f"{escape(labels[sort])}</button>"
+        for sort in sorts
+    )
+    ranked = {} if reading.counts is None else {"difference": "largest difference"}
+    orders = {**ranked, "line": "line number", "length": "length"}
+    options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
+    cards = "\n".join(_card(example, names, reading.caseless) for example in reading.examples)
+    return asset("compare-examples.html").format(buttons=buttons, options=options, cards=cards)
+
+
+def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
+    rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
+    for i, name in enumerate(names):
+        line, other = example.translations[i], example.translations[1 - i]
+        text = " ".join(
+            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>'
+            for word, mark in marked(line, other, example.reference, caseless)
+        )
+        chrf = f'{escape(name)} <span class="muted">chrF {example.chrf[i]:.1f}</span>'
+        rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
+    lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
+    difference = abs(example.chrf[1] - example.chrf[0])
+    return (
+        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.line}" '
+        f'data-length="{len(example.source.split())}" data-difference="{difference:.4f}">'
+        f'<span class="muted">Sentence {example.line:,}</span><dl>{lines}</dl></li>'
+    )
 
 
 def _method(result: Result) -> str:
@@ -304,8 +325,4 @@ def _method(result: Result) -> str:
         reused = [name for name, made in result.translated.items() if made.reused]
         parts += [note("compare", "reused", runs=escape(", ".join(reused)))] if reused else []
     parts.append(_list(text if text.startswith(name) else f"{name} {text}" for name, text in result.metrics.items()))
-    runs = [run for kind in result.kinds for run in kind.runs]
-    data = ", ".join(sorted({run.data_digest or UNKNOWN for run in runs}))
-    tokenizers = ", ".join(sorted({str(run.model_config.tokenizer_fingerprint)[:12] for run in runs}))
-    parts.append(f"<p>Training data (digest): {escape(data)}. Tokenizer: {escape(tokenizers)}.</p>")
     return section("How it was made", *parts, id="method")

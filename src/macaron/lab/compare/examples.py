@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.evaluate.scores import chrf_statistics
-from macaron.lab.page import asset, escape
 
 #: The number of sentences where one model is better, the size of the random sample, and its seed.
 MOST, DRAWN, SEED = 12, 10, 1
@@ -96,38 +95,3 @@ def marked(line: str, other: str, reference: str, caseless: bool = False) -> lis
         found.append({block.a + i for block in blocks for i in range(block.size)})
     marks: list[Mark] = ["same" if i in found[0] else "right" if i in found[1] else "other" for i in range(len(ours))]
     return list(zip(line.split(), marks, strict=True))
-
-
-def show_examples(reading: Reading, names: tuple[str, str]) -> str:
-    """The sentences with buttons to choose among them, which need compare.js."""
-    labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}
-    sorts = [sort for sort in labels if any(example.sort == sort for example in reading.examples)]
-    buttons = "".join(
-        f'<button type="button" data-sort="{sort}" aria-pressed="{str(sort == sorts[0]).lower()}">'
-        f"{escape(labels[sort])}</button>"
-        for sort in sorts
-    )
-    ranked = {} if reading.counts is None else {"difference": "largest difference"}
-    orders = {**ranked, "line": "line number", "length": "length"}
-    options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
-    cards = "\n".join(_card(example, names, reading.caseless) for example in reading.examples)
-    return asset("compare-examples.html").format(buttons=buttons, options=options, cards=cards)
-
-
-def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
-    rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
-    for i, name in enumerate(names):
-        line, other = example.translations[i], example.translations[1 - i]
-        text = " ".join(
-            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>'
-            for word, mark in marked(line, other, example.reference, caseless)
-        )
-        chrf = f'{escape(name)} <span class="muted">chrF {example.chrf[i]:.1f}</span>'
-        rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
-    lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
-    difference = abs(example.chrf[1] - example.chrf[0])
-    return (
-        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.line}" '
-        f'data-length="{len(example.source.split())}" data-difference="{difference:.4f}">'
-        f'<span class="muted">Sentence {example.line:,}</span><dl>{lines}</dl></li>'
-    )

@@ -38,8 +38,6 @@ _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
     """The statistics of several runs as those of one, whose score is the mean of theirs."""
-    if len(runs) == 1:
-        return runs[0]
     formula = runs[0].formula
 
     def mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
