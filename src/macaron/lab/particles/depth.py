@@ -9,9 +9,10 @@ zero, so there the move at the actual c is taken.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, combinations, pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -22,6 +23,8 @@ from macaron.nn.layer import SubStep
 from macaron.ode import integrator, runge_kutta_step
 
 VectorField = Callable[[Tensor], Tensor]
+#: A share of the layer, and the sub-step that has it.
+Term = tuple[float, SubStep]
 #: A share of the layer's time, and the field that acts in it.
 TimeSegment = tuple[float, VectorField]
 
@@ -38,8 +41,8 @@ def depth(traced: Trace) -> dict[str, Any]:
     sizes = []
     for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
         if frame.operator in MEANING:
-            length, size = move.norm(dim=-1), before.norm(dim=-1)
-            means = {"size": float(length.mean()), "relative": float((length / size.clamp(min=1e-30)).mean())}
+            length, size = move.norm(dim=-1), before.norm(dim=-1).clamp(min=1e-30)
+            means = {"size": float(length.mean()), "relative": float((length / size).mean())}
             sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
@@ -62,10 +65,8 @@ def mean_angle(before: Tensor, after: Tensor) -> float | None:
     """The mean angle in degrees between two moves (T, D), over the particles that moved both times."""
     lengths = before.norm(dim=-1) * after.norm(dim=-1)
     moving = lengths > 0
-    if not bool(moving.any()):
-        return None
     cosines = ((before * after).sum(-1)[moving] / lengths[moving]).clamp(-1, 1)
-    return float(torch.rad2deg(cosines.acos()).mean())
+    return float(torch.rad2deg(cosines.acos()).mean()) if len(cosines) else None
 
 
 def cosines(state: Tensor) -> Tensor:
@@ -76,10 +77,8 @@ def cosines(state: Tensor) -> Tensor:
 
 def mean_cosine(state: Tensor) -> float | None:
     """The mean cosine of two different particles; None for a single particle."""
-    count = len(state)
-    if count < 2:
-        return None
-    return float(cosines(state).fill_diagonal_(0).sum() / (count * (count - 1)))
+    pairs = len(state) * (len(state) - 1)
+    return float(cosines(state).fill_diagonal_(0).sum() / pairs) if pairs else None
 
 
 def participation(state: Tensor) -> float:
@@ -89,19 +88,24 @@ def participation(state: Tensor) -> float:
     return float(ratio.nan_to_num(0.0, posinf=0.0))  # all particles at one point, or out of range
 
 
-def _step_field(step: SubStep, context: Context, x: Tensor) -> Tensor:
-    sublayer, coefficient = step.sublayer, step.move.coefficient
-    moved = sublayer.field(x, context, 0)
-    if sublayer.pre_norm:
-        return moved
-    return (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
+def _field(terms: Sequence[Term], context: Context, x: Tensor) -> Tensor:
+    """The weighted sum of the fields of sub-steps."""
+    total = torch.zeros_like(x)
+    for share, step in terms:
+        sublayer, coefficient = step.sublayer, step.move.coefficient
+        moved = sublayer.field(x, context, 0)
+        if not sublayer.pre_norm:
+            moved = (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
+        total = torch.add(total, moved, alpha=share)
+    return total
 
 
-def _sum(terms: Sequence[tuple[float, VectorField]], x: Tensor) -> Tensor:
-    result = torch.zeros_like(x)
-    for share, field in terms:
-        result = torch.add(result, field(x), alpha=share)
-    return result
+def _terms(steps: Sequence[SubStep]) -> dict[str, list[Term]]:
+    """The applications of each operator, with their shares of the layer."""
+    terms: dict[str, list[Term]] = {}
+    for step in steps:
+        terms.setdefault(step.move.operator, []).append((step.weight * step.move.coefficient, step))
+    return terms
 
 
 def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, VectorField]:
@@ -109,16 +113,7 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 
     For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
     """
-    return {operator: partial(_sum, terms) for operator, terms in _terms(steps, context).items()}
-
-
-def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[float, VectorField]]]:
-    """For each operator its applications: their shares of the layer and their fields."""
-    terms: dict[str, list[tuple[float, VectorField]]] = {}
-    for step in steps:
-        share = step.weight * step.move.coefficient
-        terms.setdefault(step.move.operator, []).append((share, partial(_step_field, step, context)))
-    return terms
+    return {operator: partial(_field, terms, context) for operator, terms in _terms(steps).items()}
 
 
 def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegment]:
@@ -131,21 +126,20 @@ def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegmen
     With negative coefficients, several branches or several stages of the whole layer times overlap, and only the mean
     is defined: the operators' fields over the whole layer act all the time.
     """
+    operators = _terms(steps).values()
     several = len(steps[0].layer.walk) > 1 or steps[-1].branch > 0
-    if several or any(step.weight * step.move.coefficient <= 0 for step in steps):
-        return [(1.0, partial(_sum, [(1.0, field) for field in operator_fields(steps, context).values()]))]
-    clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
-    for terms in _terms(steps, context).values():
-        total = sum(share for share, _ in terms)
-        ends = accumulate(share / total for share, _ in terms)
-        clocks.append([(end, total, field) for end, (_, field) in zip(ends, terms, strict=True)])
+    if several or any(share <= 0 for terms in operators for share, _ in terms):
+        return [(1.0, partial(_field, [term for terms in operators for term in terms], context))]
+    # When the applications of each operator end, in the time of the layer; they act one after the other.
+    ends = [np.cumsum([share for share, _ in terms]) for terms in operators]
+    edges = sorted({round(float(end / clock[-1]), 12) for clock in ends for end in clock})
     segments: list[TimeSegment] = []
-    since = 0.0
-    for until in sorted({round(end, 12) for clock in clocks for end, _, _ in clock} | {1.0}):
-        middle = (since + until) / 2
-        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks]
-        segments.append((until - since, partial(_sum, [(speed, field) for _, speed, field in acting])))
-        since = until
+    for since, until in pairwise([0.0, *edges]):
+        acting = []
+        for terms, clock in zip(operators, ends, strict=True):
+            now = int(np.searchsorted(clock / clock[-1], (since + until) / 2))
+            acting.append((float(clock[-1]), terms[now][1]))
+        segments.append((until - since, partial(_field, acting, context)))
     return segments
 
 
