@@ -19,13 +19,13 @@ from macaron.ode.flows import split_step as split_step
 from macaron.ode.measure import OrderMeter as OrderMeter
 from macaron.ode.measure import expected_local_order as expected_local_order
 from macaron.ode.measure import order_table as order_table
-from macaron.ode.scheme import Branch as Branch
 from macaron.ode.scheme import Scheme as Scheme
 from macaron.ode.scheme import SchemeError as SchemeError
-from macaron.ode.scheme import Step as Step
 from macaron.ode.tableau import ButcherTableau as ButcherTableau
 from macaron.ode.tableau import integrator as integrator
 from macaron.ode.tableau import integrator_names as integrator_names
 from macaron.ode.velocity import VELOCITIES as VELOCITIES
 from macaron.ode.velocity import Velocity as Velocity
 from macaron.ode.velocity import velocity as velocity
+from macaron.ode.word_series import Branch as Branch
+from macaron.ode.word_series import Step as Step

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from macaron.errors import shown
-from macaron.ode.scheme import Scheme, SchemeError, Step, finite
+from macaron.ode.scheme import Scheme, SchemeError, finite
+from macaron.ode.word_series import Step
 
 
 def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:

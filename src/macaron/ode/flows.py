@@ -32,9 +32,11 @@ Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:
     """One step of an explicit Runge-Kutta method."""
     stages: list[Array] = []
-    for node, row in zip(tableau.c, tableau.a, strict=True):
-        stages.append(field(t + node * h, x + h * _combined(row, stages)))
-    return x + h * _combined(tableau.b, stages)
+    for node, row in zip((*tableau.c, 1.0), (*tableau.a, tableau.b), strict=True):
+        end = x + h * sum((w * k for w, k in zip(row, stages, strict=True) if w != 0), 0.0)
+        if len(stages) < tableau.stages:
+            stages.append(field(t + node * h, end))
+    return end
 
 
 def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
@@ -58,10 +60,8 @@ def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
 
 def integrated_flow(fields: Mapping[str, Field], method: str | ButcherTableau) -> Flow:
     """The flow of each field: ``"exact"``, or one step of an integrator."""
-    if method == "exact":
-        return lambda operator, t, x, h: exact_step(fields[operator], t, x, h)
-    tableau = integrator(method)
-    return lambda operator, t, x, h: runge_kutta_step(tableau, fields[operator], t, x, h)
+    step = exact_step if method == "exact" else partial(runge_kutta_step, integrator(method))
+    return lambda operator, t, x, h: step(fields[operator], t, x, h)
 
 
 def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
@@ -87,13 +87,7 @@ def layer_step(scheme: Scheme, flow: Flow, tableau: ButcherTableau, t: Time, x: 
 
     The move is that of the layer without its residual connection, which belongs to the method.
     """
-    if tableau.stages == 1:
-        return split_step(scheme, flow, t, x, h)
     return runge_kutta_step(tableau, lambda s, y: (split_step(scheme, flow, s, y, h) - y) / h, t, x, h)
-
-
-def _combined(weights: tuple[float, ...], stages: list[Array]) -> Array | float:
-    return sum((w * k for w, k in zip(weights, stages, strict=True) if w != 0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +109,10 @@ class System:
         errors far below 1e-16 can be measured in double precision.
         """
 
-        def shifted(field: Field) -> Field:
-            return lambda t, x: field(t, self.start + x)
+        def shifted(field: Field, t: Time, x: Array) -> Array:
+            return field(t, self.start + x)
 
-        fields = {operator: shifted(field) for operator, field in self.fields.items()}
+        fields = {operator: partial(shifted, field) for operator, field in self.fields.items()}
         return System(fields, np.zeros_like(self.start), self.time)
 
 

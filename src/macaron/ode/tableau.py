@@ -7,7 +7,7 @@ from math import fsum, isfinite
 
 import numpy as np
 
-from macaron.errors import MacaronError, unknown
+from macaron.errors import naming, require, unknown
 from macaron.ode.word_series import Array
 
 SUM_TOLERANCE = 1e-12
@@ -28,22 +28,17 @@ class ButcherTableau:
     b: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "c", tuple(map(float, self.c)))
-        object.__setattr__(self, "a", tuple(tuple(map(float, row)) for row in self.a))
-        object.__setattr__(self, "b", tuple(map(float, self.b)))
         stages = len(self.b)
-        if not self.name or not stages:
-            raise MacaronError(f"a Butcher tableau needs a name and at least one stage, not {self!r}")
-        if len(self.c) != stages or [len(row) for row in self.a] != list(range(stages)):
-            raise MacaronError(
-                f"{self.name}: {stages} weights b need {stages} nodes c and rows a of 0, 1, ... {stages - 1} entries"
+        require(bool(self.name and stages), f"a Butcher tableau needs a name and at least one stage, not {self!r}")
+        with naming(self.name):
+            require(
+                len(self.c) == stages and [len(row) for row in self.a] == list(range(stages)),
+                f"{stages} weights b need {stages} nodes c and rows a of 0, 1, ... {stages - 1} entries",
             )
-        if not all(map(isfinite, (*self.c, *self.b, *(entry for row in self.a for entry in row)))):
-            raise MacaronError(f"{self.name}: the tableau has an entry that is not a finite number")
-        for i, (row, total) in enumerate(zip((*self.a, self.b), (*self.c, 1.0), strict=True)):
-            if abs(fsum(row) - total) > SUM_TOLERANCE:
+            for i, (row, total) in enumerate(zip((*self.a, self.b), (*self.c, 1.0), strict=True)):
+                require(all(map(isfinite, (*row, total))), "the tableau has an entry that is not a finite number")
                 what = f"row {i} of a sums" if i < stages else "the weights b sum"
-                raise MacaronError(f"{self.name}: {what} to {fsum(row)!r}, not to {total!r}")
+                require(abs(fsum(row) - total) <= SUM_TOLERANCE, f"{what} to {fsum(row)!r}, not to {total!r}")
 
     @property
     def stages(self) -> int:
@@ -76,12 +71,10 @@ def integrator_names() -> tuple[str, ...]:
 
 
 def _trees(a: Array, size: int) -> list[tuple[Array, float]]:
-    """All rooted trees with ``size`` nodes, some repeatedly, each as its weight at every stage and its density.
-
-    A tree is a smaller one, of k nodes, with one more tree hanging from its root.
-    """
+    """All rooted trees with ``size`` nodes, some repeatedly, each as its weight at every stage and its density."""
     if size == 1:
         return [(np.ones(len(a)), 1.0)]
+    # A tree is a smaller one, of k nodes, with one more tree hanging from its root.
     return [
         (trunk * (a @ branch), trunk_density * branch_density * size / k)
         for k in range(1, size)
@@ -89,18 +82,13 @@ def _trees(a: Array, size: int) -> list[tuple[Array, float]]:
     ]
 
 
-INTEGRATORS = {
-    tableau.name: tableau
-    for tableau in (
-        ButcherTableau("euler", c=(0,), a=((),), b=(1,)),
-        ButcherTableau("midpoint", c=(0, 1 / 2), a=((), (1 / 2,)), b=(0, 1)),
-        ButcherTableau("heun", c=(0, 1), a=((), (1,)), b=(1 / 2, 1 / 2)),
-        ButcherTableau("rk3", c=(0, 1 / 2, 1), a=((), (1 / 2,), (-1, 2)), b=(1 / 6, 2 / 3, 1 / 6)),
-        ButcherTableau(
-            "rk4",
-            c=(0, 1 / 2, 1 / 2, 1),
-            a=((), (1 / 2,), (0, 1 / 2), (0, 0, 1)),
-            b=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
-        ),
-    )
-}
+_TABLEAUS = (
+    ButcherTableau("euler", (0.0,), ((),), (1.0,)),
+    ButcherTableau("midpoint", (0.0, 1 / 2), ((), (1 / 2,)), (0.0, 1.0)),
+    ButcherTableau("heun", (0.0, 1.0), ((), (1.0,)), (1 / 2, 1 / 2)),
+    ButcherTableau("rk3", (0.0, 1 / 2, 1.0), ((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 2 / 3, 1 / 6)),
+    ButcherTableau(
+        "rk4", (0.0, 1 / 2, 1 / 2, 1.0), ((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+    ),
+)
+INTEGRATORS = {tableau.name: tableau for tableau in _TABLEAUS}
