@@ -105,13 +105,11 @@ def glue_average(scores: Mapping[str, float]) -> Average:
     :param scores: one number per task, see `task_score`
     """
 
-    def mean(names: Sequence[str]) -> float | None:
-        there = [scores[name] for name in names if name in scores]
-        return float(np.mean(there)) if there and len(there) == len(names) else None
-
+    missing = tuple(name for name in TASKS if name not in scores)
+    eight = [score for name, score in scores.items() if name != "wnli"]
     return Average(
-        glue=mean(tuple(TASKS)),
-        glue_without_wnli=mean([name for name in TASKS if name != "wnli"]),
-        mean_of_given=mean([name for name in TASKS if name in scores]),
-        missing=tuple(name for name in TASKS if name not in scores),
+        glue=None if missing else float(np.mean(list(scores.values()))),
+        glue_without_wnli=None if {*missing} - {"wnli"} else float(np.mean(eight)),
+        mean_of_given=float(np.mean(list(scores.values()))) if scores else None,
+        missing=missing,
     )

@@ -4,8 +4,9 @@ Coefficients are closed forms where one is known and full-precision literals oth
 the order. The order itself is computed from the data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import cycle
 from math import sqrt
 from typing import Any
 
@@ -50,21 +51,21 @@ def two_operator_names() -> tuple[str, ...]:
 def _catalogue() -> dict[str, Scheme]:
     strang_gfg, strang_fgf = strang("strang-gfg", GF), strang("strang-fgf", FG)
     schemes = [
-        Scheme.sequence("lie-fg", ("F", 1), ("G", 1)),
-        Scheme.sequence("lie-gf", ("G", 1), ("F", 1)),
+        _alternating("lie-fg", FG, (1, 1)),
+        _alternating("lie-gf", GF, (1, 1)),
         # Attention and FFN in parallel on the same input: x + F + G = (x + F) + (x + G) - x.
         Scheme("parallel", [(1, [("F", 1)]), (1, [("G", 1)]), (-1, [])]),
         strang_gfg,
         strang_fgf,
         Scheme("sws", [(0.5, [("F", 1), ("G", 1)]), (0.5, [("G", 1), ("F", 1)])]),
-        _best22("best22-fgfg", *FG),
-        _best22("best22-gfgf", *GF),
+        _alternating("best22-fgfg", FG, BEST22),
+        _alternating("best22-gfgf", GF, BEST22),
         symmetric("mclachlan2-gfgfg", GF, [_mclachlan2()]),
         symmetric("mclachlan2-fgfgf", FG, [_mclachlan2()]),
         compose("strang2-gfgfg", strang_gfg, [0.5, 0.5]),
-        _ruth3("ruth3-fg", *FG),
-        _ruth3("ruth3-gf", *GF),
-        _suzuki3("suzuki3", *FG),
+        _alternating("ruth3-fg", FG, RUTH3),
+        _alternating("ruth3-gf", GF, RUTH3),
+        _alternating("suzuki3", FG, _suzuki3()),
         triple_jump("yoshida4-gfg", strang_gfg, 4),
         triple_jump("yoshida4-fgf", strang_fgf, 4),
         fractal("suzuki4-gfg", strang_gfg, 4),
@@ -82,22 +83,18 @@ def _catalogue() -> dict[str, Scheme]:
     return {entry.name: entry for entry in schemes}
 
 
+# McLachlan and Atela: the least leading error of all four-step schemes of second order.
+_C = 1 / sqrt(2)
+BEST22 = (1 - _C, _C, _C, 1 - _C)
+RUTH3 = (7 / 24, 2 / 3, 3 / 4, -2 / 3, -1 / 24, 1)
 # Blanes and Moan's S6, from the outside in.
-BLANES_MOAN4 = (
-    0.0792036964311957,
-    0.209515106613362,
-    0.353172906049774,
-    -0.143851773179818,
-    -0.0420650803577195,
-)
+BLANES_MOAN4 = (0.0792036964311957, 0.209515106613362, 0.353172906049774, -0.143851773179818, -0.0420650803577195)
 # Yoshida's solution A of order 6: the outer steps of the composition; they determine the middle one.
 YOSHIDA6 = (0.784513610477560, 0.235573213359357, -1.17767998417887)
 
 
-def _best22(name: str, a: str, b: str) -> Scheme:
-    # McLachlan and Atela: the least leading error of all four-step schemes of second order.
-    c = 1 / sqrt(2)
-    return Scheme.sequence(name, (a, 1 - c), (b, c), (a, c), (b, 1 - c))
+def _alternating(name: str, operators: tuple[str, str], coefficients: Sequence[float]) -> Scheme:
+    return Scheme.sequence(name, *zip(cycle(operators), coefficients, strict=False))
 
 
 def _mclachlan2() -> float:
@@ -106,11 +103,7 @@ def _mclachlan2() -> float:
     return 1 / 2 - root / 12 + 1 / (6 * root)
 
 
-def _ruth3(name: str, a: str, b: str) -> Scheme:
-    return Scheme.sequence(name, (a, 7 / 24), (b, 2 / 3), (a, 3 / 4), (b, -2 / 3), (a, -1 / 24), (b, 1))
-
-
-def _suzuki3(name: str, a: str, b: str) -> Scheme:
+def _suzuki3() -> Sequence[float]:
     # The second half is the first in reverse, with the operators exchanged; x solves a quartic.
     z = -((2 / 27 - 1 / (9 * sqrt(3))) ** (1 / 3))
     w = -2 / 3 + 1 / (9 * z) + z
@@ -118,4 +111,4 @@ def _suzuki3(name: str, a: str, b: str) -> Scheme:
     x = sqrt(1 / (9 * y) - w / 2 + sqrt(y)) - 1 / (3 * sqrt(y))
     c = 1 / (4 * x) - x / 2
     first = 1 - x - c
-    return Scheme.sequence(name, (a, first), (b, x), (a, c), (b, c), (a, x), (b, first))
+    return first, x, c, c, x, first
