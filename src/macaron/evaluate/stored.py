@@ -123,13 +123,11 @@ class Measurement:
         """As it is stored."""
         from macaron.device import choose_device
 
-        search = asdict(self.search)
-        int8 = search.pop("int8")
-        search["device"] = choose_device("cpu" if int8 and self.search.device == "auto" else self.search.device).type
+        device = "cpu" if self.search.int8 and self.search.device == "auto" else self.search.device
         return {
             "model": self.model,
             "text": self.text,
-            "search": {**search, "int8": True} if int8 else search,
+            "search": {**asdict(self.search), "device": choose_device(device).type},
             "definition": dict(self.definition),
             "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
         }

@@ -60,8 +60,8 @@ def _catalogue() -> dict[str, Scheme]:
         Scheme("sws", [(0.5, [("F", 1), ("G", 1)]), (0.5, [("G", 1), ("F", 1)])]),
         _alternating("best22-fgfg", FG, BEST22),
         _alternating("best22-gfgf", GF, BEST22),
-        symmetric("mclachlan2-gfgfg", GF, [_mclachlan2()]),
-        symmetric("mclachlan2-fgfgf", FG, [_mclachlan2()]),
+        symmetric("mclachlan2-gfgfg", GF, [MCLACHLAN2]),
+        symmetric("mclachlan2-fgfgf", FG, [MCLACHLAN2]),
         compose("strang2-gfgfg", strang_gfg, [0.5, 0.5]),
         _alternating("ruth3-fg", FG, RUTH3),
         _alternating("ruth3-gf", GF, RUTH3),
@@ -86,6 +86,9 @@ def _catalogue() -> dict[str, Scheme]:
 # McLachlan and Atela: the least leading error of all four-step schemes of second order.
 _C = 1 / sqrt(2)
 BEST22 = (1 - _C, _C, _C, 1 - _C)
+# The least leading error among five-step palindromes; the real root of a cubic.
+_ROOT = (2 * sqrt(326) + 36) ** (1 / 3)
+MCLACHLAN2 = 1 / 2 - _ROOT / 12 + 1 / (6 * _ROOT)
 RUTH3 = (7 / 24, 2 / 3, 3 / 4, -2 / 3, -1 / 24, 1)
 # Blanes and Moan's S6, from the outside in.
 BLANES_MOAN4 = (0.0792036964311957, 0.209515106613362, 0.353172906049774, -0.143851773179818, -0.0420650803577195)
@@ -95,12 +98,6 @@ YOSHIDA6 = (0.784513610477560, 0.235573213359357, -1.17767998417887)
 
 def _alternating(name: str, operators: tuple[str, str], coefficients: Sequence[float]) -> Scheme:
     return Scheme.sequence(name, *zip(cycle(operators), coefficients, strict=False))
-
-
-def _mclachlan2() -> float:
-    # The least leading error among five-step palindromes; the real root of a cubic.
-    root: float = (2 * sqrt(326) + 36) ** (1 / 3)
-    return 1 / 2 - root / 12 + 1 / (6 * root)
 
 
 def _suzuki3() -> Sequence[float]:

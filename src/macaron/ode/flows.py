@@ -124,7 +124,7 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     n, d, m = particles, width, hidden
     draw = partial(_draw, seeds)
     query, key, value = (draw(name, (d, d), d) for name in ("query", "key", "value"))
-    cross_query, cross_key, cross_value = (draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value"))
+    across = [draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value")]
     # G is the stronger field. In Yoshida's schemes the leading error of Runge-Kutta sub-steps of F cancels (powers of
     # the coefficients sum to 0): the order shows in G alone, and a weak G would hide it.
     value = 0.5 * value
@@ -132,14 +132,17 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     bias, drift = draw("bias", (1, m), 1), 1.5 * draw("drift", (1, m), 1)
     memory = draw("memory", (n + 1, d), 1)
 
+    def attention(x: Array, y: Array, query: Array, key: Array, value: Array, sharpness: Time = 1.0) -> Array:
+        scores = sharpness * (x @ query) @ np.swapaxes(y @ key, -1, -2) / sqrt(d)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ y @ value
+
     def self_attention(t: Time, x: Array) -> Array:
         # The attention weights and the values both depend on time.
-        scores = (1 + 0.5 * np.sin(t)) * (x @ query) @ np.swapaxes(x @ key, -1, -2) / sqrt(d)
-        return np.cos(0.7 * t + 0.3) * (_softmax(scores) @ x @ value)
+        return np.cos(0.7 * t + 0.3) * attention(x, x, query, key, value, 1 + 0.5 * np.sin(t))
 
     def cross_attention(t: Time, x: Array) -> Array:
-        scores = (x @ cross_query) @ np.swapaxes(memory @ cross_key, -1, -2) / sqrt(d)
-        return np.cos(0.9 * t - 0.2) * (_softmax(scores) @ memory @ cross_value)
+        return np.cos(0.9 * t - 0.2) * attention(x, memory, *across)
 
     def feed_forward(t: Time, x: Array) -> Array:
         # tanh, not ReLU: the theory needs derivatives.
@@ -154,8 +157,3 @@ def _draw(seeds: int | Sequence[int], name: str, shape: tuple[int, ...], fan_in:
     if isinstance(seeds, int):
         return np.random.default_rng([seeds, *name.encode()]).normal(size=shape) / sqrt(fan_in)
     return np.stack([_draw(seed, name, shape, fan_in) for seed in seeds])
-
-
-def _softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)

@@ -165,11 +165,10 @@ class Scheme:
     def from_json(cls, text: str) -> "Scheme":
         """Read what ``to_json`` writes."""
         try:
-            return cls.from_dict(parse_json(text, "a scheme was expected as JSON", Any))
-        except SchemeError:
-            raise
+            data = parse_json(text, "a scheme was expected as JSON", Any)
         except (MacaronError, TypeError) as error:
             raise SchemeError(f"{error}: {shown(text)}") from error
+        return cls.from_dict(data)
 
 
 def _branches(scheme: str, branches: Any) -> Iterator[Branch]:

@@ -4,7 +4,7 @@ The particles live in a plane, so that a drawing shows the system itself, not a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ SEED, PARTICLES, DURATION = 81, 5, 2.0
 _EXACT_POINTS, _CURVE_POINTS = 97, 16
 
 
-@dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(NamedTuple):
     """A scheme's path with a given number of steps.
 
     :param nodes: (steps + 1, n, 2), the states after whole steps, the start first
@@ -42,8 +41,7 @@ class Trajectory:
     ratio: float
 
 
-@dataclass(frozen=True, eq=False)
-class SchemeTrajectories:
+class SchemeTrajectories(NamedTuple):
     """The trajectories of one scheme, by number of steps."""
 
     scheme: Scheme
@@ -55,8 +53,7 @@ class SchemeTrajectories:
         return next(each for each in self.trajectories if each.steps == steps)
 
 
-@dataclass(frozen=True, eq=False)
-class TrajectoryComparison:
+class TrajectoryComparison(NamedTuple):
     """The exact path, (points, n, 2), and the trajectories of schemes."""
 
     exact: Array

@@ -26,9 +26,8 @@ STYLE = {
 }
 #: Height of a panel divided by its width.
 SHAPE = 0.75
-#: The animation: images per sub-step and in all at most, milliseconds per image, of the first and of the last one.
+#: The animation: images per sub-step and in all at most.
 IMAGES_PER_STEP, MAX_IMAGES = 6, 96
-DURATION, FIRST_PAUSE, LAST_PAUSE = 70, 700, 2500
 
 
 class Track:
@@ -54,13 +53,9 @@ def tracks(data: Mapping[str, Any], view: View = "raw") -> list[list[Track]]:
 
 def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
     """A still figure: the trails of all particles, from the start (rings) to the end (dots and words)."""
-    stream = io.BytesIO()
     with _drawing():
         figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
-        for axes, track in panels:
-            _draw(axes, track, 1.0)
-        figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()
+        return _image(figure, panels, 1.0).getvalue()
 
 
 def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
@@ -75,15 +70,11 @@ def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
         figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
         longest = max(len(track.points) for _, track in panels) - 1
         for time in np.linspace(0.0, 1.0, min(MAX_IMAGES, IMAGES_PER_STEP * longest) + 1).tolist():
-            drawn = [artist for axes, track in panels for artist in _draw(axes, track, time)]
-            figure.canvas.draw()
-            images.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB"))
-            for artist in drawn:
-                artist.remove()
+            images.append(Image.open(_image(figure, panels, time)).convert("RGB"))
     # One palette for all images, so that nothing flickers: that of the last one, which has all colours.
     palette = images[-1].quantize(256, Image.Quantize.MAXCOVERAGE)
     first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
-    durations = [FIRST_PAUSE, *[DURATION] * (len(others) - 1), LAST_PAUSE]
+    durations = [700, *[70] * (len(others) - 1), 2500]  # in milliseconds: pauses at both ends
     stream = io.BytesIO()
     first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
     return stream.getvalue()
@@ -96,6 +87,15 @@ def _drawing() -> Iterator[None]:
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks
         yield
+
+
+def _image(figure: Any, panels: Sequence[tuple[Any, Track]], time: float) -> io.BytesIO:
+    drawn = [artist for axes, track in panels for artist in _draw(axes, track, time)]
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": None})
+    for artist in drawn:
+        artist.remove()
+    return stream
 
 
 def _draw(axes: Any, track: Track, time: float) -> list[Any]:
@@ -130,13 +130,10 @@ def _draw(axes: Any, track: Track, time: float) -> list[Any]:
 
 def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str) -> tuple[Any, list[tuple[Any, Track]]]:
     """A figure with its panels, which show the first states (rings) only."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     width = max(len(row) for row in rows)
     figure = Figure(figsize=(5.9 * width + 0.2, 4.7 * len(rows) + 0.8), dpi=dpi, layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(len(rows), width, squeeze=False)
     panels = []
     for row, line in zip(rows, grid, strict=True):
@@ -153,10 +150,11 @@ def _canvas(rows: Sequence[Sequence[Track]], sentence: str, dpi: int, dots: str)
             axes.set(xlim=(x - half, x + half), ylim=(y - SHAPE * half, y + SHAPE * half), box_aspect=SHAPE)
     figure.suptitle("\n".join(wrap(sentence, 72 * width, max_lines=2, placeholder=" ...")), fontsize=11)
     used = {frame["operator"] for _, track in panels for frame in track.frames}
-    handles = [Line2D([], [], color=COLOURS[op], label=MEANING[op]) for op in COLOURS if op in used]
+    for op in sorted(used & COLOURS.keys()):
+        panels[0][0].plot([], [], color=COLOURS[op], label=MEANING[op])
     for label, fill in (("embedding", "none"), (dots, "full")):
-        handles.append(Line2D([], [], ls="", marker="o", ms=4, color=INK, fillstyle=fill, label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-    figure.canvas.draw()
+        panels[0][0].plot([], [], "o", ms=4, color=INK, fillstyle=fill, label=label)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout is fixed from here on
     return figure, panels

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from macaron.lab.particles.trace import MEANING, LayerTrace, Trace
 from macaron.nn import Context
-from macaron.nn.layer import SubStep
-from macaron.ode import integrator, runge_kutta_step
+from macaron.nn.layer import SubStep, runge_kutta
+from macaron.ode import integrator
 
-VectorField = Callable[[Tensor], Tensor]
+#: A function of a state; also of the number of an integrator's stage, on which it does not depend.
+VectorField = Callable[..., Tensor]
 #: A share of the layer, and the sub-step that has it.
 Term = tuple[float, SubStep]
 #: A share of the layer's time, and the field that acts in it.
@@ -36,23 +37,22 @@ CONVERGED = 0.01
 
 def depth(traced: Trace) -> dict[str, Any]:
     """All measures over depth, as plain data."""
-    states = [frame.state.double() for frame in traced.frames]
-    moves = [after - before for before, after in pairwise(states)]
-    sizes = []
-    for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
-        if frame.operator in MEANING:
-            length, size = move.norm(dim=-1), before.norm(dim=-1).clamp(min=1e-30)
-            means = {"size": float(length.mean()), "relative": float((length / size).mean())}
-            sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
+    states = torch.stack([frame.state for frame in traced.frames]).double()
+    moves = states.diff(dim=0)
+    lengths = moves.norm(dim=-1)
+    relative = lengths / states[:-1].norm(dim=-1).clamp(min=1e-30)
+    sizes = [
+        {"layer": frame.layer, "operator": frame.operator, "size": float(size), "relative": float(share)}
+        for frame, size, share in zip(traced.frames[1:], lengths.mean(-1), relative.mean(-1), strict=True)
+        if frame.operator in MEANING
+    ]
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
         "moves": sizes,
         "angles": angles[: len(states)],
         "similarity": [mean_cosine(state) for state in states],
         "spread": [participation(state) for state in states],
-        "commutator": [
-            {"layer": layer.number, **each} for layer in traced.layers for each in commutators(layer, traced.context)
-        ],
+        "commutator": [each for layer in traced.layers for each in commutators(layer, traced.context)],
         "truncation": [
             {"layer": layer.number, "relative": truncation_error(layer, traced.context)}
             for layer in traced.layers
@@ -88,7 +88,7 @@ def participation(state: Tensor) -> float:
     return float(ratio.nan_to_num(0.0, posinf=0.0))  # all particles at one point, or out of range
 
 
-def _field(terms: Sequence[Term], context: Context, x: Tensor) -> Tensor:
+def _field(terms: Sequence[Term], context: Context, x: Tensor, stage: int = 0) -> Tensor:
     """The weighted sum of the fields of sub-steps."""
     total = torch.zeros_like(x)
     for share, step in terms:
@@ -163,7 +163,8 @@ def commutators(layer: LayerTrace, context: Context) -> list[dict[str, Any]]:
         other = torch.func.jvp(fields[b], (x,), (moves[a],))[1]
         size, difference = float(one.norm() + other.norm()), float((one - other).norm())
         relative = difference / size if size > 0 else 0.0
-        found.append({"pair": a + b, "relative": relative, "error": difference / 2 / whole if whole > 0 else 0.0})
+        error = difference / 2 / whole if whole > 0 else 0.0
+        found.append({"layer": layer.number, "pair": a + b, "relative": relative, "error": error})
     return found
 
 
@@ -190,9 +191,8 @@ def truncation_error(layer: LayerTrace, context: Context) -> float:
 
 def flow(segments: Sequence[TimeSegment], x: Tensor, steps: int) -> Tensor:
     """Follow the field through its segments by RK4, with about ``steps`` steps in all."""
-    rk4: Any = partial(runge_kutta_step, integrator("rk4"))  # of arrays, but tensors have the same arithmetic
     for length, field in segments:
         number = max(1, round(steps * length))
         for _ in range(number):
-            x = rk4(lambda _, at, field=field: field(at), 0.0, x, length / number)
+            x = runge_kutta(integrator("rk4"), x, length / number, field)
     return x

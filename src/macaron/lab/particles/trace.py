@@ -75,9 +75,7 @@ class Trace:
     @torch.no_grad()
     def normalised(self) -> list[Tensor]:
         """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
-        norm = self.stack.norm
-        if norm is None:
-            return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in self.frames]
+        norm = self.stack.norm or (lambda state: F.layer_norm(state, state.shape[-1:]))
         return [frame.state if frame.operator == END else norm(frame.state) for frame in self.frames]
 
 
