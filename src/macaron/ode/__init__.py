@@ -10,9 +10,12 @@ from macaron.ode.catalogue import ALIASES as ALIASES
 from macaron.ode.catalogue import names as names
 from macaron.ode.catalogue import scheme as scheme
 from macaron.ode.catalogue import two_operator_names as two_operator_names
+from macaron.ode.flows import ButcherTableau as ButcherTableau
 from macaron.ode.flows import System as System
 from macaron.ode.flows import exact_step as exact_step
 from macaron.ode.flows import integrated_flow as integrated_flow
+from macaron.ode.flows import integrator as integrator
+from macaron.ode.flows import integrator_names as integrator_names
 from macaron.ode.flows import particle_system as particle_system
 from macaron.ode.flows import runge_kutta_step as runge_kutta_step
 from macaron.ode.flows import split_step as split_step
@@ -21,9 +24,6 @@ from macaron.ode.measure import expected_local_order as expected_local_order
 from macaron.ode.measure import order_table as order_table
 from macaron.ode.scheme import Scheme as Scheme
 from macaron.ode.scheme import SchemeError as SchemeError
-from macaron.ode.tableau import ButcherTableau as ButcherTableau
-from macaron.ode.tableau import integrator as integrator
-from macaron.ode.tableau import integrator_names as integrator_names
 from macaron.ode.velocity import VELOCITIES as VELOCITIES
 from macaron.ode.velocity import Velocity as Velocity
 from macaron.ode.velocity import velocity as velocity

@@ -17,9 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, unknown
 from macaron.ode.scheme import Scheme
-from macaron.ode.tableau import ButcherTableau, integrator
 from macaron.ode.word_series import Array
 
 Time: TypeAlias = float | Array
@@ -27,6 +26,55 @@ Time: TypeAlias = float | Array
 Field: TypeAlias = Callable[[Time, Array], Array]
 #: ``flow(operator, t, x, h)``: the state after following the operator's field from x at time t for h.
 Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
+
+
+@dataclass(frozen=True)
+class ButcherTableau:
+    """An explicit Runge-Kutta method, k_i = f(t + c_i h, x + h Σ_j a_ij k_j) and x + h Σ_i b_i k_i.
+
+    Row i of ``a`` has the i entries below the diagonal, so the first row is empty.
+    """
+
+    name: str
+    c: tuple[float, ...]
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+    order: int = 1
+
+    @property
+    def stages(self) -> int:
+        """How often a step evaluates the field."""
+        return len(self.b)
+
+
+_TABLEAUS = (
+    ButcherTableau("euler", (0.0,), ((),), (1.0,)),
+    ButcherTableau("midpoint", (0.0, 1 / 2), ((), (1 / 2,)), (0.0, 1.0), order=2),
+    ButcherTableau("heun", (0.0, 1.0), ((), (1.0,)), (1 / 2, 1 / 2), order=2),
+    ButcherTableau("rk3", (0.0, 1 / 2, 1.0), ((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 2 / 3, 1 / 6), order=3),
+    ButcherTableau(
+        "rk4",
+        (0.0, 1 / 2, 1 / 2, 1.0),
+        ((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)),
+        (1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        order=4,
+    ),
+)
+INTEGRATORS = {tableau.name: tableau for tableau in _TABLEAUS}
+
+
+def integrator(name: str | ButcherTableau) -> ButcherTableau:
+    """An integrator by name: euler, midpoint, heun, rk3, rk4. A tableau is returned as it is."""
+    if isinstance(name, ButcherTableau):
+        return name
+    if name not in INTEGRATORS:
+        raise unknown("integrator", str(name), INTEGRATORS)
+    return INTEGRATORS[name]
+
+
+def integrator_names() -> tuple[str, ...]:
+    """The names that ``integrator`` knows."""
+    return tuple(INTEGRATORS)
 
 
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:

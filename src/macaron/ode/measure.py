@@ -13,9 +13,17 @@ import numpy as np
 from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import System, exact_step, integrated_flow, layer_step, particle_system
+from macaron.ode.flows import (
+    ButcherTableau,
+    System,
+    exact_step,
+    integrated_flow,
+    integrator,
+    integrator_names,
+    layer_step,
+    particle_system,
+)
 from macaron.ode.scheme import Scheme
-from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.word_series import Array
 
 # Local error divided by the step. Rounding reaches up to about 6e-15.
