@@ -1,14 +1,14 @@
 """The mathematics: splitting schemes as data, their orders computed and measured, particle systems."""
 
-from macaron.ode.build import compose as compose
-from macaron.ode.build import fractal as fractal
-from macaron.ode.build import lift as lift
-from macaron.ode.build import strang as strang
-from macaron.ode.build import symmetric as symmetric
-from macaron.ode.build import triple_jump as triple_jump
 from macaron.ode.catalogue import ALIASES as ALIASES
+from macaron.ode.catalogue import compose as compose
+from macaron.ode.catalogue import fractal as fractal
+from macaron.ode.catalogue import lift as lift
 from macaron.ode.catalogue import names as names
 from macaron.ode.catalogue import scheme as scheme
+from macaron.ode.catalogue import strang as strang
+from macaron.ode.catalogue import symmetric as symmetric
+from macaron.ode.catalogue import triple_jump as triple_jump
 from macaron.ode.catalogue import two_operator_names as two_operator_names
 from macaron.ode.flows import ButcherTableau as ButcherTableau
 from macaron.ode.flows import System as System
