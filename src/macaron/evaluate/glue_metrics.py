@@ -1,6 +1,5 @@
 """GLUE's metrics, and its average by the official definition."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,12 +33,9 @@ def f1(predicted: ArrayLike, expected: ArrayLike) -> float:
 
 
 def matthews(predicted: ArrayLike, expected: ArrayLike) -> float:
-    """Matthews' correlation of two classes; 0 where all predictions, or all labels, are equal."""
+    """Matthews' correlation of two classes: Pearson's of the indicators of class 1."""
     ours, truth = (side == 1 for side in _both(predicted, expected))
-    # From counts, not from means: a perfect prediction scores exactly 1.
-    tp, tn, fp, fn = (int(np.sum(cell)) for cell in (ours & truth, ~ours & ~truth, ours & ~truth, ~ours & truth))
-    spread = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return (tp * tn - fp * fn) / spread if spread else 0.0
+    return round(pearson(ours, truth), 12)  # a perfect prediction scores exactly 1
 
 
 def pearson(predicted: ArrayLike, expected: ArrayLike) -> float:

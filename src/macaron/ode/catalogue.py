@@ -1,4 +1,4 @@
-"""The named schemes, and builders of others: compositions, triple jumps, fractals, palindromes, the lift to a decoder."""
+"""The named schemes, and builders of others: compositions, triple jumps, fractals, palindromes, the decoder's lift."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

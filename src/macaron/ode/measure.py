@@ -93,14 +93,9 @@ def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact")
 
 
 def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`).
-
-    If every operator acts on the layer's input, the layer's move is a field, and the order is the integrator's.
-    Otherwise the move of an operator contains that of an earlier one. The sum of the fields has no such term of second
-    degree, and no integrator of the whole removes it: order 1.
-    """
-    parallel = all(len(branch.steps) <= 1 for branch in scheme.branches)
-    return integrator(layer).order if parallel else 1
+    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`)."""
+    # Where operators act in turn, the move has a term of second degree that no integrator of the whole removes.
+    return integrator(layer).order if all(len(branch.steps) <= 1 for branch in scheme.branches) else 1
 
 
 def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:

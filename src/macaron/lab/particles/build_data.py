@@ -1,5 +1,6 @@
 """The data of ``macaron particles``: one JSON object, from which the page, the figure and the animation are made."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.depth import cosines, depth
@@ -115,6 +115,7 @@ def _part(
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
         moved, before = (frame.state.double() - before.double()).norm(dim=-1), frame.state
+        nearest = cosines(before.double()).fill_diagonal_(-2).argsort(dim=-1, descending=True, stable=True)
         frames.append(
             {
                 "operator": frame.operator,
@@ -126,7 +127,7 @@ def _part(
                 "normalised": points["normalised"][index],
                 "norm": _rounded(frame.state.norm(dim=-1).tolist(), 3),
                 "move": _rounded(moved.tolist(), 3),
-                "nearest": _nearest(frame.state),
+                "nearest": nearest[:, : min(NEIGHBOURS, len(nearest) - 1)].tolist(),
                 "lens": lenses and lenses[index],
                 "attention": attention,
             }
@@ -180,14 +181,5 @@ def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list
     return lenses
 
 
-def _nearest(state: Tensor) -> list[list[int]]:
-    order = cosines(state.double()).fill_diagonal_(-2).argsort(dim=-1, descending=True, stable=True)
-    return order[:, : min(NEIGHBOURS, len(state) - 1)].tolist()
-
-
 def _rounded(data: Any, digits: int = 4) -> Any:
-    if isinstance(data, dict):
-        return {key: _rounded(value, digits) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_rounded(value, digits) for value in data]
-    return float(f"{data:.{digits}g}") if isinstance(data, float) else data
+    return json.loads(json.dumps(data), parse_float=lambda number: float(f"{float(number):.{digits}g}"))

@@ -1,9 +1,7 @@
-"""Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread; and of a
-layer as a step of a solver: the vector fields of its operators, their commutators, the local error.
+"""Measures of particles over depth: of their moves and states; of a layer as a step of a solver.
 
 The field of an application of an operator is the move of its sub-step divided by the coefficient c. For pre-norm that
-is f(norm(x)), as in the theory. A post-norm sub-step, norm(x + c f(x)), has no field that stays bounded as c goes to
-zero, so there the move at the actual c is taken.
+is f(norm(x)), as in the theory; for post-norm, norm(x + c f(x)), it is taken at the actual c.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,9 +117,8 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegment]:
     """The field of a layer as a function of its time, piecewise constant; the lengths sum to 1.
 
-    The paper's fields depend on time, and every operator has its own clock: its applications follow each other, each
-    for its coefficient. In Macaron's layer G is G1 in the first half and G2 in the second, while F is constant. Where
-    applications are tied, the field is the same in all segments.
+    Every operator has its own clock: its applications follow each other, each for its coefficient. In Macaron's layer
+    G is G1 in the first half and G2 in the second, while F is constant.
 
     With negative coefficients, several branches or several stages of the whole layer times overlap, and only the mean
     is defined: the operators' fields over the whole layer act all the time.
