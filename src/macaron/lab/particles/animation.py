@@ -51,35 +51,6 @@ def tracks(data: Mapping[str, Any], view: View = "raw") -> list[list[Track]]:
     return [[Track(model["name"], part, view) for part in model["parts"]] for model in data["models"]]
 
 
-def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
-    """A still figure: the trails of all particles, from the start (rings) to the end (dots and words)."""
-    with _drawing():
-        figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
-        return _image(figure, panels, 1.0).getvalue()
-
-
-def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
-    """An animation of the sub-steps."""
-    from PIL import Image
-
-    rows = tracks(data, view)
-    # Small images where there are many panels, to limit the size of the file.
-    dpi = {1: 110, 2: 96}.get(sum(map(len, rows)), 76)
-    images: list[Any] = []
-    with _drawing():
-        figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
-        longest = max(len(track.points) for _, track in panels) - 1
-        for time in np.linspace(0.0, 1.0, min(MAX_IMAGES, IMAGES_PER_STEP * longest) + 1).tolist():
-            images.append(Image.open(_image(figure, panels, time)).convert("RGB"))
-    # One palette for all images, so that nothing flickers: that of the last one, which has all colours.
-    palette = images[-1].quantize(256, Image.Quantize.MAXCOVERAGE)
-    first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
-    durations = [700, *[70] * (len(others) - 1), 2500]  # in milliseconds: pauses at both ends
-    stream = io.BytesIO()
-    first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
-    return stream.getvalue()
-
-
 @contextmanager
 def _drawing() -> Iterator[None]:
     import matplotlib
@@ -87,6 +58,34 @@ def _drawing() -> Iterator[None]:
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # characters that the font lacks
         yield
+
+
+@_drawing()
+def png(data: Mapping[str, Any], view: View = "raw") -> bytes:
+    """A still figure: the trails of all particles, from the start (rings) to the end (dots and words)."""
+    figure, panels = _canvas(tracks(data, view), data["sentence"], 150, "after the last sub-step")
+    return _image(figure, panels, 1.0).getvalue()
+
+
+@_drawing()
+def gif(data: Mapping[str, Any], view: View = "raw") -> bytes:
+    """An animation of the sub-steps."""
+    from PIL import Image
+
+    rows = tracks(data, view)
+    # Small images where there are many panels, to limit the size of the file.
+    dpi = {1: 110, 2: 96}.get(sum(map(len, rows)), 76)
+    figure, panels = _canvas(rows, data["sentence"], dpi, "current state")
+    steps = max(len(track.points) for _, track in panels) - 1
+    times = np.linspace(0.0, 1.0, min(MAX_IMAGES, IMAGES_PER_STEP * steps) + 1).tolist()
+    images: list[Any] = [Image.open(_image(figure, panels, time)).convert("RGB") for time in times]
+    # One palette for all images, so that nothing flickers: that of the last one, which has all colours.
+    palette = images[-1].quantize(256, Image.Quantize.MAXCOVERAGE)
+    first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
+    durations = [700, *[70] * (len(others) - 1), 2500]  # in milliseconds: pauses at both ends
+    stream = io.BytesIO()
+    first.save(stream, format="GIF", save_all=True, append_images=others, duration=durations, loop=0)
+    return stream.getvalue()
 
 
 def _image(figure: Any, panels: Sequence[tuple[Any, Track]], time: float) -> io.BytesIO:
