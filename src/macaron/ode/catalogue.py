@@ -1,4 +1,4 @@
-"""The named schemes, and builders of others: compositions, triple jumps, fractals, palindromes, the decoder's lift."""
+"""The named schemes, and builders of others: compositions, higher orders, palindromes, the decoder's lift."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -54,14 +54,20 @@ def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:
     return Scheme.sequence(name, *((op, gamma * c) for gamma in gammas for op, c in steps))
 
 
-def triple_jump(name: str, base: Scheme, order: int) -> Scheme:
-    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, 1 - 2g, g (Yoshida)."""
-    return _raise(name, base, order, 1)
+def raised(name: str, base: Scheme, order: int, side: int = 1) -> Scheme:
+    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, 1 - 2g, g (Yoshida's triple jump).
 
-
-def fractal(name: str, base: Scheme, order: int) -> Scheme:
-    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, g, 1 - 4g, g, g (Suzuki)."""
-    return _raise(name, base, order, 2)
+    :param side: the number of steps g on each side; 2 is Suzuki's fractal, g, g, 1 - 4g, g, g
+    """
+    if not base.is_symmetric:
+        raise SchemeError(f"{base.name} is not symmetric: only a symmetric scheme gains two orders at a time")
+    if order < base.order or (order - base.order) % 2:
+        raise SchemeError(f"{name}: {base.name} can be raised to the orders {base.order}, {base.order + 2}, ... only")
+    scheme = base
+    for p in range(base.order, order, 2):
+        outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
+        scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
+    return Scheme(name, scheme.branches)
 
 
 def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ()) -> Scheme:
@@ -108,19 +114,6 @@ def lift(scheme: Scheme) -> Scheme:
     if scheme.is_sequential and family and suffix == spelling:
         return Scheme(f"{family}-{suffix.replace('f', 'fh')}", lifted)
     return Scheme(f"{scheme.name}-lifted", lifted)
-
-
-def _raise(name: str, base: Scheme, order: int, side: int) -> Scheme:
-    """Compose with ``side`` equal steps on each side of a negative one, as often as needed."""
-    if not base.is_symmetric:
-        raise SchemeError(f"{base.name} is not symmetric: only a symmetric scheme gains two orders at a time")
-    if order < base.order or (order - base.order) % 2:
-        raise SchemeError(f"{name}: {base.name} can be raised to the orders {base.order}, {base.order + 2}, ... only")
-    scheme = base
-    for p in range(base.order, order, 2):
-        outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
-        scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
-    return Scheme(name, scheme.branches)
 
 
 def _operators(name: str, operators: Any) -> tuple[str, ...]:
