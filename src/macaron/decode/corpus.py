@@ -12,10 +12,10 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, BinaryIO
 
 import torch
 
@@ -46,73 +46,21 @@ _SEARCH = ("beam", "length_penalty", "max_length")
 _STEP = 64
 
 
-#: The note beside an unfinished corpus.
-_Note = TypedDict(
-    "_Note",
-    {
-        "made by": Record,
-        "read": Count,
-        "counts": dict[str, Count],
-        "text": str,
-        "sizes": list[Count],
-        "complete": bool,
-    },
-)
+@dataclass(frozen=True)
+class _Noted:
+    """What ``PREFIX.json`` says: what a corpus is made by, and what the last step has left on the disk.
 
-
-class GrowingFiles:
-    """Files that grow together in steps, in one process or in several after each other: ``PATH.part``, then ``PATH``.
-
-    What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
-
-    :param note: JSON file with the sizes after the last step, and with what else is noted
+    :param text: a digest of the lines that were read
+    :param source_size: bytes of the file of this side; ``target_size`` likewise
     """
 
-    def __init__(self, paths: Sequence[Path], note: Path) -> None:
-        self.paths, self.note = paths, note
-        self.parts = [path.with_name(f"{path.name}.part") for path in paths]
-        #: What the last step noted.
-        self.noted: dict[str, Any] = {"sizes": [0] * len(paths), "complete": False, "read": 0, "counts": {}}
-        if note.exists():
-            self.noted = read_json(note, _Note, "Choose another path.")
-        found = len(self.noted["sizes"])
-        if found != len(paths):
-            raise MacaronError(f"{note} notes {found} files, not {len(paths)}. Choose another path.")
-
-    @contextmanager
-    def growing(self) -> Iterator[None]:
-        """The files, open to be added to. They get their names if the block succeeds."""
-        with ExitStack() as stack:
-            stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
-            with refusing(self.note):
-                self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
-            for part, file, size in zip(self.parts, self._files, self.noted["sizes"], strict=True):
-                if os.fstat(file.fileno()).st_size < size:
-                    raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
-                file.truncate(size)
-                file.seek(size)
-            yield
-        self._write(self.noted, complete=True)
-        self.put_in_place()
-
-    def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
-        """Add to each file, and note what is needed to go on from here."""
-        with refusing(self.note):
-            for file, content in zip(self._files, contents, strict=True):
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        self._write({**noted, "sizes": [file.tell() for file in self._files]}, complete=False)
-
-    def put_in_place(self) -> None:
-        """Name complete files, those too that a killed process did not come to."""
-        for part, path in zip(self.parts, self.paths, strict=True):
-            if part.exists():
-                part.replace(path)
-
-    def _write(self, noted: dict[str, Any], complete: bool) -> None:
-        self.noted = {**noted, "complete": complete}
-        write_json(self.note, self.noted)
+    made_by: Record
+    read: Count = 0
+    counts: dict[str, Count] = field(default_factory=dict)
+    text: str = ""
+    source_size: Count = 0
+    target_size: Count = 0
+    complete: bool = False
 
 
 def translate_corpus(
@@ -139,12 +87,12 @@ def translate_corpus(
             "the model does not say its languages, which the two files are named after: set source_lang and "
             "target_lang in its tokenizer_config.json"
         )
-    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
+    note, paths = Path(f"{out}.json"), [Path(f"{out}.{language}") for language in languages]
+    parts = {path.with_name(f"{path.name}.part"): path for path in paths}
     options = {name: value for name, value in options.items() if value is not None}
     search = replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
-    made = _made_by(translator, options, search)
-    _check(files, made)
-    done, counts = files.noted["read"], Counter[str](files.noted["counts"])
+    noted = _begun(note, paths, _made_by(translator, options, search))
+    done, counts = noted.read, Counter[str](noted.counts)
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
         for total, raw in enumerate(raw_lines(text), start=1):
@@ -153,13 +101,11 @@ def translate_corpus(
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != files.noted["text"] or (files.noted["complete"] and total != done)):
+    if done and (digest.hexdigest() != noted.text or (noted.complete and total != done)):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
-    if files.noted["complete"]:
-        files.put_in_place()
-        return None
     try:
-        with nullcontext() if rank else files.growing(), progress.step("translating", "lines", total) as step:
+        opened: Any = nullcontext() if rank or noted.complete else _growing(note, list(parts), noted)
+        with opened as files, progress.step("translating", "lines", total) as step:
             step(done)
             size = _STEP * options.get("batch_tokens", translator.batch_tokens)
             chunks = _chunks(islice(raw_lines(text), done, None), size)
@@ -172,14 +118,57 @@ def translate_corpus(
                 counts["read"] += len(rows)
                 done += len(rows)
                 digest.update(b"".join((line or b"") + b"\n" for chunk in group for line in chunk))
-                kept = [row for row in rows if row[0] == "kept"]
-                columns = ["".join(f"{row[side]}\n" for row in kept).encode() for side in (1, 2)]
                 if not rank:
-                    files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
+                    # What a step has written is on the disk before it is noted: who is killed loses one step at most.
+                    with refusing(note):
+                        for side, file in enumerate(files, start=1):
+                            file.write("".join(f"{row[side]}\n" for row in rows if row[0] == "kept").encode())
+                            file.flush()
+                            os.fsync(file.fileno())
+                    sizes = {"source_size": files[0].tell(), "target_size": files[1].tell()}
+                    noted = replace(noted, read=done, counts=dict(counts), text=digest.hexdigest(), **sizes)
+                    write_json(note, vars(noted))
                 step(len(rows))
     except KeyboardInterrupt:
         raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
-    return counts
+    if not rank and not noted.complete:
+        write_json(note, {**vars(noted), "complete": True})
+    for part, path in parts.items():
+        if not rank and part.exists():  # those, too, that a killed process did not come to
+            part.replace(path)
+    return None if noted.complete else counts
+
+
+def _begun(note: Path, paths: Sequence[Path], made: dict[str, Any]) -> _Noted:
+    """What was noted before; made with another model or other options, or not begun here, files are refused."""
+    if not note.exists():
+        for path in paths:
+            if path.exists():
+                raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
+        return _Noted(made)
+    noted: _Noted = read_json(note, _Noted, "Choose another path.")
+    before = noted.made_by
+    changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
+    if changed:
+        raise MacaronError(
+            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
+        )
+    return noted
+
+
+@contextmanager
+def _growing(note: Path, parts: Sequence[Path], noted: _Noted) -> Iterator[list[BinaryIO]]:
+    """The files as they were noted, open to be added to."""
+    with ExitStack() as stack:
+        stack.enter_context(alone(note, note.with_name(f".{note.name}{LOCK}")))
+        with refusing(note):
+            files: list[BinaryIO] = [stack.enter_context(part.open("ab")) for part in parts]
+        for part, file, size in zip(parts, files, (noted.source_size, noted.target_size), strict=True):
+            if os.fstat(file.fileno()).st_size < size:
+                raise MacaronError(f"{part} lacks what {note} notes. Remove both, and begin again.")
+            file.truncate(size)
+            file.seek(size)
+        yield files
 
 
 def _translate(
@@ -209,21 +198,6 @@ def _translate(
         rule = next((rule for rule, applies in broken.items() if applies), "kept")
         rows.append((rule, line or "", translation))
     return rows
-
-
-def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
-    """Refuse to go on with another model or other options, and to replace files that were not begun here."""
-    if "made by" not in files.noted:
-        for path in files.paths:
-            if path.exists():
-                raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
-        return
-    before = files.noted["made by"]
-    changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
-    if changed:
-        raise MacaronError(
-            f"{files.note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
-        )
 
 
 def _made_by(translator: Translator, options: dict[str, Any], search: SearchSettings) -> dict[str, Any]:
