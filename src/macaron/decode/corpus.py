@@ -21,8 +21,8 @@ import torch
 
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
-from macaron.decode.pieces import END
 from macaron.decode.settings import Sampling, SearchSettings
+from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
 from macaron.files import alone, refusing, write_json

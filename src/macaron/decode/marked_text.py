@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from macaron.decode.pieces import Piece
 from macaron.decode.place_tags import Alignment, Element, Span, place_tags
-from macaron.decode.text_pieces import restore, spaced_texts, text_pieces, with_literals
+from macaron.decode.text_pieces import Piece, restore, spaced_texts, text_pieces, with_literals
 from macaron.limits import MOST_TAGS
 
 
