@@ -22,6 +22,7 @@ import torch
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
 from macaron.decode.settings import Sampling, SearchSettings
+from macaron.decode.stream import full_windows
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
@@ -42,8 +43,8 @@ RULES = {
 }
 #: Search settings that a command may change.
 _SEARCH = ("beam", "length_penalty", "max_length")
-#: Characters of a step in source tokens of a batch: steps of some seconds, with batches of similar length.
-_STEP = 64
+#: Characters of the first steps in source tokens of a batch; later steps take some seconds.
+_STEP = 4
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ def translate_corpus(
     done, counts = noted.read, Counter[str](noted.counts)
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
-        for total, raw in enumerate(raw_lines(text), start=1):
+        for total, line in enumerate(_lines(text), start=1):
             if total <= done:
-                digest.update((raw or b"") + b"\n")
+                digest.update(line + b"\n")
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
@@ -108,7 +109,7 @@ def translate_corpus(
         with opened as files, progress.step("translating", "lines", total) as step:
             step(done)
             size = _STEP * options.get("batch_tokens", translator.batch_tokens)
-            chunks = _chunks(islice(raw_lines(text), done, None), size)
+            chunks = full_windows(islice(_lines(text), done, None), size)
             while group := list(islice(chunks, world)):
                 own = group[rank] if rank < len(group) else []
                 first = done + 1 + sum(map(len, group[:rank]))
@@ -117,7 +118,7 @@ def translate_corpus(
                 counts.update(rule for rule, _, _ in rows)
                 counts["read"] += len(rows)
                 done += len(rows)
-                digest.update(b"".join((line or b"") + b"\n" for chunk in group for line in chunk))
+                digest.update(b"".join(line + b"\n" for chunk in group for line in chunk))
                 if not rank:
                     # What a step has written is on the disk before it is noted: who is killed loses one step at most.
                     with refusing(note):
@@ -172,7 +173,7 @@ def _growing(note: Path, parts: Sequence[Path], noted: _Noted) -> Iterator[list[
 
 
 def _translate(
-    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], search: SearchSettings
+    translator: Translator, chunk: list[bytes], first: int, options: dict[str, Any], search: SearchSettings
 ) -> list[tuple[str, str, str]]:
     """For each line of a chunk the rule that leaves it out, or ``kept``; the line; its translation."""
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
@@ -220,22 +221,14 @@ def _made_by(translator: Translator, options: dict[str, Any], search: SearchSett
     }
 
 
-def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    chunk: list[bytes | None] = []
-    room = size
-    for line in lines:
-        chunk.append(line)
-        room -= len(line or b"") + 1
-        if room <= 0:
-            yield chunk
-            chunk, room = [], size
-    if chunk:
-        yield chunk
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a text; over-long ones as one that is not UTF-8 either."""
+    return (b"\xff" if line is None else line for line in raw_lines(path))
 
 
-def _text(raw: bytes | None) -> str | None:
+def _text(line: bytes) -> str | None:
     """A line with single spaces; None if it cannot be read."""
     try:
-        return None if raw is None else " ".join(raw.decode().replace("\0", " ").split())
+        return " ".join(line.decode().replace("\0", " ").split())
     except UnicodeDecodeError:
         return None

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from macaron.decode.beam import Beams
+from macaron.decode.beam import Beams, Chains
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import threads_for_products
 from macaron.decode.cpu.model import FEW, CpuTranslationModel
 from macaron.decode.gpu import BeamStep, Logits, RecordedSteps, decoder_kernels, encoder_precision
-from macaron.decode.sampling import Chains
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.device import to_host
 from macaron.errors import MacaronError
