@@ -53,13 +53,13 @@ class Finished(NamedTuple):
         keep = key.argsort(dim=1, descending=True, stable=True)[:, :entries]
         return Finished(*(torch.cat(both, dim=1).gather(1, keep) for both in zip(self, new, strict=True)))
 
-    def select(self, rows: Tensor) -> "Finished":
-        """These sentences, in this order."""
-        return Finished(*(column.index_select(0, rows) for column in self))
+    def index_select(self, dim: int, rows: Tensor) -> "Finished":
+        """These sentences, in this order: dimension 0, as for a tensor."""
+        return Finished(*(column.index_select(dim, rows) for column in self))
 
     def best(self, rows: Tensor, count: int) -> "Finished":
         """The best ``count`` of these sentences, best first."""
-        chosen = self.select(rows)
+        chosen = self.index_select(0, rows)
         order = rounded(chosen.scores).argsort(dim=1, descending=True, stable=True)[:, :count]
         return Finished(*(column.gather(1, order) for column in chosen))
 
@@ -152,7 +152,7 @@ class Beams(SearchState):
     :param dtype: of the log-probabilities
     """
 
-    per_sentence = ("limits", "totals", "closed", "lost")
+    per_sentence = ("limits", "totals", "closed", "lost", "finished")
 
     def __init__(self, settings: SearchSettings, limits: Tensor, pad: int, end: int, dtype: torch.dtype) -> None:
         super().__init__(settings, limits, pad, end)
@@ -206,11 +206,6 @@ class Beams(SearchState):
         """Use these instead of those that `tensors` returned."""
         self.totals, self.closed, self.lost, self.steps, *finished = tensors
         self.finished = Finished(*finished)
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order."""
-        super().select(rows)
-        self.finished = self.finished.select(rows)
 
     def _candidates(self, scores: Tensor, *summary: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""

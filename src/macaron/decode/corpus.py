@@ -17,8 +17,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import torch
-
 from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
 from macaron.decode.settings import Sampling, SearchSettings
@@ -29,8 +27,9 @@ from macaron.errors import Interrupted, MacaronError
 from macaron.files import alone, refusing, write_json
 from macaron.json_files import Count, Record, read_json
 from macaron.locks import LOCK
+from macaron.models.load import find_folder
 from macaron.processes import Progress
-from macaron.text.fingerprint import of_ids
+from macaron.seal import fingerprint
 
 #: Why a line is left out.
 RULES = {
@@ -203,17 +202,11 @@ def _translate(
 
 def _made_by(translator: Translator, options: dict[str, Any], search: SearchSettings) -> dict[str, Any]:
     """All that the translations depend on besides the text, as JSON has it."""
-    weights = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(translator.model.state_dict().items()):
-        weights.update(name.encode())
-        weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    assert translator.folder is not None
     drawn: Sampling | None = options.get("sampling")
     return {
-        "model": weights.hexdigest(),
-        "tokenizer": of_ids(translator.tokenizer.fingerprint()),
-        "precision": "int8"
-        if translator.int8
-        else str(translator.half or translator.model.embedding.tokens.weight.dtype),
+        "model": fingerprint(find_folder(translator.folder)),
+        "precision": translator.precision,
         "tag": translator.tag,
         **{name: getattr(search, name) for name in _SEARCH},
         "max_source_length": options.get("max_source_length"),

@@ -4,7 +4,7 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import AnyStr, BinaryIO
 
@@ -27,13 +27,11 @@ def windows(path: Path | None, size: int) -> Iterator[list[str]]:
     """
     if path is not None and path.is_file():
         yield from full_windows(read_lines(path), size)
-    elif path is not None:
-        with path.open("rb", buffering=0) as file:  # a pipe or a device
-            yield from full_windows(_arriving_lines(file.fileno(), str(path)), size)
-    else:
-        if sys.stdin is None:
-            raise MacaronError("standard input is closed: give the text with --input FILE")
-        yield from full_windows(_arriving_lines(sys.stdin.fileno(), "standard input"), size)
+        return
+    if path is None and sys.stdin is None:
+        raise MacaronError("standard input is closed: give the text with --input FILE")
+    with nullcontext(sys.stdin) if path is None else path.open("rb", buffering=0) as file:  # a pipe or a device
+        yield from full_windows(_arriving_lines(file.fileno(), str(path or "standard input")), size)
 
 
 def full_windows(lines: Iterable[AnyStr | None], size: int) -> Iterator[list[AnyStr]]:

@@ -21,7 +21,7 @@ from macaron.models.translation import TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
 from macaron.nn.interaction import Interaction
-from macaron.nn.layer import SchemeLayer, SubLayer, Visitor
+from macaron.nn.layer import SchemeLayer, SubLayer
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
 from macaron.ode import ButcherTableau
@@ -76,18 +76,10 @@ class RowStack(Direct, Stack):
         self.norm, self.gradient_checkpointing = plain.norm, False
         self.has_velocity, self.needs_positions, self.signals = plain.has_velocity, plain.needs_positions, plain.signals
 
-    def forward(
-        self,
-        x: Tensor,
-        context: Context,
-        states: list[Tensor] | None = None,
-        *,
-        visit: Visitor | None = None,
-        norm: bool = True,
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: Context, states: list[Tensor] | None = None, **options: Any) -> Tensor:
         """As `Stack.forward`, (B, T, D) to (B, T, D); a visitor sees rows."""
         context.batch = len(x)
-        rows = super().forward(x.flatten(0, 1), context, states, visit=visit, norm=norm)
+        rows = super().forward(x.flatten(0, 1), context, states, **options)
         if states is not None:
             states[:] = [state.reshape(x.shape) for state in states]
         return rows.reshape(x.shape)
