@@ -197,21 +197,14 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
             f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
         )
     for name, tensor in model.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
+        plain = isinstance(name, str) and isinstance(tensor, Tensor)
+        plain = plain and tensor.layout == torch.strided and not tensor.is_meta
+        # With strides of zero a few bytes can claim to be a tensor of any size, whose values would fill the memory.
+        if not plain or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
             raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.values()}
     _within(path, sum(storages.values()))
     # Others are for messages alone, and may be endless: lists in lists that are one another.
-    plain = {
-        name: each if isinstance(each, str | int | float | None) else shown(each) for name, each in vars(args).items()
-    }
-    return FairseqCheckpoint(path, plain, dict(model))
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    # With strides of zero a few bytes can claim to be a tensor of any size: reading its values would fill the memory.
-    return (
-        tensor.layout == torch.strided
-        and not tensor.is_meta
-        and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
-    )
+    simple = (str, int, float, type(None))
+    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
+    return FairseqCheckpoint(path, settings, dict(model))

@@ -224,17 +224,14 @@ class Beams(SearchState):
         scores = totals / self.penalties[self.steps + 1]
         scores = scores.masked_fill(~(which & ~self.closed[:, None]), -math.inf)
         if self.settings.stop == "late-reference":
-            scores = self._without_first_extra(scores)
+            # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for it.
+            exists = scores > -math.inf
+            number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
+            extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
+            self.lost = self.lost | extra.any(dim=1)
+            scores = scores.masked_fill(extra, -math.inf)
         new = Finished(scores, totals, self.steps.expand_as(slots), slots)
         self.finished = self.finished.merge(new, first_come=self.settings.stop == "early")
-
-    def _without_first_extra(self, scores: Tensor) -> Tensor:
-        # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for that.
-        exists = scores > -math.inf
-        number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
-        extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
-        self.lost = self.lost | extra.any(dim=1)
-        return scores.masked_fill(extra, -math.inf)
 
     def _close(self, final: Tensor) -> None:
         """End all open hypotheses of the sentences that have reached their limit; ``final`` (B, N) with the end."""
