@@ -44,7 +44,7 @@ def fairseq(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_fairseq
 
-    conversion = convert_fairseq(
+    lines, notes = convert_fairseq(
         checkpoint,
         dictionary,
         out,
@@ -56,7 +56,7 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
-    for note in conversion.notes:
+    for note in notes:
         typer.echo(f"macaron: {note}", err=True)
-    for line in conversion.lines:
+    for line in lines:
         typer.echo(line)

@@ -104,8 +104,8 @@ def translate(
         length_penalty=length_penalty,
     )
     from macaron.decode.degenerate import NotedLines
-    from macaron.decode.pieces import LineRefused
     from macaron.decode.stream import output, windows
+    from macaron.decode.text_pieces import LineRefused
     from macaron.decode.translator import Translator
 
     load = partial(Translator, model, dtype=dtype, threads=threads, int8=int8, tag=tag)

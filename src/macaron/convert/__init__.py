@@ -1,5 +1,5 @@
 """Converts foreign checkpoints to model folders."""
 
-from macaron.convert.fairseq import Conversion, convert_fairseq
+from macaron.convert.fairseq import convert_fairseq
 
-__all__ = ["Conversion", "convert_fairseq"]
+__all__ = ["convert_fairseq"]

@@ -16,11 +16,10 @@ from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
 from macaron.decode.gpu import with_kernels, without_collection
-from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
 from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
