@@ -4,27 +4,29 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 
+from macaron.data.manifest import DataKind
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.text.pipeline import Pipeline
 from macaron.text.sentence_splitter import SPACELESS, splitter
 
-#: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
-RULES: dict[str, str] = {
-    "bad bytes": "not UTF-8, or with NUL characters",
-    "too short": "fewer than min_words words on a side",
-    "too long": "more than max_words words on a side",
-    "ratio": "one side too long for the other",
-    "duplicate": "the same pair occurred before",
-    "overlap": "also in valid or test",
-}
-#: The rules for documents: what they drop, and why.
-TEXT_RULES: dict[str, tuple[str, str]] = {
-    "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
-    "long line": ("paragraphs", "1 MiB or longer; line breaks may be missing"),
-    "too long": ("sentences", "more than max_words words"),
-    "nothing": ("sentences", "empty after the pipeline"),
+#: The rules, in the order in which they are applied: a pair counts for the first that drops it.
+RULES: dict[DataKind, dict[str, str]] = {
+    "pairs": {
+        "bad bytes": "not UTF-8, or with NUL characters",
+        "too short": "fewer than min_words words on a side",
+        "too long": "more than max_words words on a side",
+        "ratio": "one side too long for the other",
+        "duplicate": "the same pair occurred before",
+        "overlap": "also in valid or test",
+    },
+    "text": {
+        "bad bytes": "paragraphs: not UTF-8, or with NUL characters",
+        "long line": "paragraphs: 1 MiB or longer; line breaks may be missing",
+        "too long": "sentences: more than max_words words",
+        "nothing": "sentences: empty after the pipeline",
+    },
 }
 
 

@@ -63,13 +63,13 @@ class CleanedSplit:
     hashes      of pairs: see `CleanedChunk`
     starts      of sentences: one byte for each, 1 if a document starts with it
     roles       one byte per row (see `macaron.data.prepare.roles`)
+    text.de     the given lines of pairs that are scored, one file per column
 
     :param sources: the same for each input, as the manifest has it
     :param ended: 1 if the next sentence starts a document
     """
 
     folder: Path
-    texts: tuple[Path, ...] = ()
     parts: list[CleanedPart] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)

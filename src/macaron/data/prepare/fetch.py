@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from glob import glob
 from itertools import chain
 from pathlib import Path
@@ -16,7 +15,6 @@ from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
 from macaron.data.settings import (
-    ArchiveSettings,
     CorpusSettings,
     FetchSettings,
     PairsSettings,
@@ -24,7 +22,7 @@ from macaron.data.settings import (
     WikipediaSettings,
     file_name,
 )
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import ENDINGS, find_compressed
 from macaron.json_files import Record
 from macaron.processes import Progress, Workers
@@ -42,12 +40,9 @@ def gather(
     :return: the files, their fingerprints, and a record of all downloads
     """
     files, missing, absent = _search(settings)
-    downloads: list[Record] = list(older.get("downloads", []))
+    downloads: dict[str, Record] = {record["file"]: record for record in older.get("downloads", [])}
     if absent and not missing:
-        trusted = {record["file"]: record["sha256"] for record in downloads}
-        fetched = Fetcher(settings, trusted, progress, workers).fetch(absent)
-        names = {record["file"] for record in fetched}
-        downloads = [record for record in downloads if record["file"] not in names] + fetched
+        _fetch(settings, absent, downloads, progress, workers)
         files, missing, absent = _search(settings)
         missing += [str(settings.root / item.path) for item in absent]  # fetched a moment ago
     if missing:
@@ -57,7 +52,7 @@ def gather(
     for each in chain.from_iterable(files[split] for split in SPLITS if split in files):
         state = {"state": each.state} if settings.kind == "text" else {}
         fingerprints += [{**fingerprint(path, known.get(str(path))), **state} for path in each.paths]
-    return files, fingerprints, downloads
+    return files, fingerprints, list(downloads.values())
 
 
 #: The files by split, the names of missing files without an address, and what has to be fetched.
@@ -131,79 +126,80 @@ def fingerprint(path: Path, known: Record | None = None) -> Record:
     return {**facts, "sha256": checksum_of(path).removeprefix("sha256:")}
 
 
-@dataclass(frozen=True)
-class Fetcher:
-    """Fetches and unpacks the missing files of a recipe.
-
-    :param trusted: digests of earlier downloads by file: one without a checksum must be the same as then
-    """
-
-    settings: PairsSettings | TextSettings
-    trusted: dict[str, str]
-    progress: Progress
-    workers: int | None
-
-    def fetch(self, absent: Sequence[CorpusSettings | FetchSettings]) -> list[Record]:
-        """Fetch what is missing, and return a record of each download."""
-        settings, root = self.settings, Path(os.path.abspath(self.settings.root))
-        for item in absent:  # files that are there are read from anywhere
-            path = Path(os.path.abspath(root / item.path))
-            if not path.is_relative_to(root):
-                raise MacaronError(f"{item.path!r} would be written outside data.root ({root}): give a path below it")
-        records: list[Record] = []
-        for item in absent:
-            path = settings.root / item.path
-            if isinstance(item, WikipediaSettings):
-                dump = settings.downloads_folder / file_name(item.urls)
-                records.append(self._file(item.urls, dump, item.checksum, f"; or its text, at {path}"))
-                with Workers(self.workers) as pool:
-                    extract_dump(dump, path, pool, self.progress, min_words=item.min_words)
-            elif isinstance(item, FetchSettings):
-                records.append(self._file(item.urls, path, item.checksum))
-        for archive in settings.archives if isinstance(settings, PairsSettings) else ():
-            corpora = [item for item in absent if isinstance(item, CorpusSettings) and item.archive == archive.name]
-            if corpora:
-                records.append(self._archive(archive, corpora))
-        return records
-
-    def _archive(self, archive: ArchiveSettings, corpora: Sequence[CorpusSettings]) -> Record:
-        root, path = self.settings.root, self.settings.downloads_folder / file_name(archive.urls)
+def _fetch(
+    settings: PairsSettings | TextSettings,
+    absent: Sequence[CorpusSettings | FetchSettings],
+    records: dict[str, Record],
+    progress: Progress,
+    workers: int | None,
+) -> None:
+    """Fetch and unpack what is missing. Every download is noted in ``records``, by the name of its file."""
+    root, downloads = settings.root, settings.downloads_folder
+    whole = os.path.abspath(root)
+    for item in absent:  # files that are there are read from anywhere
+        inside = Path(os.path.abspath(root / item.path)).is_relative_to(whole)
+        require(inside, f"{item.path!r} would be written outside data.root ({whole}): give a path below it")
+    for item in absent:
+        path = root / item.path
+        if isinstance(item, WikipediaSettings):
+            dump = downloads / file_name(item.urls)
+            _download(item.urls, dump, item.checksum, records, progress, f"; or its text, at {path}")
+            with Workers(workers) as pool:
+                extract_dump(dump, path, pool, progress, min_words=item.min_words)
+        elif isinstance(item, FetchSettings):
+            _download(item.urls, path, item.checksum, records, progress)
+    for archive in settings.archives if isinstance(settings, PairsSettings) else ():
+        corpora = [item for item in absent if isinstance(item, CorpusSettings) and item.archive == archive.name]
+        if not corpora:
+            continue
+        path = downloads / file_name(archive.urls)
         prefixes = ", ".join(f"{root / corpus.path}.*" for corpus in corpora)
-        record = self._file(archive.urls, path, archive.checksum, f"; or its text, at {prefixes}")
+        _download(archive.urls, path, archive.checksum, records, progress, f"; or its text, at {prefixes}")
         wanted = {}
         for corpus in corpora:
-            for member, language in zip((corpus.source, corpus.target), self.settings.languages, strict=True):
+            for member, language in zip((corpus.source, corpus.target), settings.languages, strict=True):
                 wanted[(member or "").removeprefix("./")] = root / f"{corpus.path}.{language}", corpus
-        with self.progress.step(f"unpacking {path.name}", "files") as step:
+        with progress.step(f"unpacking {path.name}", "files") as step:
             extract(path, wanted)
             step(len(wanted))
-        return record
 
-    def _file(self, urls: Sequence[str], path: Path, checksum: str | None, alternative: str = "") -> Record:
-        """Fetch a file from the first address that has it, or check an existing one."""
-        remedy = f"Or get the file by other means, and put it at {path}{alternative}."
-        first_time = self.trusted.get(path.name)
-        expected = checksum or (f"sha256:{first_time}" if first_time else None)
-        url = urls[0]
-        if not path.is_file():
-            failures = []
-            for url in urls:
-                try:
-                    download(url, path, checksum, self.progress)
-                    break
-                except MacaronError as error:
-                    failures.append(str(error))
-            else:
-                raise MacaronError("\n".join([*failures, remedy]))
-        if expected is not None and (found := checksum_of(path, expected)) != expected:
-            whose = "the recipe's" if checksum else "that of the first download"
-            raise MacaronError(
-                f"{path}: its checksum is {found}, {whose} is {expected}. Delete the file to fetch it again. {remedy}"
-            )
-        checked = "same as first download" if first_time else "trusted on first use"
-        return {
-            "url": url,
-            "file": path.name,
-            "sha256": checksum_of(path).removeprefix("sha256:"),
-            "checked": f"against {checksum}" if checksum else checked,
-        }
+
+def _download(
+    urls: Sequence[str],
+    path: Path,
+    checksum: str | None,
+    records: dict[str, Record],
+    progress: Progress,
+    alternative: str = "",
+) -> None:
+    """Fetch a file from the first address that has it, or check an existing one.
+
+    Without a checksum it must be the same as the first time.
+    """
+    remedy = f"Or get the file by other means, and put it at {path}{alternative}."
+    first_time = records.get(path.name)
+    expected = checksum or (f"sha256:{first_time['sha256']}" if first_time else None)
+    url = urls[0]
+    if not path.is_file():
+        failures = []
+        for url in urls:
+            try:
+                download(url, path, checksum, progress)
+                break
+            except MacaronError as error:
+                failures.append(str(error))
+        else:
+            raise MacaronError("\n".join([*failures, remedy]))
+    if expected is not None and (found := checksum_of(path, expected)) != expected:
+        whose = "the recipe's" if checksum else "that of the first download"
+        raise MacaronError(
+            f"{path}: its checksum is {found}, {whose} is {expected}. Delete the file to fetch it again. {remedy}"
+        )
+    records[path.name] = {
+        "url": url,
+        "file": path.name,
+        "sha256": checksum_of(path).removeprefix("sha256:"),
+        "checked": f"against {checksum}"
+        if checksum
+        else ("same as first download" if first_time else "trusted on first use"),
+    }

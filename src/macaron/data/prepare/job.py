@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
-from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
+from macaron.data.prepare.cleaning import RULES, CleanedChunk, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
 from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
@@ -71,12 +71,8 @@ class PrepareJob:
         tokenizer, subwords = self.learn(train)
         roles: dict[int, Split] = {TRAIN: "train", VALID: "valid"} if kept[VALID] else {TRAIN: "train"}
         splits = self.encode(train, files["train"], tokenizer, roles)
-        if not self.is_text and kept[VALID]:
-            self._write_held_out(train)
-            splits["valid"]["text_state"] = files["train"][0].state
         for split, cleaned in held.items():
             splits |= self.encode(cleaned, files[split], tokenizer, {TRAIN: split})
-            splits[split]["text_state"] = files[split][0].state
         shutil.rmtree(self.work)
         source_lang, target_lang = self.settings.languages
         pair = {"source_lang": source_lang, "target_lang": target_lang}
@@ -92,7 +88,7 @@ class PrepareJob:
         }
 
     def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
-        dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
+        dropped = {rule: train.dropped[rule] for rule in RULES[self.settings.kind]}
         if self.is_text:
             return {**self._named(train.counts), "dropped": dropped, "files": train.sources}
         sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
@@ -107,8 +103,7 @@ class PrepareJob:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
         keep_text = not self.is_text and (strict or self.settings.holds_out)
-        texts = self._names(self.folder if strict else self.work, split) if keep_text else ()
-        cleaned = CleanedSplit(self.work / f"cleaned-{split}", texts)
+        cleaned = CleanedSplit(self.work / f"cleaned-{split}")
         cleaned.folder.mkdir()
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
         settings = self.settings
@@ -119,9 +114,9 @@ class PrepareJob:
         )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
-            names = [*map(str, range(len(self.endings))), "hashes", "starts"]
-            paths = [*(cleaned.folder / name for name in names), *texts]
-            outputs = [stack.enter_context(path.open("wb")) for path in paths]
+            texts = [f"text{ending}" for ending in self.endings if keep_text]
+            names = [*map(str, range(len(self.endings))), "hashes", "starts", *texts]
+            outputs = [stack.enter_context((cleaned.folder / name).open("wb")) for name in names]
             for each in files:
                 before = cleaned.counts.copy()
                 for chunk in self.workers.map(task, chunks(each, *CHUNKS[self.settings.kind])):
@@ -138,9 +133,6 @@ class PrepareJob:
         if strict:  # nothing is dropped
             (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
         return cleaned
-
-    def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
-        return tuple(folder / f"{name}{ending}" for ending in self.endings)
 
     # Step 2
 
@@ -240,7 +232,7 @@ class PrepareJob:
             step = stack.enter_context(self.progress.step(name, self.unit, total=rows))
             writers: dict[int, list[StoreWriter]] = {}
             for role, split in names.items():
-                paths = self._names(self.folder, split)
+                paths = (self.folder / f"{split}{ending}" for ending in self.endings)
                 stores = (StoreWriter(path, len(tokenizer), documents=self.is_text) for path in paths)
                 writers[role] = [stack.enter_context(store) for store in stores]
             pairs: Counter[tuple[int, int]] = Counter()  # of a role and a corpus
@@ -263,10 +255,11 @@ class PrepareJob:
             ]
             tokens = {"source_tokens": first.tokens, "target_tokens": last.tokens}
             sizes[split] = {"pairs": first.sequences, **tokens, "corpora": corpora}
+            if split != "train":  # it is scored: its text as it was given
+                sizes[split]["text_state"] = files[0].state
+                roles = (cleaned.folder / "roles").read_bytes()
+                for ending in self.endings:
+                    given, written = cleaned.folder / f"text{ending}", self.folder / f"{split}{ending}"
+                    with given.open("rb") as lines, written.open("wb") as file:
+                        file.writelines(line for line, each in zip(lines, roles, strict=True) if each == role)
         return sizes
-
-    def _write_held_out(self, train: CleanedSplit) -> None:
-        roles = (train.folder / "roles").read_bytes()
-        for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
-            with given.open("rb") as lines, path.open("wb") as file:
-                file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)
