@@ -94,14 +94,9 @@ def task_folder(root: Path, task: GlueTask) -> Path | None:
     return next((root / name for name in names if (root / name).is_dir()), None)
 
 
-def read_train(root: Path, task: GlueTask) -> Table:
-    """The training set."""
-    return _labelled(root, task, "train.tsv")
-
-
 def read_dev(root: Path, task: GlueTask) -> dict[str, Table]:
     """The development sets by name."""
-    return {name: _labelled(root, task, file) for name, file in task.dev.items()}
+    return {name: read_train(root, task, file) for name, file in task.dev.items()}
 
 
 def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
@@ -111,7 +106,8 @@ def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
     return None if path is None else read_file(path, task, labelled=False)
 
 
-def _labelled(root: Path, task: GlueTask, name: str) -> Table:
+def read_train(root: Path, task: GlueTask, name: str = "train.tsv") -> Table:
+    """The training set, or another one with labels."""
     remedy = f"Fetch it from {SOURCE}, or leave {task.name} out of --tasks."
     if not root.is_dir():
         raise MacaronError(f"{root}: no such folder. Give the one that holds {task.title} and the others (--data).")

@@ -42,10 +42,7 @@ _BLOCK = 1 << 22
 
 
 class PreparedFolder:
-    """A prepared folder of either kind. Stores and tokenizer are opened when they are asked for.
-
-    A split has one token store per column: source and target, or the sentences of documents.
-    """
+    """A prepared folder of either kind: a split has one token store per column. All is opened when it is asked for."""
 
     kind: ClassVar[DataKind]
     #: What is counted in prepared.json: pairs or sentences.
@@ -70,7 +67,7 @@ class PreparedFolder:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits of the folder, in the order train, valid, test."""
+        """The splits of the folder."""
         return tuple(split for split in SPLITS if split in self.manifest["splits"])
 
     @cached_property
@@ -120,10 +117,7 @@ class PreparedFolder:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits.
-
-        The files are streamed once.
-        """
+        """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits."""
         # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
         digest = hashlib.blake2b(digest_size=16)
         documents = self.documents("train")

@@ -21,12 +21,9 @@ LARGEST_SCORE = 1e100
 
 @dataclass
 class Table:
-    """Examples of a file.
+    """Examples of a file: one or two lists of texts, labels as in the file, and as class indices or scores (values).
 
-    :param texts: one or two lists
-    :param labels: as in the file; empty if none are wanted
     :param lines: the last line of each row
-    :param values: the labels as class indices or scores
     :param skipped: lines of GLUE's files that are torn or have no agreed label
     """
 

@@ -3,31 +3,17 @@
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
-from macaron.data.manifest import DataKind
 from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.errors import MacaronError
+from macaron.settings import load_toml
 from macaron.text.pipeline import Pipeline
 from macaron.text.sentence_splitter import SPACELESS, splitter
 
-#: The rules, in the order in which they are applied: a pair counts for the first that drops it.
-RULES: dict[DataKind, dict[str, str]] = {
-    "pairs": {
-        "bad bytes": "not UTF-8, or with NUL characters",
-        "too short": "fewer than min_words words on a side",
-        "too long": "more than max_words words on a side",
-        "ratio": "one side too long for the other",
-        "duplicate": "the same pair occurred before",
-        "overlap": "also in valid or test",
-    },
-    "text": {
-        "bad bytes": "paragraphs: not UTF-8, or with NUL characters",
-        "long line": "paragraphs: 1 MiB or longer; line breaks may be missing",
-        "too long": "sentences: more than max_words words",
-        "nothing": "sentences: empty after the pipeline",
-    },
-}
+#: What each rule drops, by the kind of data.
+RULES: dict[str, dict[str, str]] = load_toml(Path(__file__).with_suffix(".toml"))[0]
 
 
 @dataclass
