@@ -1,8 +1,7 @@
 """Files and folders: written completely or not at all (the only writers of the toolkit), and text read by lines.
 
-Everything is written beside its final path (within a file system a rename is one step) as ``.NAME.partial`` and renamed
-at the end. An error, Ctrl-C or SIGTERM leaves what was there before; what a killed process left is removed by the next
-one that writes to the same path.
+Everything is written beside its final path as ``.NAME.partial`` and renamed at the end. An error, Ctrl-C or SIGTERM
+leaves what was there before; what a killed process left is removed by the next one that writes to the same path.
 """
 
 import bz2
@@ -39,7 +38,6 @@ _XZ_MEMORY = 1 << 29
 #: Bytes that a compressed file may hold, if that is more than `RATIO` times its size.
 _LEAST = 1 << 23
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
-_EARLIER = ".writing"  # what earlier versions of Macaron left
 
 
 @contextmanager
@@ -78,8 +76,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 def check_unused(folder: Path, remedy: str = "continue with --resume, or give another --out") -> None:
     """Refuse a folder for new results that holds something already."""
-    if folder.exists() and not folder.is_dir():
-        raise MacaronError(f"{folder} is a file: give a folder")
+    _refuse_file(folder)
     if folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise MacaronError(f"{folder} is not empty: {remedy}")
 
@@ -102,10 +99,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A context in which only this process writes into a folder that grows, such as that of a run.
-
-    A folder that is made here, and still empty at the end, is removed.
-    """
+    """A context in which only this process writes into a folder; one that is made here and stays empty is removed."""
     new = not folder.exists()
     _refuse_file(folder)
     try:
@@ -120,8 +114,7 @@ def writing(folder: Path) -> Iterator[None]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of ``path`` if the block succeeds.
 
-    The files are on the disk before the rename. What a killed process left is removed by the next one, and the folder
-    that it was replacing is put back first. Two processes that write the same folder at once are refused.
+    What a killed process left is removed by the next one, and the folder that it was replacing is put back first.
     """
     final = Path(os.path.realpath(path))
     _refuse_file(path)
@@ -179,7 +172,7 @@ def remove_leftovers(folder: Path) -> None:
     for path in sorted(folder.glob(".*")) if folder.is_dir() else ():
         if path.name.endswith(_OLD):
             _put_back(path)
-        elif path.name.endswith((_PARTIAL, _REMOVED, _EARLIER, LOCK)) and path.name != LOCK:
+        elif path.name.endswith((_PARTIAL, _REMOVED, LOCK)) and path.name != LOCK:
             remove(path)
 
 

@@ -1,7 +1,6 @@
 """How large things may be: the limits of files and settings, each stated once. Nobody should ever meet one.
 
-A damaged or hostile file asks for sizes that would fill the memory or take days. They are refused before anything is
-allocated, and the message names the limit.
+They are for damaged and hostile files, and checked before anything is allocated.
 """
 
 import io
@@ -114,7 +113,6 @@ def check_limits(content: Any, finite: bool = False, items: float = math.inf) ->
     """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
 
     :param finite: refuse numbers that are not finite, too
-    :param items: most items of a list
     """
     level = [content]
     for _ in range(DEEPEST):

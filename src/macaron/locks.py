@@ -1,7 +1,7 @@
 """Locks: what only one process at a time may write.
 
-The system ends a lock with its process, however that ends. What a killed process leaves is a file with its number and
-its host: it locks nothing on that host, and the next process takes it over. On another host that cannot be known.
+The system ends a lock with its process. The file that a killed one leaves locks nothing on its host; on another host
+that cannot be known.
 """
 
 import fcntl
@@ -80,16 +80,14 @@ def new_file(path: Path, alike: str) -> BinaryIO:
 
 
 def _owner(lock: Path) -> tuple[int, str]:
-    """The process and the host in a lock file; 0 and nothing if they are not noted yet."""
     try:
         process, host = (lock.read_text(encoding="utf-8") if lock.is_file() else "").split()
         return int(process), host
     except (OSError, ValueError):
-        return 0, ""
+        return 0, ""  # not noted yet
 
 
 def _runs(process: int) -> bool:
-    """Whether there is a process of this number on this host."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -22,8 +22,7 @@ from macaron.errors import MacaronError, require
 Item = TypeVar("Item")
 Returned = TypeVar("Returned")
 
-#: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units. The keyword
-#: ``total`` tells their number in all, where it was not known before.
+#: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units, of ``total`` in all.
 Advance = Callable[..., None]
 _GRACE = 30.0  # seconds that a task has to end after an error, before its process is terminated
 
@@ -31,9 +30,8 @@ _GRACE = 30.0  # seconds that a task has to end after an error, before its proce
 class Workers:
     """Processes that run tasks, started with the first of them. Use it in a ``with`` statement.
 
-    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang, and a new process
-    holds no copy of the parent's memory. Programs that use it need the usual ``if __name__ == "__main__":``.
-    Ctrl-C is left to the parent; if the parent dies, so do they.
+    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang. Ctrl-C is left to
+    the parent; if the parent dies, so do they.
 
     :param count: number of processes; default: one for each core
     :param set_up: called once in each process with its index, from 0
@@ -50,10 +48,7 @@ class Workers:
         self._processes: list[BaseProcess] = []
 
     def map(self, function: Callable[[Item], Returned], tasks: Iterable[Item]) -> Generator[Returned, None, None]:
-        """Yield the results in the order of the tasks; few tasks are in memory at any time.
-
-        A single task, or a single worker, needs no other process.
-        """
+        """Yield the results in the order of the tasks; few are in memory. One task, or one worker, needs no process."""
         tasks = iter(tasks)
         waiting = list(islice(tasks, 2))
         if self.count == 1 or len(waiting) < 2:

@@ -1,10 +1,7 @@
 """What comes with Macaron: the recipes, found by name, listed, copied; and the demo's corpus.
 
-In the repository ``src/macaron/recipes`` is a link to ``recipes``, so there is one copy of each.
-
-The corpus is 100,000 German-English pairs from a grammar. ``tools/make_demo_corpus.py`` writes its archive, which holds
-train, valid, test and novel (.de and .en; novel sentences combine words and constructions that the other splits never
-combine) and the translations of a baseline, which replaces each German word by its usual English words.
+The corpus is 100,000 German-English pairs from a grammar, see ``tools/make_demo_corpus.py``. Sentences of the split
+``novel`` combine words and constructions that the others never combine.
 """
 
 import re
@@ -37,10 +34,7 @@ def shipped(name: str | Path) -> Path:
 
 
 def find(path: Path) -> Path:
-    """The recipe that a user means: a file, with or without its ending, or by its name one that comes with Macaron.
-
-    A file goes first: it may be an edited copy.
-    """
+    """The recipe that a user means: a file, which may be an edited copy, or by its name one that comes with Macaron."""
     stem = str(path).removesuffix(_ENDING)
     for file in (path, Path(f"{stem}{_ENDING}")):
         if file.is_file():
