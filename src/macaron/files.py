@@ -206,9 +206,7 @@ def find_compressed(path: Path) -> Path | None:
 def read_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file (plain, ``.gz``, ``.xz``) without their line ends.
 
-    Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): the other separators of Unicode, which
-    ``str.splitlines`` would honour, are characters of the text, and two files that are aligned line by line
-    must stay aligned.
+    Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): files that are aligned line by line must stay aligned.
     """
     with open_binary(Path(path)) as file:
         for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):

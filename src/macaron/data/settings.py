@@ -48,11 +48,10 @@ def file_name(urls: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ArchiveSettings:
-    """A tar or zip archive to fetch.
+    """A tar or zip archive to fetch, by the name that corpora call it.
 
-    :param name: what corpora call it
     :param urls: its addresses; the next one is tried when one fails
-    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
+    :param checksum: without one, that of the first download is recorded
     """
 
     name: str
@@ -66,10 +65,7 @@ class ArchiveSettings:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
-
-    :param path: its path, relative to the recipe's `root`
-    """
+    """A file to fetch if it is missing; `urls` and `checksum` as for an archive, `path` below the recipe's `root`."""
 
     path: str
     urls: tuple[str, ...]
@@ -98,11 +94,7 @@ class CorpusSettings:
     """Two files that are aligned line by line: ``PATH.de`` and ``PATH.en``, plain, ``.gz`` or ``.xz``.
 
     :param url: the address of the two files, with ``{lang}`` in it, if they are to be fetched
-    :param checksums: of the two files, by language
-    :param archive: name of the archive that has them
-    :param source: file in the archive with the source side
-    :param target: file in the archive with the target side
-    :param format: layout of the archive's files
+    :param archive: name of the archive that has them, as its files ``source`` and ``target``
     :param replace: strings to replace while the text is extracted from the archive
     """
 

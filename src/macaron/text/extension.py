@@ -1,8 +1,7 @@
 """A tokenizer with more subwords: those of another are kept with their ids, new ones follow.
 
-BPE goes on where it had stopped. The words of a new corpus are split by the old merges, and the most frequent pairs of
-pieces are merged further. All old merges come first, and no new one makes an old piece: text is split as before, except
-where a new piece stands for several old ones.
+The words of a new corpus are split by the old merges, and the most frequent pairs of pieces are merged further. All old
+merges come first, and no new one makes an old piece: text is split as before, but for new pieces.
 """
 
 import json
@@ -84,10 +83,8 @@ def extends(new: MacaronTokenizer, old: MacaronTokenizer) -> bool:
 
 
 def origins(old: MacaronTokenizer, new: MacaronTokenizer) -> dict[int, list[int]]:
-    """For every id of an extension that the old tokenizer lacks, the old ids that stand for it.
-
-    A subword is what its merges are made of, a letter its bytes, or ``<unk>``. A tag has none, and neither has an entry
-    that no text reaches.
+    """For every id of an extension that the old tokenizer lacks, the old ids that stand for it: of its merges, or of
+    its bytes. A tag has none, and neither has an entry that no text reaches.
     """
     parts = {token: [index] for token, index in old.get_vocab().items()}
     content, vocabulary = _content(new), new.get_vocab()
@@ -122,7 +119,7 @@ def _numbered(symbols: Sequence[str]) -> dict[str, int]:
 
 
 def _new_letters(words: Mapping[str, int], symbols: Sequence[str], model: dict[str, Any]) -> list[str]:
-    """Letters that a vocabulary of words lacks, inside a word and at its end, the most frequent first."""
+    # Inside a word and at its end, the most frequent first.
     end, found = model["end_of_word_suffix"], Counter[str]()
     for word, times in words.items():
         for letter in (*word[:-1], word[-1] + end):
@@ -157,7 +154,6 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
 
 
 def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
-    """The most frequent merges of private letters."""
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))
@@ -172,7 +168,7 @@ def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) ->
     """The merges of private letters that make up to ``count`` new pieces, of the pieces; and the new ones.
 
     :param known: the pieces by number
-    :param taken: what may not be made: pieces that exist. Text without a new piece would be split differently
+    :param taken: pieces that exist: text without a new piece would be split differently
     """
     usable, chosen = set(known), []
     new: dict[str, None] = {}
@@ -190,6 +186,5 @@ def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) ->
 
 
 def _spelled(letter: str, ids: Mapping[str, list[int]]) -> list[int]:
-    """The ids of a letter's bytes, or ``<unk>``."""
     names = (f"<0x{byte:02X}>" for byte in letter.encode())
     return [ids[name][0] for name in names if name in ids] or [UNK]

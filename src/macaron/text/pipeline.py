@@ -95,11 +95,8 @@ class Pipeline:
 def spans_of_original(
     text: str, prepared: str, spans: Sequence[tuple[int, int]], pipeline: str
 ) -> list[tuple[int, int]]:
-    """Spans of prepared text as spans of the text it was made of.
-
-    Both have the same characters but for white space and Moses' escapes; where normalising has changed their number,
-    places are approximate.
-    """
+    """Spans of prepared text as spans of the text it was made of; approximate where normalising has changed it."""
+    # Both have the same characters but for white space and Moses' escapes.
     letters = [place for place, letter in enumerate(text) if not letter.isspace()]
     counts = [0] * (len(prepared) + 1)
     for letter in (_ESCAPED if pipeline == "moses" else _LETTER).finditer(prepared):
