@@ -14,12 +14,12 @@ import os
 import shutil
 import struct
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from macaron.errors import FULL, CannotWrite, MacaronError
 from macaron.limits import RATIO, Bounded
@@ -31,8 +31,8 @@ ENDINGS = ("", ".gz", ".xz")
 _GENERAL = (OSError, EOFError, ValueError, LookupError, RuntimeError, MemoryError)
 #: Errors of Python for damaged archives, but for those of their own modules.
 DAMAGED = (*_GENERAL, struct.error, zlib.error, lzma.LZMAError)
-#: Bytes of a line of text.
-LONGEST_LINE = 1 << 26
+#: Bytes of a line of text; of one of a corpus: longer ones are skipped, the file probably lacks line breaks.
+LONGEST_LINE, MAX_LINE = 1 << 26, 1 << 20
 #: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
 _XZ_MEMORY = 1 << 29
 #: Bytes that a compressed file may hold, if that is more than `RATIO` times its size.
@@ -208,16 +208,33 @@ def read_lines(path: str | Path) -> Iterator[str]:
 
     Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): files that are aligned line by line must stay aligned.
     """
-    with open_binary(Path(path)) as file:
-        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
-            if number == 1 and raw == BOM_UTF8:
-                return  # a file without a line
-            yield decode_line(raw.removesuffix(b"\n"), path, number)
+    for number, raw in enumerate(raw_lines(Path(path), LONGEST_LINE + 1), start=1):
+        yield decode_line(raw, path, number)
 
 
-def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
+def raw_lines(path: Path, too_long: int | None = None) -> Iterator[bytes | None]:
+    """Yield the lines of a file as bytes, without a byte-order mark and line ends.
+
+    One of ``too_long`` bytes, by default `MAX_LINE`, or more is None, and is not in memory as a whole.
+    """
+    most = too_long or MAX_LINE
+    with open_binary(path) as opened, io.BufferedReader(cast(io.RawIOBase, opened), 1 << 20) as file:
+        mark = cast(io.BufferedReader, opened).peek(3)[:3]  # peek copies the whole buffer: the smaller one
+        if mark[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+            raise MacaronError(f"{path}: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
+        opened.read(3 if mark == BOM_UTF8 else 0)
+        while line := file.readline(most):
+            if len(line) == most and not line.endswith(b"\n"):
+                yield None
+                while (rest := file.readline(most)) and not rest.endswith(b"\n"):
+                    pass
+            else:
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decode_line(raw: bytes | bytearray | None, name: str | Path, number: int) -> str:
     """A line of UTF-8 as text, without a byte order mark or a carriage return; the name is for the error."""
-    if len(raw) > LONGEST_LINE:
+    if raw is None or len(raw) > LONGEST_LINE:
         raise MacaronError(f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
     try:
         line = raw.decode("utf-8")

@@ -19,13 +19,12 @@ from typing import Any, TypedDict
 
 import torch
 
-from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
 from macaron.decode.pieces import END
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import alone, refusing, write_json
+from macaron.files import alone, raw_lines, refusing, write_json
 from macaron.json_files import Count, Record, read_json
 from macaron.locks import LOCK
 from macaron.processes import Progress

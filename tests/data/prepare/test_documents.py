@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from macaron.data.manifest import data_kind
 from macaron.data.prepare import encoding, prepare, roles
-from macaron.data.prepare.cleaning import clean_text
-from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks
+from macaron.data.prepare.cleaning import AlignedFiles, Chunk, chunks, clean_text
 from macaron.data.prepare.job import CHUNKS, CleanedSplit, PrepareJob
 from macaron.data.prepare.roles import TRAIN, VALID
 from macaron.data.prepared import PreparedData, PreparedText

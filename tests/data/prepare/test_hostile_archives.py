@@ -17,10 +17,9 @@ import pytest
 from macaron.data.prepare import archive as archive_module
 from macaron.data.prepare import prepare, wikipedia
 from macaron.data.prepare.archive import extract, members
-from macaron.data.prepare.inputs import raw_lines
 from macaron.data.settings import CorpusSettings
 from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.files import raw_lines, read_lines
 from macaron.recipe import data_recipe
 
 TEXT = b"".join(b"<seg id='%d'>Satz %d</seg>\n" % (i, i) for i in range(200))

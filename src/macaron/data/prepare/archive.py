@@ -12,10 +12,9 @@ from functools import reduce
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from macaron.data.prepare.inputs import MAX_LINE
 from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
-from macaron.files import DAMAGED, LONGEST_LINE, atomic_file
+from macaron.files import DAMAGED, LONGEST_LINE, MAX_LINE, atomic_file
 from macaron.limits import RATIO, Bounded
 
 #: Bytes that may be unpacked from an archive, if that is more than `RATIO` times its size.

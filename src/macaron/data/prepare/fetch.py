@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from macaron.data.prepare.archive import extract
+from macaron.data.prepare.cleaning import AlignedFiles
 from macaron.data.prepare.download import checksum_of, download
-from macaron.data.prepare.inputs import AlignedFiles
 from macaron.data.prepare.wikipedia import extract_dump
 from macaron.data.prepared import SPLITS, Split
 from macaron.data.settings import (

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
-from macaron.data.prepare.cleaning import RULES, CleanedChunk, clean_pairs, clean_text
+from macaron.data.prepare.cleaning import RULES, AlignedFiles, CleanedChunk, chunks, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
-from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
@@ -34,19 +33,11 @@ from macaron.text.vocabulary import chosen_size
 
 #: Lines and bytes of a chunk, which a worker cleans at a time.
 CHUNKS: dict[DataKind, tuple[int, int]] = {"pairs": (10_000, 8 << 20), "text": (5_000, 2 << 20)}
-#: What prepared.json calls the counts of a file, or of all.
-_COUNTED: dict[DataKind, dict[str, str]] = {
-    "pairs": {"read": "read", "kept_by_line_rules": "rows"},
-    "text": {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"},
-}
 
 
 @dataclass
 class PrepareJob:
-    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents.
-
-    :param given: a tokenizer to use, instead of a new one
-    """
+    """One run of ``macaron prepare`` into an empty folder, with a new tokenizer or a given one."""
 
     settings: PairsSettings | TextSettings
     folder: Path
@@ -90,12 +81,9 @@ class PrepareJob:
     def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
         dropped = {rule: train.dropped[rule] for rule in RULES[self.settings.kind]}
         if self.is_text:
-            return {**self._named(train.counts), "dropped": dropped, "files": train.sources}
+            return {**train.counts, "dropped": dropped, "files": train.sources}
         sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
         return {"read": train.counts["read"], "dropped": dropped, **sizes, "corpora": train.sources}
-
-    def _named(self, counts: Counter[str]) -> dict[str, int]:
-        return {name: counts[key] for name, key in _COUNTED[self.settings.kind].items()}
 
     # Step 1
 
@@ -125,13 +113,14 @@ class PrepareJob:
                     contents = (*chunk.columns, chunk.hashes, starts, *chunk.texts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
-                    step(chunk.counts["rows" if self.is_text else "read"])
+                    step(chunk.rows if self.is_text else chunk.counts["read"])
                 sides = dict(
                     zip(("file",) if self.is_text else ("source", "target"), map(str, each.paths), strict=True)
                 )
-                cleaned.sources.append({**sides, "state": each.state, **self._named(cleaned.counts - before)})
+                counts = {name: count - before[name] for name, count in cleaned.counts.items()}
+                cleaned.sources.append({**sides, "state": each.state, **counts})
         if strict:  # nothing is dropped
-            (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
+            (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.rows)
         return cleaned
 
     # Step 2
@@ -147,7 +136,7 @@ class PrepareJob:
                     "Separate documents by blank lines, or give more files."
                 )
             held_out = hold_out_documents(train.folder, settings.valid_every, counts["documents"])
-            kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
+            kept = Counter({TRAIN: train.rows - held_out, VALID: held_out})
         else:
             with self.progress.step("duplicates and overlap") as step:
                 hashes = [split.folder / "hashes" for split in (train, *held.values())]
@@ -159,7 +148,7 @@ class PrepareJob:
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
-                f"{names}: nothing is left to train on: of {counts['read']:,} "
+                f"{names}: nothing is left to train on: of {counts['paragraphs'] or counts['read']:,} "
                 f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
                 "loosen the rules in [data]."
             )
@@ -228,8 +217,7 @@ class PrepareJob:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
         task = partial(encode_part, tokenizer=self.folder / "tokenizer", fingerprint=tokenizer.fingerprint())
         with ExitStack() as stack:
-            name, rows = f"encoding {names[TRAIN]}", cleaned.counts["rows"]
-            step = stack.enter_context(self.progress.step(name, self.unit, total=rows))
+            step = stack.enter_context(self.progress.step(f"encoding {names[TRAIN]}", self.unit, total=cleaned.rows))
             writers: dict[int, list[StoreWriter]] = {}
             for role, split in names.items():
                 paths = (self.folder / f"{split}{ending}" for ending in self.endings)
