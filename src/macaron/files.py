@@ -178,10 +178,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> Iterator[BinaryIO]:
-    """Open a plain, ``.gz``, ``.xz`` or ``.bz2`` file for reading bytes; errors name the file.
-
-    :param remedy: of a file that cannot be decompressed
-    """
+    """Open a plain, ``.gz``, ``.xz`` or ``.bz2`` file for reading bytes; errors name the file, and a remedy."""
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     try:
         if path.suffix == ".xz":  # its header says how much memory it takes
@@ -264,10 +261,9 @@ def alone(path: Path, lock: Path) -> Iterator[None]:
 
 @contextmanager
 def refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
-    """Turn failed writes into an error that names ``path``.
+    """Turn failed writes into an error that names ``path``, of all or of those inside another path.
 
-    :param inside: only those below this path. The system names no path where a write fails for lack of space; errors
-        of anything else that the caller does, such as reading, pass unchanged.
+    The system names no path where a write fails for lack of space; errors of anything else pass unchanged.
     """
     try:
         yield

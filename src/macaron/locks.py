@@ -37,10 +37,7 @@ def hold(path: Path, create: bool = True, certain: bool = False) -> int | None:
 
 @contextmanager
 def locked(lock: Path, what: Path) -> Iterator[None]:
-    """A context in which only this process writes ``what``.
-
-    :param lock: the lock file, whose folder exists; it is removed at the end
-    """
+    """A context in which only this process writes ``what``; its lock file is removed at the end."""
     here = os.uname().nodename
     descriptor = hold(lock, certain=True)
     process, host = _owner(lock)
@@ -63,10 +60,7 @@ def locked(lock: Path, what: Path) -> Iterator[None]:
 
 
 def new_file(path: Path, alike: str) -> BinaryIO:
-    """Open a file that only this process writes, after removing those beside it that nobody writes any more.
-
-    :param alike: the pattern of their names
-    """
+    """Open a file that only this process writes, after removing those like it that nobody writes any more."""
     for left in path.parent.glob(alike):
         with suppress(OSError):  # removed by another process, or a folder
             if (abandoned := hold(left, create=False, certain=True)) is not None:

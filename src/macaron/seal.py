@@ -196,20 +196,16 @@ def digest(path: Path) -> str:
     return found.result()
 
 
-def fingerprint(folder: Path) -> str:
-    """A digest of all files in a model folder: weights, configuration, tokenizer, search settings."""
+def fingerprint(folder: Path, names: Sequence[str] = ("*",)) -> str:
+    """A digest of all files in a model folder, weights, configuration, tokenizer, search settings; or of some files."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != DIGESTS)
-    text = "".join(f"{file.name}\n{digest(file)}\n" for file in files)
+    text = "".join(f"{file.name}\n{digest(file)}\n" for file in files if _matches(file.name, names))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def weights_fingerprint(folder: Path) -> str:
     """A digest of the weights and the configuration of a folder."""
-    whole = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: whole)
-    return whole.hexdigest()[:16]
+    return fingerprint(folder, ["*.safetensors", "config.json"])[:16]
 
 
 def _sha256(path: Path) -> str:

@@ -12,7 +12,6 @@ from macaron.errors import MacaronError, UsageError, nearest
 from macaron.files import atomic_folder, write_text
 
 FOLDER = Path(__file__).with_name("recipes")
-_ENDING = ".toml"
 ARCHIVE = Path(__file__).parent / "data" / "demo_corpus.tar.bz2"
 _SPLITS = ("train", "valid", "test", "novel")
 FILES = tuple(f"{split}.{language}" for split in _SPLITS for language in ("de", "en"))
@@ -22,21 +21,21 @@ BASELINE = ".word-by-word"
 
 def names() -> list[str]:
     """The names of the shipped recipes, without their ending."""
-    return sorted(path.stem for path in FOLDER.glob(f"*{_ENDING}"))
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def shipped(name: str | Path) -> Path:
     """The file of a shipped recipe, by its name with or without its ending; an unknown one is refused."""
-    stem = str(name).removesuffix(_ENDING)
+    stem = str(name).removesuffix(".toml")
     if stem not in names():
         raise MacaronError(f"no recipe {str(name)!r} comes with Macaron{nearest(stem, names())}")
-    return FOLDER / f"{stem}{_ENDING}"
+    return FOLDER / f"{stem}.toml"
 
 
 def find(path: Path) -> Path:
     """The recipe that a user means: a file, which may be an edited copy, or by its name one that comes with Macaron."""
-    stem = str(path).removesuffix(_ENDING)
-    for file in (path, Path(f"{stem}{_ENDING}")):
+    stem = str(path).removesuffix(".toml")
+    for file in (path, Path(f"{stem}.toml")):
         if file.is_file():
             return file
     if stem in names():
@@ -64,10 +63,7 @@ def copy(name: str, to: Path | None = None) -> Path:
 
 
 def write_demo_corpus(folder: Path) -> bool:
-    """Write the corpus as train.de, train.en, valid.de ... into a folder of its own, one sentence per line.
-
-    :return: False if the corpus, or a shortened one (the first lines of every file), was there already
-    """
+    """Write the corpus as train.de ... into a folder of its own; False if it, or its first lines, were there."""
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if foreign := sorted(found - set(FILES)):
         raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")

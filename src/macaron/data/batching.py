@@ -53,12 +53,9 @@ def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder:
 
 
 class Mixture:
-    """The pairs that each epoch sees.
+    """The pairs that each epoch sees, of those that are kept (in ascending order).
 
-    Pairs of a corpus are drawn without replacement from one random order after the other: at any time all have been
-    seen equally often, up to one.
-
-    :param kept: the pairs to take, in ascending order
+    They are drawn without replacement from one random order of a corpus after the other.
     """
 
     def __init__(self, kept: Indices, corpora: Sequence[CorpusPart], seed: int) -> None:
@@ -89,13 +86,10 @@ class Mixture:
 
 
 def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multiple: int = 8) -> list[Indices]:
-    """Batches of pairs of similar length, as in the authors' code.
+    """Batches of pairs of similar length, as in the authors' code, in the order of length.
 
     The size of a batch is its number of pairs times its longest side: padding counts. A full batch is cut to a multiple
-    of ``multiple`` and the rest starts the next one.
-
-    :param source: lengths with the end of sentence
-    :returns: for each batch the indices of its pairs, in the order of length; call it once per run
+    of ``multiple`` and the rest starts the next one. Lengths are with the end of sentence.
     """
     order = np.random.RandomState(seed).permutation(len(source))
     order = order[np.argsort(target[order], kind="stable")]
@@ -185,9 +179,8 @@ def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, op
 def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Generator) -> Rows:
     """Fill rows of ``width`` positions with whole texts, at most ``most`` in each (best fit).
 
-    All lengths of an epoch are known, so the best row for every length is found once for all texts of that length:
-    longest first, each into the fullest row that still has room. The time does not grow with the corpus. The choice
-    among texts of one length, and the order of the rows, are random.
+    The best row is found once for all texts of a length: longest first, each into the fullest row that still has room.
+    The choice among texts of one length, and the order of the rows, are random.
     """
     if int(lengths.max(initial=0)) > width:
         raise ValueError(f"a text is longer than a row of {width}")

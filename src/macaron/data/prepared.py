@@ -1,17 +1,10 @@
 """A prepared folder: what ``macaron prepare`` writes and everything else reads.
 
 prepared.json           kind, languages, pipeline, counts, what cleaning dropped, fingerprints
-tokenizer/              the tokenizer: tokenizer.json and tokenizer_config.json
-
-Pairs of sentences, for translation:
-
-train.de.ids ...        token stores of train, valid and test, one per language (see `macaron.data.store`)
+tokenizer/              tokenizer.json and tokenizer_config.json
+train.de.ids ...        token stores of train, valid and test (see `macaron.data.store`), one per language; of
+                        documents, for pre-training: train.ids ..., one sequence per sentence, and train.documents
 valid.de, valid.en      the text of the valid and test pairs, for scoring; also test.de, test.en
-
-Documents, for pre-training (``"kind": "text"``):
-
-train.ids ...           token stores of train and valid, one sequence per sentence
-train.documents ...     the first sentence of every document, then the number of sentences: uint64, little-endian
 """
 
 import hashlib
@@ -97,10 +90,7 @@ class PreparedFolder:
         return self._stores.setdefault(split, tuple(stores))
 
     def verify(self, splits: Sequence[str], again: bool = False) -> None:
-        """Refuse damaged files of some splits.
-
-        :param again: read files, too, that have not changed since they were last verified
-        """
+        """Refuse damaged files of some splits; ``again``: read those, too, that have not changed since then."""
         names = [MANIFEST, "tokenizer/*", *(f"{split}.*" for split in splits)]
         check(self.folder, names, REMEDY, again=again, remember=True)
 

@@ -1,8 +1,7 @@
 """Word vectors from co-occurrence counts, computed in seconds: embeddings begin with them (``train.embeddings``).
 
-The vectors are the leading singular vectors of positive pointwise mutual information (Levy and Goldberg 2014). Of pairs
-of sentences, both languages are counted together: a word co-occurs with its neighbours, and with the words of the
-translation. So a word and its translation get similar vectors.
+The vectors are the leading singular vectors of positive pointwise mutual information (Levy and Goldberg 2014). A word
+co-occurs with its neighbours, and with the words of the translation: the two get similar vectors.
 """
 
 import math
@@ -37,7 +36,16 @@ Sentences = tuple[Ids, Ids]
 
 def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor:
     """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros."""
-    return _leading(_information(co_occurrences(stores)[0]), size, seed)
+    counts, _ = co_occurrences(stores)
+    # Positive pointwise mutual information, in place.
+    contexts = counts.sum(0).pow(_SMOOTHING)
+    counts /= counts.sum(1, keepdim=True).clamp(min=1e-9)
+    counts /= (contexts / contexts.sum()).clamp(min=1e-12)
+    counts.clamp_(min=1).log_()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        left, values, _ = torch.svd_lowrank(counts, min(size + 16, *counts.shape), niter=3)
+    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)
 
 
 def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
@@ -96,19 +104,3 @@ def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, We
         to_source = (_SHARE / lengths[chosen]).astype(np.float32)
         to_target = (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)
         yield given[chosen], words, to_source, to_target
-
-
-def _information(counts: Tensor) -> Tensor:
-    """Positive pointwise mutual information of counts (V, C), in place."""
-    contexts = counts.sum(0).pow(_SMOOTHING)
-    counts /= counts.sum(1, keepdim=True).clamp(min=1e-9)
-    counts /= (contexts / contexts.sum()).clamp(min=1e-12)
-    return counts.clamp_(min=1).log_()
-
-
-def _leading(matrix: Tensor, size: int, seed: int) -> Tensor:
-    """Left singular vectors times the roots of the singular values, as rows of length 1; by random projection."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        left, values, _ = torch.svd_lowrank(matrix, min(size + 16, *matrix.shape), niter=3)
-    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)

@@ -32,12 +32,9 @@ Pairs = list[tuple[str, str]]
 def extended(
     tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, multiple: int = 1, tags: Sequence[str] = ()
 ) -> MacaronTokenizer:
-    """The tokenizer with up to ``count`` more subwords, and with these tags.
+    """The tokenizer with up to ``count`` more subwords of counted words of prepared text, and with these tags.
 
-    Vocabularies of words also take letters that they lack, and that occur twice.
-
-    :param words: of prepared text, with their counts
-    :param multiple: pad the vocabulary to a multiple of this with entries that no text reaches
+    Vocabularies of words also take letters that they lack, and that occur twice. The size becomes a multiple.
     """
     content = _content(tokenizer)
     model, size = content["model"], len(tokenizer)
@@ -129,11 +126,7 @@ def _new_letters(words: Mapping[str, int], symbols: Sequence[str], model: dict[s
 
 
 def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) -> Counter[str]:
-    """Words as sequences of pieces, each a private letter, with their counts.
-
-    A sequence ends where the pre-tokenizer splits, and at pieces that cannot be merged: bytes of unknown letters,
-    ``<unk>``, pieces that the model does not know.
-    """
+    """Words as sequences of pieces, each a private letter, with their counts, up to pieces that cannot be merged."""
     backend.encode_special_tokens = True  # "</s>" in a text is text
     names = {index: symbol for symbol, index in backend.get_vocab().items()}
     letters = {i: chr(_LETTERS + i) for i in range(known) if i > UNK and not names[i].startswith("<0x")}

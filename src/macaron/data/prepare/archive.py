@@ -64,10 +64,7 @@ class _Header(tarfile.TarInfo):
 
 
 def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) -> None:
-    """Extract the text of some members, in one pass; each file appears when it is complete.
-
-    :param wanted: by member: the file to write, and the corpus that says how
-    """
+    """Extract the text of some members, in one pass: by member, the file to write, and the corpus that says how."""
     left = dict(wanted)
     names: list[str] = []
     try:
@@ -98,11 +95,7 @@ def _replaced(text: bytes, pair: tuple[bytes, bytes]) -> bytes:
 
 
 def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tuple[str, IO[bytes]]]:
-    """The names and contents of an archive's files, in its order; nothing is written to the paths that it names.
-
-    Links and devices are passed over. More than `LEAST` bytes, and `RATIO` times the archive's size, are refused, and
-    so are more than `MOST_FILES` of a tar.
-    """
+    """The names and contents of an archive's files, in its order, within the limits; links and devices are left out."""
     most = max(LEAST, RATIO * archive.stat().st_size)
     message = f"{archive}: unpacks to more than the limit of {most:,} bytes. {_BY_HAND}"
     if zipfile.is_zipfile(archive):

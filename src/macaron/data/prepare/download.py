@@ -36,10 +36,7 @@ class _Note(TypedDict):
 
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
-    """Fetch a file. It is written to ``PATH.part`` until it is complete and its checksum is right.
-
-    An interrupted download is resumed, in this run or the next, if the server's file is still the same.
-    """
+    """Fetch a file, as ``PATH.part`` until it is complete and right; resumed if the server's file is still the same."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise MacaronError(f"{url}: only http and https addresses are fetched")
     part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")

@@ -115,10 +115,7 @@ def _find_texts(settings: TextSettings) -> Found:
 
 
 def fingerprint(path: Path, known: Record | None = None) -> Record:
-    """What tells whether a file has changed: size, time and SHA-256.
-
-    :param known: an earlier fingerprint; if size and time are still the same, the file is not read again
-    """
+    """Size, time and SHA-256. If the first two are still those of a known fingerprint, the file is not read again."""
     status = path.stat()
     facts: Record = {"file": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
     if known is not None and all(known.get(key) == value for key, value in facts.items()):
@@ -172,10 +169,7 @@ def _download(
     progress: Progress,
     alternative: str = "",
 ) -> None:
-    """Fetch a file from the first address that has it, or check an existing one.
-
-    Without a checksum it must be the same as the first time.
-    """
+    # From the first address that has it; one that is there is checked. Without a checksum it must be as the first time.
     remedy = f"Or get the file by other means, and put it at {path}{alternative}."
     first_time = records.get(path.name)
     expected = checksum or (f"sha256:{first_time['sha256']}" if first_time else None)
