@@ -280,6 +280,6 @@ def test_nothing_is_fetched_to_a_place_outside_root(path: str, tmp_path: Path):
     ],
 )
 def test_stray_braces_and_other_addresses(url: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("macaron.data.prepare.download.PAUSE", 0.0)
+    monkeypatch.setattr("macaron.data.prepare.fetch.PAUSE", 0.0)
     with pytest.raises(MacaronError, match=message):
         prepare(replace(corpus(tmp_path, "a", url=url)), workers=1)
