@@ -33,7 +33,6 @@ class Workers:
     They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang. Ctrl-C is left to
     the parent; if the parent dies, so do they.
 
-    :param count: number of processes; default: one for each core
     :param set_up: called once in each process with its index, from 0
     """
 
@@ -125,7 +124,6 @@ def check_stop() -> None:
 
 
 def _start(stopping: Any, indices: Any, set_up: Callable[[int], None] | None) -> None:
-    """Set up a worker: it ignores Ctrl-C and does not outlive its parent."""
     Workers._stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

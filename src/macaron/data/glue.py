@@ -1,7 +1,4 @@
-"""The tasks of GLUE, which are data (glue.toml), the reader of their official files, and the zip for its server.
-
-Errors of the reader, and of the validator of the zip, name file and line.
-"""
+"""The tasks of GLUE, which are data (glue.toml), the reader of their official files, and the zip for its server."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -189,10 +186,7 @@ def prediction_file(rows: Sequence[str]) -> str:
 
 
 def write_submission(path: Path, files: Mapping[str, str]) -> list[str]:
-    """Write the zip. The server refuses one that lacks a file: without predictions, all rows of a file are the same.
-
-    :return: the names of the files without predictions
-    """
+    """Write the zip; the names of files without predictions, in which all rows are the same."""
     filled = []
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (_, wanted) in expected_files().items():

@@ -69,10 +69,7 @@ def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int
 def select(
     rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str], keep_empty: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The values of some columns, named as in the first row; blank lines are left out, and so are empty rows.
-
-    :param keep_empty: keep empty rows that have all columns
-    """
+    """The values of some columns, named as in the first row; blank lines and, if not kept, empty rows are left out."""
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
     if not any(header):

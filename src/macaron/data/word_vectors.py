@@ -58,26 +58,12 @@ def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
     columns = np.full(vocabulary, -1)
     columns[contexts] = np.arange(width)
     counts = torch.zeros(vocabulary * width)
-
-    def add(tokens: Ids, others: Ids, weights: Weights) -> None:
-        found = columns[others]
-        kept = found >= 0
-        cells = torch.from_numpy(tokens[kept] * width + found[kept])
-        counts.index_add_(0, cells, torch.from_numpy(weights[kept]))
-
     for block in _blocks(stores):
-        for ids, lengths in block:
-            sentence = np.repeat(np.arange(len(lengths)), lengths)
-            for distance in range(1, WINDOW + 1):
-                same = sentence[:-distance] == sentence[distance:]
-                left, right = ids[:-distance][same], ids[distance:][same]
-                weights = np.full(len(left), 1 / distance, np.float32)
-                add(left, right, weights)
-                add(right, left, weights)
-        if len(block) == 2:
-            for source, target, to_source, to_target in _across(*block):
-                add(source, target, to_source)
-                add(target, source, to_target)
+        for tokens, others, weights in _together(block):
+            found = columns[others]
+            kept = found >= 0
+            cells = torch.from_numpy(tokens[kept] * width + found[kept])
+            counts.index_add_(0, cells, torch.from_numpy(weights[kept]))
     return counts.view(vocabulary, width), contexts
 
 
@@ -91,9 +77,20 @@ def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
         yield block
 
 
-def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, Weights, Weights]]:
-    """Every word of a sentence with every word of its translation, and what each counts for the other."""
-    (given, given_lengths), (wanted, wanted_lengths) = source, target
+def _together(block: list[Sentences]) -> Iterator[tuple[Ids, Ids, Weights]]:
+    """Tokens, others that occur together with them, and what each of these counts."""
+    for ids, lengths in block:
+        sentence = np.repeat(np.arange(len(lengths)), lengths)
+        for distance in range(1, WINDOW + 1):
+            same = sentence[:-distance] == sentence[distance:]
+            left, right = ids[:-distance][same], ids[distance:][same]
+            weights = np.full(len(left), 1 / distance, np.float32)
+            yield left, right, weights
+            yield right, left, weights
+    if len(block) == 1:
+        return
+    # Every word of a sentence with every word of its translation.
+    (given, given_lengths), (wanted, wanted_lengths) = block
     pair = np.repeat(np.arange(len(given_lengths)), given_lengths)
     place = counting(given_lengths)
     lengths, first = wanted_lengths[pair], (np.cumsum(wanted_lengths) - wanted_lengths)[pair]
@@ -101,6 +98,5 @@ def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, We
     for shift in range(min(int(wanted_lengths.max(initial=0)), _LONGEST)):
         chosen = short & (lengths > shift)
         words = wanted[first[chosen] + (place[chosen] + shift) % lengths[chosen]]
-        to_source = (_SHARE / lengths[chosen]).astype(np.float32)
-        to_target = (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)
-        yield given[chosen], words, to_source, to_target
+        yield given[chosen], words, (_SHARE / lengths[chosen]).astype(np.float32)
+        yield words, given[chosen], (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)

@@ -56,17 +56,13 @@ def fairseq_backend(
     pad_to_multiple: int = 1,
     **settings: Any,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """The subword model of a fairseq ``dict.txt`` and, for plain words, its BPE codes.
+    """The subword model and the settings of a tokenizer of a fairseq ``dict.txt`` and, for plain words, its BPE codes.
 
     With codes, words are split exactly as subword-nmt does. Without, they are looked up unchanged (``foo@@ bar``), and
     decoding joins at ``@@``. Encoders get the reference's segments: 1 for the first sentence and for padding, 0 for
     the second.
-
-    :param settings: of `MacaronTokenizer`, but punctuation is normalised only if ``normalize`` says so: the usual
-        IWSLT14 data was not
-    :returns: the subword model and the tokenizer's settings
     """
-    settings.setdefault("normalize", False)
+    settings.setdefault("normalize", False)  # the usual IWSLT14 data was not
     tokens = read_dictionary(dict_path, kind, pad_to_multiple)
     if pipeline == "raw":
         raise MacaronError(
@@ -102,12 +98,9 @@ def trained_backend(
     spelled in bytes, or, in a vocabulary of less than 1000 entries, which has no room for these, come back as
     ``<unk>``. (``moses`` itself drops ASCII's control characters.)
 
-    :param lines: plain text of the source side, or of both
+    :param lines: plain text of the source side, or of both; or prepared text
     :param vocab_size: special tokens included
-    :param target_lines: plain text of the target side
-    :param prepared: the lines have been through the pipeline already
     :param pad_to_multiple: pad the vocabulary to a multiple of this with entries that no text reaches
-    :param settings: of `MacaronTokenizer`
     :returns: the subword model and the tokenizer's settings
     """
     require(not isinstance(lines, str), f"expected lines of text, not {lines!r} alone")

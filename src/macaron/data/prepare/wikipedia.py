@@ -144,10 +144,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> list[str]:
-    """The paragraphs of a page, one line each; none for a redirect.
-
-    :param dropped: namespaces whose links are removed with their text, in lower case
-    """
+    """The paragraphs of a page, one line each; links to dropped namespaces (in lower case) go. None for a redirect."""
     if _REDIRECT.match(markup):
         return []
     closed, end, rest = markup.rpartition("-->")  # before it every comment ends: no search is in vain
@@ -175,10 +172,8 @@ def _without_elements(text: str) -> str:
 
 
 def _without_brackets(text: str, dropped: Collection[str]) -> str:
-    """Replace templates, tables and links by what is read of them, inner ones first.
-
-    A bracket without its partner is removed. Inside a pair of another kind it is ordinary text.
-    """
+    # Templates, tables and links become what is read of them, inner ones first. A bracket without its partner is
+    # removed. Inside a pair of another kind it is ordinary text.
     levels: list[tuple[str, list[str]]] = [("", [])]  # the kind of each open bracket, and the text after it
     opened: Counter[str] = Counter()
     position = 0
