@@ -236,10 +236,8 @@ def decode_line(raw: bytes | bytearray | None, name: str | Path, number: int) ->
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MacaronError(
-            f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). Convert the text to UTF-8 "
-            "or remove the line."
-        ) from None
+        wrong = f"not valid UTF-8 (byte {error.start + 1} of the line)"
+        raise MacaronError(f"{name}, line {number}: {wrong}. Convert the text to UTF-8, or remove the line.") from None
     return (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
 
 

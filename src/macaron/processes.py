@@ -63,9 +63,7 @@ class Workers:
             while running:
                 yield running.popleft().result()
         except BrokenProcessPool:
-            raise MacaronError(
-                "a worker process was killed, probably because memory ran out. Try again with fewer: --workers 1"
-            ) from None
+            raise MacaronError("a worker process was killed, maybe for lack of memory. Try --workers 1") from None
         finally:  # an error, or the caller wants no more
             for future in running:
                 future.cancel()
@@ -163,14 +161,8 @@ class Progress:
         from rich import progress
         from rich.console import Console
 
-        columns = (
-            progress.SpinnerColumn(),
-            "{task.description}",
-            progress.BarColumn(),
-            progress.TextColumn("{task.completed:,.0f} " + unit),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-        )
+        amount = progress.TextColumn("{task.completed:,.0f} " + unit)
+        columns = (*progress.Progress.get_default_columns(), amount, progress.TimeElapsedColumn())
         hidden = self.quiet or not sys.stderr.isatty()
         start = time.monotonic()
         with progress.Progress(*columns, console=Console(stderr=True, quiet=hidden), disable=hidden) as bar:
@@ -179,5 +171,4 @@ class Progress:
             done = bar.tasks[0].completed
             bar.update(task, total=done)
         if hidden:
-            amount = f"{done:,.0f} {unit}, " if done else ""
-            self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")
+            self.say(f"{name}: {f'{done:,.0f} {unit}, ' if done else ''}{time.monotonic() - start:.1f} s")

@@ -72,10 +72,7 @@ def write_demo_corpus(folder: Path) -> bool:
         texts = {name: (folder / name).read_bytes() for name in FILES}
         aligned = all(texts[f"{split}.de"].count(b"\n") == texts[f"{split}.en"].count(b"\n") for split in _SPLITS)
         if not aligned or not all(corpus[name].startswith(texts[name]) for name in FILES):
-            raise MacaronError(
-                f"{folder} is not the demo corpus of this version: "
-                "remove it and what was made from it, or choose another folder"
-            )
+            raise MacaronError(f"{folder} is not the demo corpus of this version: remove it, or give another folder")
         return False
     with atomic_folder(folder) as partial:
         for name, content in corpus.items():

@@ -126,10 +126,7 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         columns = task.columns if labelled else task.columns[:-1]
         for column in columns:
             if column not in header:
-                raise MacaronError(
-                    f"{path}, line 1: no column {column!r} in the header; found {', '.join(map(repr, header))[:200]}. "
-                    "Is this the official file? It is separated by tabs."
-                )
+                raise MacaronError(f"{path}, line 1: no column {column!r} in the header. Are they separated by tabs?")
         indices, width = tuple(map(header.index, columns)), len(header)
     found = Table(str(path), tuple([] for _ in range(task.texts)))
     torn: list[int] = []
@@ -139,10 +136,8 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
         if not max(indices) < len(values) <= width:
             if not (task.torn and labelled):  # a test file is answered line by line, so nothing may be skipped
-                raise MacaronError(
-                    f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "
-                    f"by tabs. Correct the line, or fetch the file again from {SOURCE}."
-                )
+                wrong = f"{len(values)} column(s) where {width} are expected, separated by tabs"
+                raise MacaronError(f"{path}, line {number}: {wrong}. Correct it, or fetch the file from {SOURCE}.")
             torn.append(number)
             continue
         values = [values[index].strip() for index in indices]
@@ -158,10 +153,8 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
     if not found.lines:
         raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
     if len(torn) > max(MOST_TORN * len(found.lines), 1):
-        raise MacaronError(
-            f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}: not the columns "
-            f"that line 1 names. Fetch the file again from {SOURCE}."
-        )
+        others = f"and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}"
+        raise MacaronError(f"{path}, line {torn[0]}, {others}: not the columns of line 1. Fetch it from {SOURCE}.")
     found.skipped = unlabelled + len(torn)
     if labelled:
         found.values = task.values_of(found)

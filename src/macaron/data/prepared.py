@@ -22,7 +22,7 @@ from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.seal import check
+from macaron.seal import check, digest
 from macaron.text.fingerprint import agrees
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
@@ -30,8 +30,6 @@ from macaron.text.tokenizer import MacaronTokenizer
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 TextSplit = Literal["train", "valid"]
-#: Ids that are hashed at a time.
-_BLOCK = 1 << 22
 
 
 class PreparedFolder:
@@ -108,15 +106,11 @@ class PreparedFolder:
     @cached_property
     def digest(self) -> str:
         """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits."""
-        # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
-        digest = hashlib.blake2b(digest_size=16)
-        documents = self.documents("train")
-        arrays = [array for store in self.stores("train") for array in (store.ids, store.offsets)]
-        for array in (*arrays, *(() if documents is None else (documents,))):
-            digest.update(f"{array.dtype.str} {len(array)}\n".encode())
-            for start in range(0, len(array), _BLOCK):
-                digest.update(array[start : start + _BLOCK].data)
-        return digest.hexdigest()
+        self.verify(["train"])
+        names = [f"train{ending}.{part}" for ending in self.columns for part in ("ids", "offsets", "documents")]
+        paths = (self.folder / name for name in names)
+        text = " ".join(digest(path) for path in paths if path.is_file())
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def legacy_lengths_digest(self) -> str:
         """The digest in checkpoints of format 1: of the lengths alone, 16 hexadecimal digits."""

@@ -80,10 +80,8 @@ def select(
             hint += "" if hint.endswith("?") else "."
             if len(header) == 1 and "," in header[0]:
                 hint += " The name of a file with commas must end in .csv."
-            raise MacaronError(
-                f"{name}, line 1: no column {wanted!r} in the header{hint} Name the columns with --text, --text2 and "
-                "--label."
-            )
+            hint += " Name the columns with --text, --text2 and --label."
+            raise MacaronError(f"{name}, line 1: no column {wanted!r} in the header{hint}")
         if header.count(wanted) > 1:
             raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
     indices = [header.index(wanted) for wanted in columns]
@@ -97,9 +95,8 @@ def select(
             )
         longest = max(map(len, row))
         if longest > LONGEST_VALUE:
-            raise MacaronError(
-                f"{name}, line {number}: a value has {longest:,} characters, more than {LONGEST_VALUE:,}"
-            )
+            size = f"{longest:,} characters, the limit is {LONGEST_VALUE:,}"
+            raise MacaronError(f"{name}, line {number}: a value has {size}")
         yield number, [row[index] for index in indices]
 
 
@@ -137,12 +134,10 @@ def find_classes(table: Table) -> tuple[str, ...]:
 
 def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
     """The labels as indices."""
-    indices = {label: float(index) for index, label in enumerate(classes)}
+    indices, known = {label: float(index) for index, label in enumerate(classes)}, ", ".join(classes)[:200]
     for number, label in zip(table.lines, table.labels, strict=True):
         if label not in indices:
-            raise MacaronError(
-                f"{table.name}, line {number}: the label {label!r} is not among the classes: {', '.join(classes)[:200]}"
-            )
+            raise MacaronError(f"{table.name}, line {number}: the label {label!r} is not among the classes: {known}")
     return [indices[label] for label in table.labels]
 
 

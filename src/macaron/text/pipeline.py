@@ -37,11 +37,9 @@ _LETTER, _ESCAPED = re.compile(r"\S"), re.compile(r"&(?:amp|lt|gt|apos|quot|#\d+
 class Pipeline:
     """A pipeline by its name, see above, and its settings, which mean something for ``moses`` only.
 
-    ``raw`` puts one space in front of every non-empty text and takes it off on the way back: the first word of a line
-    is then the same token as that word elsewhere, and nothing is lost, whatever the text begins with.
+    ``raw`` puts one space in front of every text: its first word is the same token as that word elsewhere.
 
-    :param normalize: apply Moses' punctuation normaliser (quotes and dashes to ASCII). The customary IWSLT14 data was
-        made without it: leave it out for models of that data.
+    :param normalize: apply Moses' punctuation normaliser; the customary IWSLT14 data was made without it
     """
 
     name: str

@@ -65,9 +65,7 @@ def fairseq_backend(
     settings.setdefault("normalize", False)  # the usual IWSLT14 data was not
     tokens = read_dictionary(dict_path, kind, pad_to_multiple)
     if pipeline == "raw":
-        raise MacaronError(
-            f"{dict_path}: a fairseq dictionary holds words, not bytes. Choose pipeline 'moses' or 'spaces'."
-        )
+        raise MacaronError(f"{dict_path}: a dictionary holds words, not bytes. Choose pipeline 'moses' or 'spaces'.")
     if codes is not None:
         backend = dictionary_bpe(tokens, read_codes(codes), kind)
         settings["dictionary_size"] = len(tokens)

@@ -72,10 +72,8 @@ def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") 
     Between(0, LARGEST_VOCABULARY).check("the vocabulary", vocab_size)
     smallest = len(specials(kind)) + (BYTES if raw else 2)
     if vocab_size < smallest:
-        why = f" ({BYTES} bytes and the special tokens)" if raw else ""
-        raise MacaronError(
-            f"a{' byte-level' if raw else ''} vocabulary needs at least {smallest} entries{why}, not {vocab_size}"
-        )
+        kind_of, why = (" byte-level", f" ({BYTES} bytes and the special tokens)") if raw else ("", "")
+        raise MacaronError(f"a{kind_of} vocabulary needs at least {smallest} entries{why}, not {vocab_size}")
 
 
 def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, str]:
@@ -99,10 +97,7 @@ def check_tag(tag: str, where: str = "") -> None:
 
 
 def with_tags(tokenizer: Tokenizer, tags: Sequence[str], multiple: int = 1) -> Tokenizer:
-    """A subword model with fillers, which no text and no merge can reach, and tags at the end of its vocabulary.
-
-    :param multiple: what the size of the vocabulary, fillers and tags included, is to be a multiple of
-    """
+    """A subword model with fillers, which no text and no merge can reach, and then tags; its size is a multiple."""
     for tag in tags:
         check_tag(tag)
         if tokenizer.token_to_id(tag) is not None:

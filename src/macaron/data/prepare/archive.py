@@ -79,9 +79,7 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
             if not left:
                 return
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise MacaronError(
-            f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again, or put a good one there."
-        ) from None
+        raise MacaronError(f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again.") from None
     alike = [name for name in names if name.rpartition("/")[2] in {member.rpartition("/")[2] for member in left}]
     shown = ", ".join((alike or names)[:8]) or "nothing"
     raise MacaronError(f"{archive}: no {', '.join(sorted(left))} in it. It holds {shown}")

@@ -50,9 +50,7 @@ def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chun
     for lines in zip_longest(*streams, fillvalue=_END):
         if _END in lines:
             sizes = " and ".join(f"{sum(1 for _ in raw_lines(path)):,}" for path in files.paths)
-            raise MacaronError(
-                f"{names} are not aligned: they have {sizes} lines. Line n of one must translate line n of the other."
-            )
+            raise MacaronError(f"{names} are not aligned: they have {sizes} lines. They must agree line by line.")
         if len(columns[0]) >= max_lines or size >= max_bytes:
             yield Chunk(files, done + 1, columns)
             done += len(columns[0])

@@ -50,10 +50,9 @@ Found = tuple[SplitFiles, list[str], Sequence[CorpusSettings | FetchSettings]]
 def gather(
     settings: PairsSettings | TextSettings, older: Mapping[str, Any], progress: Progress, workers: int | None
 ) -> tuple[SplitFiles, list[Record], list[Record]]:
-    """Find all files; fetch those that are missing and have an address; name all others that are missing.
+    """The files, their fingerprints, and a record of all downloads, with what prepared.json of an earlier run knows.
 
-    :param older: prepared.json of an earlier run
-    :return: the files, their fingerprints, and a record of all downloads
+    What is missing and has an address is fetched; all else that is missing is named.
     """
     search = partial(_find_texts, settings) if isinstance(settings, TextSettings) else partial(_find_corpora, settings)
     files, missing, absent = search()

@@ -65,6 +65,11 @@ class PrepareJob:
         for split, cleaned in held.items():
             splits |= self.encode(cleaned, files[split], tokenizer, {TRAIN: split})
         shutil.rmtree(self.work)
+        cleaning = {**train.counts, "dropped": {rule: train.dropped[rule] for rule in RULES[self.settings.kind]}}
+        if self.is_text:
+            cleaning["files"] = train.sources
+        else:
+            cleaning |= {"held_out": kept[VALID], "kept": kept[TRAIN], "corpora": train.sources}
         source_lang, target_lang = self.settings.languages
         pair = {"source_lang": source_lang, "target_lang": target_lang}
         return {
@@ -74,16 +79,9 @@ class PrepareJob:
             "vocab_size": len(tokenizer),
             "tokenizer_fingerprint": tokenizer.fingerprint(),
             "splits": splits,
-            "cleaning": self._cleaning(train, kept),
+            "cleaning": cleaning,
             "subwords": {**subwords, f"of_{self.unit}": kept[TRAIN]},
         }
-
-    def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
-        dropped = {rule: train.dropped[rule] for rule in RULES[self.settings.kind]}
-        if self.is_text:
-            return {**train.counts, "dropped": dropped, "files": train.sources}
-        sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
-        return {"read": train.counts["read"], "dropped": dropped, **sizes, "corpora": train.sources}
 
     # Step 1
 
@@ -131,10 +129,7 @@ class PrepareJob:
         names = ", ".join(source["file" if self.is_text else "source"] for source in train.sources)
         if isinstance(settings, TextSettings):
             if counts["documents"] == 1:
-                raise MacaronError(
-                    f"{names}: only one document. Validation and negative next sentences need at least two. "
-                    "Separate documents by blank lines, or give more files."
-                )
+                raise MacaronError(f"{names}: only one document. Two are needed. Separate documents by blank lines.")
             held_out = hold_out_documents(train.folder, settings.valid_every, counts["documents"])
             kept = Counter({TRAIN: train.rows - held_out, VALID: held_out})
         else:

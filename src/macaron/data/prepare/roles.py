@@ -74,12 +74,8 @@ def hold_out(roles: Roles, every: int) -> None:
 
 
 def hold_out_documents(folder: Path, every: int, documents: int) -> int:
-    """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document.
-
-    Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
-    three documents only one.
-    """
-    held = 2 if documents >= 4 else 1
+    """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document."""
+    held = 2 if documents >= 4 else 1  # of few documents: two, so that negative next sentences can be drawn
     few = [(1 + number) * documents // (1 + held) for number in range(held)]
     number, sentences = -1, 0
     with (folder / "starts").open("rb") as given, (folder / "roles").open("wb") as file:

@@ -113,10 +113,8 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
                     raise MacaronError(f"{dump}: a page has more than {MOST_ELEMENTS:,} elements. {IS_IT}")
     except ElementTree.ParseError as error:
         line, column = error.position
-        raise MacaronError(
-            f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
-            f"The dump is damaged. {remedy}"
-        ) from None
+        reason = f"column {column + 1}: {error.msg.partition(':')[0]}"
+        raise MacaronError(f"{dump}, line {line} of the XML, {reason}. The dump is damaged. {remedy}") from None
     except (ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
 
