@@ -6,9 +6,6 @@
 
 Model folders, checkpoints and prepared folders have one. A folder without it is not verified, and neither is a file
 that it does not name. Hidden files, Markdown and subfolders with digests of their own are not recorded.
-
-SHA-256 takes 0.1 s for 100 MB or more. hashlib releases Python's lock, so `begin` hides this time behind the import of
-torch.
 """
 
 import hashlib
@@ -157,7 +154,7 @@ def check(folder: Path, names: Sequence[str] | None = None, remedy: str | None =
 
 
 def begin(folder: Path, names: Sequence[str]) -> None:
-    """Check the small files of a folder (JSON), and begin to compute the digests of the others in another thread."""
+    """Check the small files of a folder (JSON), and begin to compute the digests of the others, beside imports."""
     check(folder, [name for name in names if name.endswith(".json")])
     found = [folder / name for name in recorded(folder) or {} if _matches(name, names)]
 

@@ -3,8 +3,7 @@
 A corpus of weight 2 is seen twice in an epoch; of one with weight 0.5 every epoch sees another half. An epoch of a
 large split is planned in sections, each of blocks from all over the split: memory does not grow with it.
 
-All is a function of the lengths, the weights, a seed and the epoch alone, so a run that is resumed, or continued with
-another number of processes, sees the same batches in the same order.
+All is a function of the lengths, the weights, a seed and the epoch alone, so a run that is resumed sees the same.
 """
 
 from collections.abc import Sequence

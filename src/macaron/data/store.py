@@ -4,7 +4,7 @@
     NAME.offsets    the first id of each sequence, then the number of ids: uint64
     NAME.documents  of documents: the first sequence of each, then the number of sequences: uint64
 
-All numbers are little-endian. Opening maps the files into memory and reads almost nothing. prepared.json has the sizes.
+All numbers are little-endian. Opening reads almost nothing. prepared.json has the sizes.
 """
 
 from contextlib import ExitStack

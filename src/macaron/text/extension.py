@@ -49,13 +49,13 @@ def extended(
     for tag in fresh:
         check_tag(tag)
         require(tag not in vocabulary, f"the vocabulary has {tag!r}: choose another name for this tag")
-    model["vocab"] = _numbered([*known, *ghosts])
+    model["vocab"] = {symbol: index for index, symbol in enumerate([*known, *ghosts])}
     split = Tokenizer.from_str(json.dumps(content))
     learned = _learned(_split(split, words, len(known), tokenizer.pipeline == "raw"), 2 * count) if count else []
     merges, new = _chosen(learned, known, {*known, *ghosts}, count - len(letters))
     made = [*known, *new, *fresh]
     made += fillers(len(made), multiple, first=sum(symbol.startswith(FILLER) for symbol in old))
-    model["vocab"] = _numbered([*made, *ghosts])
+    model["vocab"] = {symbol: index for index, symbol in enumerate([*made, *ghosts])}
     model["merges"] = [*model["merges"], *merges]
     known_to_model = None if tokenizer.dictionary_size is None else len(made)
     backend = Tokenizer.from_str(json.dumps(content))
@@ -109,10 +109,6 @@ def _content(tokenizer: MacaronTokenizer) -> dict[str, Any]:
 
 def _merges(content: dict[str, Any]) -> Pairs:
     return [(left, right) for left, right in content["model"].get("merges", ())]
-
-
-def _numbered(symbols: Sequence[str]) -> dict[str, int]:
-    return {symbol: index for index, symbol in enumerate(symbols)}
 
 
 def _new_letters(words: Mapping[str, int], symbols: Sequence[str], model: dict[str, Any]) -> list[str]:

@@ -47,9 +47,6 @@ _LETTER = re.compile(r"\W*[^\W\d_]\.")
 _ROMAN = re.compile(r"[IVX]{2,5}")
 #: Characters before a stop that may belong to an abbreviation with spaces, as "i. d. R.".
 _NEAR = 40
-
-
-#: The words of a language that decide about a full stop: see abbreviations.toml.
 Abbreviations = dict[str, frozenset[str]]
 
 

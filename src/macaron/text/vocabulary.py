@@ -40,8 +40,7 @@ PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 CONTINUED = "@@"
 #: Inside a BPE the mark is on the other pieces: those that end a word. This is subword-nmt's.
 WORD_END = "</w>"
-#: In a BPE that we train it is the space itself, one byte: a letter without an entry is spelled in bytes together with
-#: the mark of the word that it ends, and reads back as it was.
+#: In a BPE that we train it is the space itself: with a letter that is spelled in bytes it is one more byte.
 SPACE_END = " "
 
 #: How the names of entries begin that no text reaches.

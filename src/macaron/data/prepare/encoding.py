@@ -64,7 +64,7 @@ class CleanedSplit:
     roles       one byte per row (see `macaron.data.prepare.roles`)
     text.de     the given lines of pairs that are scored, one file per column
 
-    :param sources: the same for each input, as the manifest has it
+    :param sources: counts for each input, as the manifest has it
     :param ended: 1 if the next sentence starts a document
     """
 
