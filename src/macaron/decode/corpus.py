@@ -17,14 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
 from macaron.decode.settings import Sampling, SearchSettings
 from macaron.decode.stream import full_windows
 from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import alone, refusing, write_json
+from macaron.files import alone, raw_lines, refusing, write_json
 from macaron.json_files import Count, Record, read_json
 from macaron.locks import LOCK
 from macaron.models.load import find_folder
