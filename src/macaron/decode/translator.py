@@ -75,7 +75,7 @@ class Translator:
             where = model.device if device == "auto" else choose_device(device)
         else:
             where = choose_device("cpu" if int8 and device == "auto" else device)
-            model, tokenizer = load_folder(model)
+            model, tokenizer = load_folder(model, where)
         precision = None if dtype is None else choose_dtype(dtype)
         if int8 and where.type != "cpu":
             raise MacaronError(f"int8 is for the CPU, not for {where}: leave --int8 out, or choose --device cpu")
