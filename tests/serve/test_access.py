@@ -25,10 +25,9 @@ from forked import macaron_text
 from macaron.errors import MacaronError
 from macaron.models.catalogue import Catalogue
 from macaron.serve.app import make_app
-from macaron.serve.engine import Engine
-from macaron.serve.libretranslate import TranslatedFiles
-from macaron.serve.requests import Access, Fields
-from macaron.serve.settings import ServeSettings, read_keys
+from macaron.serve.engine import Engine, ServeSettings
+from macaron.serve.protocols import TranslatedFiles
+from macaron.serve.requests import Access, Fields, read_keys
 from served import ENVIRONMENT, FREE, SLOW, TRANSLATION, Served, finished
 
 SENTENCE, TRANSLATED = "Ein Salat ist teuer.", "A salad is expensive."
@@ -245,7 +244,7 @@ def test_failures_of_the_server_itself_are_logged_without_keys_and_texts(capsys:
     assert (answer.status_code, answer.json()) == (500, {"message": "something went wrong inside the server"})
     _, errors = capsys.readouterr()
     assert "macaron: a request failed: KeyError" in errors
-    assert "deepl.py" in errors
+    assert "protocols.py" in errors
     assert FREE not in errors
     assert client.get("/health").status_code == 503  # no worker was started
 

@@ -15,8 +15,7 @@ from macaron.decode import Translator
 from macaron.decode.documents import split_document, translate_document
 from macaron.errors import MacaronError
 from macaron.models.catalogue import Catalogue
-from macaron.serve.engine import Engine, WorkerLost
-from macaron.serve.settings import ServeSettings
+from macaron.serve.engine import Engine, ServeSettings, WorkerLost
 from served import CLASSIFIER, FIXTURES, TRANSLATION, finished, held, until
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()

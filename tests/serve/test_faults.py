@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from macaron.serve.app import _listen
-from macaron.serve.settings import ServeSettings
+from macaron.serve.engine import ServeSettings
 from served import CLASSIFIER, FIXTURES, TRANSLATION, Served, children, held, until
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()

@@ -41,7 +41,7 @@ def serve(
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
         raise UsageError(f"serving needs {missing[0]}: pip install 'macaron-net[serve]'")
-    from macaron.serve.settings import ServeSettings
+    from macaron.serve.engine import ServeSettings
 
     settings = ServeSettings(
         host=host,
@@ -61,7 +61,9 @@ def serve(
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
     ready(*folders)
-    from macaron.models.catalogue import Catalogue
-    from macaron.serve.app import run
+    import asyncio
 
-    run(settings, Catalogue(models))
+    from macaron.models.catalogue import Catalogue
+    from macaron.serve import app
+
+    asyncio.run(app.serve(settings, Catalogue(models)))

@@ -1,4 +1,4 @@
-"""The server: the routes of all protocols together, what holds for all of them; the socket, uvicorn and signals."""
+"""The server: the routes of all protocols together, health and metrics; the socket, uvicorn and signals."""
 
 import asyncio
 import errno
@@ -12,19 +12,56 @@ from collections.abc import Collection
 from typing import Any
 
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from macaron.errors import MacaronError
 from macaron.models.catalogue import Catalogue
-from macaron.serve import deepl, inference, libretranslate, metrics, page
-from macaron.serve.engine import Engine
-from macaron.serve.requests import ERRORS, Access
-from macaron.serve.settings import ServeSettings, read_keys
+from macaron.serve import page, protocols
+from macaron.serve.engine import Engine, Metrics, ServeSettings
+from macaron.serve.requests import ERRORS, Access, read_keys
 
 #: File descriptors: as many as the system allows, up to this number; some are for other things than connections.
 _MOST_FILES, _OTHER_FILES = 1 << 16, 64
+
+
+class Counted:
+    """Counts the answers of an application by its own paths, without their parameters, which anybody can make up."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        status = "500"  # unless something else is said
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            status = str(message.get("status", status))
+            await send(message)
+
+        with self.metrics.request_seconds.time():
+            try:
+                await self.app(scope, receive, counted)
+            finally:
+                # What the router has found is in the scope now.
+                path = "/".join(scope["path"].split("/")[: 2 if scope.get("path_params") else None])
+                self.metrics.answers.labels(path if "endpoint" in scope else "other", status).inc()
+
+
+async def _health(request: Request) -> Response:
+    good = request.app.state.engine.alive
+    return JSONResponse({"status": "ok" if good else "no worker"}, 200 if good else 503)
+
+
+async def _metrics(request: Request) -> Response:
+    return Response(generate_latest(request.app.state.engine.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 def make_app(engine: Engine, access: Access) -> Starlette:
@@ -36,28 +73,21 @@ def make_app(engine: Engine, access: Access) -> Starlette:
         "expose_headers": ["Retry-After"],
     }
     app = Starlette(
-        routes=[*metrics.ROUTES, *libretranslate.ROUTES, *deepl.ROUTES, *inference.ROUTES, *page.ROUTES],
-        middleware=[Middleware(metrics.Counted, metrics=engine.metrics), Middleware(CORSMiddleware, **cors)],
+        routes=[Route("/health", _health), Route("/metrics", _metrics), *protocols.ROUTES, *page.ROUTES],
+        middleware=[Middleware(Counted, metrics=engine.metrics), Middleware(CORSMiddleware, **cors)],
         exception_handlers=ERRORS,
     )
-    app.state.engine, app.state.access, app.state.files = engine, access, libretranslate.TranslatedFiles()
+    app.state.engine, app.state.access, app.state.files = engine, access, protocols.TranslatedFiles()
     return app
 
 
-def run(settings: ServeSettings, catalogue: Catalogue) -> None:
+async def serve(settings: ServeSettings, catalogue: Catalogue) -> None:
     """Serve until SIGTERM, SIGINT (Ctrl-C) or SIGHUP; then finish what runs, and return."""
     listening = _listen(settings)
     local = settings.host in ("::1", "localhost") or settings.host.startswith("127.")
     if not local and settings.api_keys is None:
-        print(
-            f"macaron: anyone who can reach {settings.host} may use this server. Give --api-keys, or put a proxy in "
-            "front of it that asks for a password.",
-            file=sys.stderr,
-        )
-    asyncio.run(_serve(settings, catalogue, listening))
-
-
-async def _serve(settings: ServeSettings, catalogue: Catalogue, listening: socket.socket) -> None:
+        remedy = "Give --api-keys, or put a proxy in front of it that asks for a password."
+        print(f"macaron: anyone who can reach {settings.host} may use this server. {remedy}", file=sys.stderr)
     engine = Engine(settings, catalogue)
     access = Access(read_keys(settings.api_keys) if settings.api_keys else {}, settings.requests_per_minute)
     await engine.start()

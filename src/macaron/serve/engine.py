@@ -1,8 +1,8 @@
-"""The engine: one queue of sentences over all requests, and workers that take batches of them.
+"""The settings of a server, and its engine: a queue of sentences over all requests, workers that take batches of them.
 
-It lives in the event loop of the server and computes nothing itself. A worker that becomes free takes the next batch at
-once, without waiting for more: the sentences that come while a batch is computed are the next one. Answers come back
-sentence by sentence, so that their clients can ask again before the batch is over.
+The engine lives in the event loop of the server and computes nothing itself. A worker that becomes free takes the next
+batch at once: the sentences that come while a batch is computed are the next one. Answers come back sentence by
+sentence, so that their clients can ask again before the batch is over.
 """
 
 import asyncio
@@ -11,26 +11,26 @@ import math
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.exceptions import HTTPException
 
 import macaron
 from macaron.decode.documents import Document, Format, split_document
 from macaron.decode.place_tags import Link
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, UsageError
 from macaron.models.catalogue import Catalogue
 from macaron.processes import available_cores
-from macaron.serve.metrics import Metrics
 from macaron.serve.queue import BatchKind, Sentence, TurnQueue, Work
-from macaron.serve.settings import ServeSettings
 
-S = TypeVar("S")
 T = TypeVar("T")
 #: Characters of a token, about; workers count tokens and cut batches that are too large.
 _CHARACTERS = 3
@@ -42,14 +42,64 @@ _PAST = 0.8
 _TURNS = 5
 #: On a CPU, where threads of one process gain less than processes: see docs/serving.md.
 _MOST_WORKERS = 4
-#: Longer texts are cut into sentences in a thread.
-_LONG = 2000
+#: Characters of texts, or bytes of a body, that take time.
+_LARGE = 1 << 12
 #: Seconds until a worker that cannot be started is tried again.
 _PAUSE = 10
 #: Bytes of an answer.
 _LONGEST_LINE = 1 << 28
 #: Kernels that oneDNN keeps, one for each shape of a product: more take memory and save no time.
 _ENVIRONMENT = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
+#: A request that has not been read yet.
+_UNKNOWN = Work(BatchKind("", "", ""), [])
+#: Bounds of histograms.
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """How to serve: the options of the command, which explains them."""
+
+    host: str = "127.0.0.1"
+    port: int = 5000
+    device: str = "auto"
+    int8: bool = False
+    workers: int = 0
+    queue: int = 1000
+    deadline: float = 30.0
+    grace: float = 20.0
+    patience: float = 60.0
+    api_keys: Path | None = None
+    requests_per_minute: int = 0
+    text_limit: int = 20_000
+    body_limit: int = 4 << 20  # bytes of a request, and of a file; the command does not offer it
+    origins: tuple[str, ...] = ("*",)
+
+    def __post_init__(self) -> None:
+        if self.int8 and self.device not in ("auto", "cpu"):
+            raise UsageError(f"--int8 is for the CPU, not for {self.device}: leave it out, or choose --device cpu")
+        for origin in self.origins:
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise UsageError(f"--cors takes an origin, such as https://example.org, or *; not {origin!r}")
+
+
+class Metrics:
+    """What Prometheus is told. Labels are names of models and paths of ours: no texts, no keys."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        own: dict[str, Any] = {"namespace": "macaron", "registry": self.registry}
+        self.answers = Counter("answers", "Answers by path and status.", ["path", "status"], **own)
+        self.sentences = Counter("sentences", "Sentences and other inputs done.", ["model"], **own)
+        self.characters = Counter("characters", "Characters done.", ["model"], **own)
+        self.restarts = Counter("worker_restarts", "Workers that died, and were started again.", **own)
+        self.workers = Gauge("workers", "Workers that live.", **own)
+        self.waiting = Gauge("waiting_sentences", "Sentences in the queue.", **own)
+        self.running = Gauge("running_sentences", "Sentences in workers.", **own)
+        self.request_seconds = Histogram("request_seconds", "From a request to its answer.", buckets=_SECONDS, **own)
+        self.batch_seconds = Histogram("batch_seconds", "Time of a batch.", buckets=_SECONDS, **own)
+        self.batch_sentences = Histogram("batch_sentences", "Sentences of a batch.", buckets=_SENTENCES, **own)
 
 
 class WorkerLost(HTTPException):
@@ -74,10 +124,8 @@ class WorkerProcess:
         self._ready = False
         #: The sentences that it has.
         self.batch: list[Sentence] = []
-        #: Tokens of a batch, padding included.
-        self.budget = 0
-        #: Where it computes, once it has loaded the models: ``cpu`` or ``cuda``.
-        self.device = ""
+        #: Once it has loaded the models: tokens of a batch, padding included; where it computes, ``cpu`` or ``cuda``.
+        self.budget, self.device = 0, ""
 
     @property
     def alive(self) -> bool:
@@ -103,15 +151,14 @@ class WorkerProcess:
         try:
             said = await self._hear()
         except WorkerLost:
-            said = {"failed": "the worker process ended while it loaded the models"}
+            raise MacaronError("the worker process ended while it loaded the models") from None
         if "failed" in said:
-            await self._process.wait()
             raise MacaronError(said["failed"])
         self.budget, self.device, self._ready = said["budget"], said["device"], True
 
-    async def run(self, kind: BatchKind, batch: list[Sentence]) -> None:
-        """Have it do a batch, and hand on the answers. WorkerLost if it dies meanwhile, or seems to be stuck."""
-        self.batch = batch
+    async def run(self, kind: BatchKind, batch: list[Sentence]) -> float:
+        """Have it do a batch, and hand on the answers; the seconds. WorkerLost if it dies, or seems to be stuck."""
+        self.batch, start = batch, time.monotonic()
         try:
             async with asyncio.timeout(self._limit):
                 items = [sentence.content for sentence in batch]
@@ -125,6 +172,7 @@ class WorkerProcess:
                         answer.set_result(said["result"])
                     else:
                         answer.set_exception(MacaronError(said["error"]) if said["error"] else WorkerLost())
+            return time.monotonic() - start
         except (WorkerLost, TimeoutError):
             await self.stop(0)
             raise WorkerLost from None
@@ -209,23 +257,17 @@ class Engine:
         await asyncio.gather(*(worker.stop(grace) for worker in self._workers))
 
     async def translate(
-        self,
-        model: str,
-        texts: Sequence[str],
-        *,
-        format: Format = "text",
-        alternatives: int = 0,
-        deadline: float | None = None,
+        self, model: str, texts: Sequence[str], format: Format = "text", alternatives: int = 0, deadline: float = 0
     ) -> list[list[str]]:
         """Translations of texts, best first, by a model of the catalogue; the first is that of `Translator.translate`.
 
         :param alternatives: how many more translations of each text, at most: the n-th joins the n-th best of each
             sentence, and those that are equal to others are left out
-        :param deadline: in seconds; by default that of the settings
+        :param deadline: in seconds; 0: that of the settings
         """
         served = self.catalogue.models[model]
-        long = sum(map(len, texts)) > _LONG
-        documents = await _each(lambda text: split_document(text, format, served.source), texts, long)
+        size = sum(map(len, texts))
+        documents = await computed(size, lambda: [split_document(text, format, served.source) for text in texts])
         # A sentence with tags inside goes as a list: it gets an alignment, too.
         items = [
             [text] if marked else text
@@ -238,21 +280,19 @@ class Engine:
             mine = list(islice(found, len(document.sentences)))
             return list(dict.fromkeys(_joined(document, mine, rank, served.target) for rank in range(alternatives + 1)))
 
-        return await _each(join, documents, long)
+        return await computed(size, lambda: list(map(join, documents)))
 
     async def do(
-        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float | None = None
+        self, model: str, task: str, items: Sequence[Any], options: Mapping[str, Any], deadline: float = 0
     ) -> list[Any]:
         """What a model gives for items, in their order.
 
-        The items of ``translate`` are sentences, or lists of one that is aligned, too. Those of ``particles`` are
-        sentences, of which it gives pages; those of ``text_classification``, ``fill_mask`` and ``feature_extraction``
-        are lists of texts.
+        The items of ``translate`` are sentences, or lists of one that is aligned, too; those of ``particles`` are
+        sentences, those of the tasks of encoders lists of texts.
         """
         loop, limit = asyncio.get_running_loop(), deadline or self.settings.deadline
-        kind = BatchKind(model, task, json.dumps(options, sort_keys=True))
         sentences = [Sentence(each, _length(each), loop.create_future()) for each in items]
-        work = Work(kind, sentences)
+        work = Work(BatchKind(model, task, json.dumps(options, sort_keys=True)), sentences)
         self.admit(limit, work)
         self._queue.add(work)
         self._wanted.set()
@@ -264,18 +304,15 @@ class Engine:
         finally:
             self._queue.discard(work)
 
-    def admit(self, limit: float | None, work: Work | None = None) -> None:
+    def admit(self, limit: float, work: Work = _UNKNOWN) -> None:
         """Refuse a request that would be done too late. One that finds nothing before it is never refused.
 
         :param limit: its deadline; infinite where it needs no worker
-        :param work: where it is known already
         """
         if not self._queue or limit == math.inf:
             return
         seconds, limit = 0.0, limit or self.settings.deadline
-        ahead = self._queue.turns if work is None else self._queue.ahead_of(work)
-        own = {work.kind: work.length} if work else {}
-        for kind, length in (*ahead.items(), *own.items()):
+        for kind, length in (*self._queue.ahead_of(work).items(), (work.kind, work.length)):
             past, spent = self._speeds.get(kind[:2], (1.0, 0.0))
             seconds += length * spent / past
         seconds /= max(1, self.alive)
@@ -284,36 +321,26 @@ class Engine:
             raise HTTPException(503, f"the server is busy: try again in {wait} s", {"Retry-After": str(wait)})
 
     async def _keep(self, worker: WorkerProcess) -> None:
-        """Give a worker batches as long as it lives, and start it again when it has died."""
-        loop = asyncio.get_running_loop()
+        """Give a worker its share of what waits as long as it lives, and start it again when it has died."""
         while True:
-            try:
-                kind, batch = await self._next_batch(worker)
-                start = loop.time()
-                await worker.run(kind, batch)
-                self._account(kind, batch, loop.time() - start)
-                continue
-            except WorkerLost:
-                self.metrics.restarts.inc()
-            while not worker.alive:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if not worker.alive:
                 try:
                     await worker.start()
+                    self.metrics.restarts.inc()
                 except MacaronError as error:
                     print(f"macaron: a worker cannot be started: {error}", file=sys.stderr, flush=True)
                     await asyncio.sleep(_PAUSE)
-
-    async def _next_batch(self, worker: WorkerProcess) -> tuple[BatchKind, list[Sentence]]:
-        """A worker's share of what waits, as soon as something does; WorkerLost if it dies before."""
-        while worker.alive:
-            await self._wanted.wait()
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-            if worker.alive and self._queue:
+            elif self._queue:
                 # A share of what other workers are computing, too: one large batch and one small one take longer.
                 sentences = self._queue.sentences + self._running
-                return self._queue.take(worker.budget * _CHARACTERS, math.ceil(sentences / self.alive))
-            self._wanted.clear()
-        raise WorkerLost
+                kind, batch = self._queue.take(worker.budget * _CHARACTERS, math.ceil(sentences / self.alive))
+                with suppress(WorkerLost):
+                    self._account(kind, batch, await worker.run(kind, batch))
+            else:
+                self._wanted.clear()
+                await self._wanted.wait()
 
     def _account(self, kind: BatchKind, batch: Sequence[Sentence], seconds: float) -> None:
         """Count a batch that is done."""
@@ -326,9 +353,9 @@ class Engine:
         self.metrics.batch_sentences.observe(len(batch))
 
 
-async def _each(work: Callable[[S], T], parts: Iterable[S], aside: bool) -> list[T]:
-    """What some work gives for each part; in a thread if it takes time."""
-    return await asyncio.to_thread(lambda: list(map(work, parts))) if aside else list(map(work, parts))
+async def computed(size: int, work: Callable[[], T]) -> T:
+    """What some work gives; in a thread, so that other requests go on meanwhile, if there is much to work on."""
+    return await asyncio.to_thread(work) if size > _LARGE else work()
 
 
 def _joined(document: Document, found: Sequence[Any], rank: int, lang: str) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 #: Requests that are asked for a batch, from the front of the line: who waits there is not passed by many.
@@ -17,10 +17,7 @@ _ASKED = 128
 
 
 class BatchKind(NamedTuple):
-    """What sentences have in common that may share a batch.
-
-    :param options: of the task, as JSON
-    """
+    """What sentences have in common that may share a batch; the options of the task are JSON."""
 
     model: str
     task: str
@@ -29,10 +26,7 @@ class BatchKind(NamedTuple):
 
 @dataclass(eq=False)
 class Sentence:
-    """A sentence, or the whole input of a task that is not translation.
-
-    :param length: in characters
-    """
+    """A sentence, or the whole input of a task that is not translation. Its length is in characters."""
 
     content: Any
     length: int
@@ -49,24 +43,21 @@ class Work:
 
     kind: BatchKind
     waiting: list[Sentence]
-    length: int = field(init=False)
-    turn: float = field(init=False, default=0.0)
+    turn: float = 0.0
 
     def __post_init__(self) -> None:
         self.waiting = sorted(self.waiting, key=lambda each: each.length)
-        self.length = sum(each.length for each in self.waiting)
+
+    @property
+    def length(self) -> int:
+        """Characters of all that waits."""
+        return sum(each.length for each in self.waiting)
 
     def nearest(self, length: int) -> int:
         """The index of the sentence that is nearest to a length. There is one."""
         place = bisect_left(self.waiting, length, key=lambda each: each.length)
         around = [i for i in (place - 1, place) if 0 <= i < len(self.waiting)]
         return min(around, key=lambda i: abs(self.waiting[i].length - length))
-
-    def take(self, index: int) -> Sentence:
-        """Remove a sentence."""
-        found = self.waiting.pop(index)
-        self.length -= found.length
-        return found
 
 
 class TurnQueue:
@@ -105,12 +96,12 @@ class TurnQueue:
 
         Requests take turns: as long as it has sentences waiting, each of the others gets about as many translated.
         """
-        if len(work.waiting) == 1:
+        if len(work.waiting) <= 1:
             return self.turns
         found: dict[BatchKind, float] = {}
         for other in self._line:
-            share = min(1.0, len(work.waiting) / len(other.waiting))
-            found[other.kind] = found.get(other.kind, 0) + share * other.length
+            shared = min(len(work.waiting), len(other.waiting))
+            found[other.kind] = found.get(other.kind, 0) + shared * other.turn
         return found
 
     def take(self, budget: float, most: float = math.inf) -> tuple[BatchKind, list[Sentence]]:
@@ -121,7 +112,7 @@ class TurnQueue:
         """
         first = next(iter(self._line))
         sharing = [work for work in self._line if work.kind == first.kind][:_ASKED]
-        batch, served = [first.take(-1)], {first: None}
+        batch, served = [first.waiting.pop()], {first: None}
         size = longest = batch[0].length
         while True:
             before = len(batch)
@@ -130,7 +121,7 @@ class TurnQueue:
                 padded = max(longest, work.waiting[index].length)
                 if padded * (len(batch) + 1) <= budget and len(batch) < most:
                     longest = padded
-                    batch.append(work.take(index))
+                    batch.append(work.waiting.pop(index))
                     served[work] = None
             if len(batch) == before:
                 break

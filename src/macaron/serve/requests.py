@@ -4,9 +4,11 @@ import asyncio
 import hmac
 import logging
 import math
+import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -17,16 +19,16 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from macaron.errors import MacaronError, log_failure
+from macaron.files import read_lines
 from macaron.json_files import parse_json
 from macaron.limits import MOST_TEXTS, check_limits, why
 from macaron.origin import Origin
-from macaron.serve.engine import Engine
-from macaron.serve.settings import Keys
+from macaron.serve.engine import Engine, computed
 from macaron.settings import convert
 
 AUTO = "auto"
-#: Fields of a form; bytes of a body that takes time to parse.
-_MOST_FIELDS, _LARGE = 2000, 1 << 16
+Handler = Callable[["Asked"], Awaitable[Any]]
+_MOST_FIELDS = 2000
 #: A body that is too large is read, and dropped, up to this multiple: while a client is sending, it reads no answer.
 _DRAINED = 8
 # It warns of damaged forms, which anybody can send: they are answered, not logged.
@@ -37,10 +39,7 @@ class Fields(dict[str, Any]):
     """The fields of a request, each checked when it is read. A field that is null counts as missing."""
 
     def read(self, name: str, kind: Any = str, default: Any = None) -> Any:
-        """A field of a type.
-
-        :param default: for a field that is missing or empty; without it the field is required
-        """
+        """A field of a type; the default where it is missing or empty, which is refused without one."""
         value = self._given(name, default)
         if isinstance(value, str):
             value = value.strip()
@@ -68,10 +67,10 @@ class Fields(dict[str, Any]):
         return Fields(value)
 
     def _given(self, name: str, default: Any = None) -> Any:
-        value = self.get(name)
-        if value is None and default is None:
+        value = default if self.get(name) is None else self[name]
+        if value is None:
             raise MacaronError(f"the parameter {name} is missing")
-        return default if value is None else value
+        return value
 
 
 async def _read_fields(request: Request, largest: int) -> Fields:
@@ -79,8 +78,6 @@ async def _read_fields(request: Request, largest: int) -> Fields:
 
     A field that a form has several times is a list. Some clients send a GET with a body, some a POST with a query and
     none, some a key in the query beside a JSON body.
-
-    :param largest: bytes of a part of a form
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
@@ -90,8 +87,7 @@ async def _read_fields(request: Request, largest: int) -> Fields:
             fields |= _joined(form.multi_items())
         else:
             body, parse = await request.body(), _json if kind.endswith(("/json", "+json")) else _form
-            # Other requests go on meanwhile.
-            fields |= await asyncio.to_thread(parse, body) if len(body) > _LARGE else parse(body)
+            fields |= await computed(len(body), lambda: parse(body))
         check_limits(fields)
     except (ValueError, RecursionError) as error:
         raise MacaronError(why(error)) from None
@@ -204,17 +200,20 @@ ERRORS = dict.fromkeys((HTTPException, MacaronError, ClientDisconnect, Exception
 
 #: Of more clients, those that would be allowed everything again are forgotten.
 _MOST_CLIENTS = 100_000
+_KEY = re.compile(r"(?P<key>[!-~]+)(\s+(?P<limit>[1-9][0-9]{0,5}|1000000))?")
 
 
 class Access:
     """Keys and limits of a server.
 
-    :param keys: none: everyone may ask
+    :param keys: with their requests per minute, None for those of the server; without keys everyone may ask
     :param per_minute: requests of a client, or of a key without a limit of its own; 0: any number
     :param clock: seconds
     """
 
-    def __init__(self, keys: Keys, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, keys: Mapping[str, int | None], per_minute: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.keys, self.per_minute, self._clock = keys, per_minute, clock
         #: When the requests of a client so far will have been worked off, one by one at its rate.
         self._busy_until: dict[str, float] = {}
@@ -259,6 +258,24 @@ class Access:
         return 0
 
 
+def read_keys(path: Path) -> dict[str, int | None]:
+    """The keys of a file: one per line, with requests per minute after a space; ``#`` begins a comment."""
+    keys: dict[str, int | None] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not (content := line.partition("#")[0].strip()):
+            continue
+        # The key itself is in no message: messages are logged.
+        if not (found := _KEY.fullmatch(content)):
+            wanted = "write a key of ASCII characters and, if it has a limit, its requests per minute (1 to 1000000)"
+            raise MacaronError(f"{path}, line {number}: {wanted}")
+        if found["key"] in keys:
+            raise MacaronError(f"{path}, line {number}: this key is there twice")
+        keys[found["key"]] = int(found["limit"]) if found["limit"] else None
+    if not keys:
+        raise MacaronError(f"{path}: no key in this file. Write one key per line.")
+    return keys
+
+
 class Asked(NamedTuple):
     """A request of somebody who may ask. Its work ends when the client has gone.
 
@@ -284,10 +301,9 @@ class Asked(NamedTuple):
     ) -> list[tuple[list[str], str, float]]:
         """For each text its translations, best first, its language and the confidence in that.
 
-        A text that is in the target language stays as it is.
+        A text that is in the target language stays as it is. The options are those of `Engine.translate`.
 
         :param source: ``auto`` to detect it, for each text
-        :param options: of `Engine.translate`
         """
         catalogue = self.engine.catalogue
         into = catalogue.language(target)
@@ -298,28 +314,22 @@ class Asked(NamedTuple):
             sources = [languages[0] for languages in ranked]
         else:
             sources = [(catalogue.language(source), 1.0)] * len(texts)
-        found = [[text] for text in texts]
+        found = {text: [text] for text in texts}
 
         async def work(code: str) -> None:
-            members = [index for index, (each, _) in enumerate(sources) if each == code]
-            some = [texts[index] for index in members]
+            some = [text for text, (each, _) in zip(texts, sources, strict=True) if each == code]
             done = await self.engine.translate(catalogue.pair(code, into).name, some, **options)
-            for index, each in zip(members, done, strict=True):
-                found[index] = each
+            found.update(zip(some, done, strict=True))
 
-        foreign = {code for code, _ in sources} - {into}
-        await asyncio.gather(*map(work, foreign))
-        return [(each, *language) for each, language in zip(found, sources, strict=True)]
+        await asyncio.gather(*map(work, {code for code, _ in sources} - {into}))
+        return [(found[text], *language) for text, language in zip(texts, sources, strict=True)]
 
 
-Handler = Callable[[Asked], Awaitable[Any]]
-
-
-async def answered(request: Request, handle: Handler, work: bool = True, limit: float | None = None) -> Any:
+async def answered(request: Request, handle: Handler, work: bool = True, limit: float = 0) -> Any:
     """What a handler gives for a request whose fields were read and whose key was checked.
 
     :param work: whether it counts for the limits of its client, and is refused if there is too much to do
-    :param limit: seconds that it may take, by default the deadline of the settings; infinite where it needs no worker
+    :param limit: its deadline in seconds, 0 for that of the settings; infinite where it needs no worker
     """
     engine, access = request.app.state.engine, request.app.state.access
     request = _limited(request, engine.settings.body_limit)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
@@ -32,15 +32,10 @@ from macaron.tasks.mask_filler import MaskFiller
 
 #: Is told the index of an item and its result.
 Found = Callable[[int, Any], None]
-#: Is told a message for the parent.
-Send = Callable[[dict[str, Any]], None]
 
 
 class Models:
-    """The models of a worker.
-
-    :param settings: the first line
-    """
+    """The models of a worker, by the first line that it is told."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         if "OMP_NUM_THREADS" not in os.environ:
@@ -61,10 +56,20 @@ class Models:
         if task == "translate":
             self._translate(model, items, found=found, **options)
             return
-        if task not in _TASKS:
-            raise MacaronError(f"there is no task {task!r}")
+        folder, device = self.folders[model], self.device
         for index, item in enumerate(items):
-            found(index, _TASKS[task](self.folders[model], self.device, item, **options))
+            if task == "text_classification":
+                found(index, _loaded(Predictor, folder, device).labels(item, **options))
+            elif task == "fill_mask":
+                found(index, _loaded(MaskFiller, folder, device).fill(item, **options))
+            elif task == "feature_extraction":
+                found(index, _loaded(Embedder, folder, device).embed(item, **options).tolist() if item else [])
+            elif task == "particles":
+                sentence = " ".join(item.split())
+                traced = _loaded(TracedModel, folder).trace(sentence, ("encoder", "decoder"), None)
+                found(index, particles_page(assemble(sentence, [traced])))
+            else:
+                raise MacaronError(f"there is no task {task!r}")
 
     def _translate(self, model: str, items: Sequence[str | list[str]], nbest: int, found: Found) -> None:
         """Translate sentences. Those in a list are aligned, too, after all have been translated."""
@@ -90,33 +95,7 @@ def _loaded(kind: Callable[..., Any], *arguments: Any) -> Any:
     return kind(*arguments)
 
 
-def _classify(folder: Path, device: str, texts: list[str], **options: Any) -> Any:
-    return _loaded(Predictor, folder, device).labels(texts, **options)
-
-
-def _embed(folder: Path, device: str, texts: list[str], normalize: bool = True) -> Any:
-    return _loaded(Embedder, folder, device).embed(texts, normalize).tolist() if texts else []
-
-
-def _fill(folder: Path, device: str, texts: list[str], **options: Any) -> Any:
-    return _loaded(MaskFiller, folder, device).fill(texts, **options)
-
-
-def _particles(folder: Path, _device: str, sentence: str) -> str:
-    sentence = " ".join(sentence.split())
-    traced = _loaded(TracedModel, folder).trace(sentence, ("encoder", "decoder"), None)
-    return particles_page(assemble(sentence, [traced]))
-
-
-_TASKS: dict[str, Callable[..., Any]] = {
-    "text_classification": _classify,
-    "feature_extraction": _embed,
-    "fill_mask": _fill,
-    "particles": _particles,
-}
-
-
-def answer(models: Models, batch: dict[str, Any], chosen: Sequence[int], send: Send) -> None:
+def answer(models: Models, batch: dict[str, Any], chosen: Sequence[int], send: Callable[[Any], None]) -> None:
     """Do some items of a batch. Where they fail, they are tried one by one: one bad text is no harm to others."""
     model, task, items, options = (batch[name] for name in ("model", "task", "items", "options"))
     left = list(chosen)
@@ -140,29 +119,29 @@ def answer(models: Models, batch: dict[str, Any], chosen: Sequence[int], send: S
         send({"item": chosen[0], "error": message})
 
 
-def main(read: BinaryIO, write: BinaryIO) -> None:
+def main() -> None:
     """Answer until the input ends."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(5)  # the process that answers HTTP, and refuses what is too much, comes first
+    write = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print must not come among the answers
 
     def send(message: dict[str, Any]) -> None:
         write.write(json.dumps(message).encode() + b"\n")
         write.flush()
 
     try:
-        models = Models(json.loads(read.readline()))
+        models = Models(json.loads(sys.stdin.buffer.readline()))
     except MacaronError as error:
         send({"failed": str(error)})
         return
     send({"budget": models.budget, "device": choose_device(models.device).type})
-    for line in read:
+    for line in sys.stdin.buffer:
         batch = json.loads(line)
         answer(models, batch, range(len(batch["items"])), send)
         send({"done": True})
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    os.nice(5)  # the process that answers HTTP, and refuses what is too much, comes first
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print must not come among the answers
-    main(sys.stdin.buffer, answers)
+    main()

@@ -11,9 +11,8 @@ from macaron.errors import MacaronError
 from macaron.models.catalogue import Catalogue
 from macaron.serve import worker
 from macaron.serve.app import make_app
-from macaron.serve.engine import Engine
-from macaron.serve.requests import Access
-from macaron.serve.settings import ServeSettings, read_keys
+from macaron.serve.engine import Engine, ServeSettings
+from macaron.serve.requests import Access, read_keys
 
 
 class Here(Engine):
