@@ -153,12 +153,7 @@ def load_model(
 
 
 def _load_model(
-    folder: Path,
-    model_class: Any,
-    dtype: torch.dtype | None,
-    heads: Sequence[str],
-    device: torch.device | None,
-    changes: Mapping[str, Any],
+    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], device: Any, changes: Any
 ) -> tuple[Any, list[str]]:
     import torch
 
@@ -190,17 +185,14 @@ def _load_model(
         leaf.reset_parameters()
     saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
     # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-    weights = {
-        name: each.to(device=device, dtype=dtype or saved_in, copy=True)
-        for name, each in kept.items()
-        if name not in lacking
-    }
+    kind = dtype or saved_in
+    weights = {name: each.to(device, kind, copy=True) for name, each in kept.items() if name not in lacking}
     for name, tensor in weights.items():
         # A sum is quicker; where it overflows, the values themselves decide.
         if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
             raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
     model.load_state_dict(weights, strict=False, assign=True)
-    return model.to(dtype or saved_in).eval(), lacking
+    return model.to(kind).eval(), lacking
 
 
 def save_model(

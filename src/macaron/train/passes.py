@@ -18,18 +18,14 @@ from macaron.train.checkpoint import RunState, Weights
 from macaron.train.distributed import Processes, gathered
 from macaron.train.optimiser import copy_weights
 from macaron.train.settings import TrainSettings
-from macaron.train.step import TrainStep
+from macaron.train.step import RecordedStep, TrainStep
 from macaron.train.task import MicroBatch, Task
 
 T = TypeVar("T")
 
 
 class OthersLackError(Exception):
-    """Another process lacks memory, which is found when the processes agree, before this one has finished."""
-
-    def __init__(self, lacking: float) -> None:
-        super().__init__(lacking)
-        self.lacking = lacking
+    """Another process lacks memory, as they have agreed before this one had finished; the value of their agreement."""
 
 
 #: Distance between the seeds of a micro-batch's parts, and the range of seeds.
@@ -63,7 +59,7 @@ def within_memory(
         try:
             result = attempt(parts)
         except OthersLackError as error:
-            lacking, agreed = error.lacking, True
+            lacking, agreed = error.args[0], True
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and not any(map(str(error).__contains__, _NO_MEMORY)):
                 raise
@@ -115,7 +111,7 @@ def accumulate(
                 module.set_requires_gradient_sync(turn == len(turns) and j == parts)
             elif not real:
                 continue
-            if step.sums and turn == len(turns) and parts == 1:
+            if processes.grouped and isinstance(step, RecordedStep) and turn == len(turns) and parts == 1:
                 # Whoever has failed before waits in `within_memory` for the same agreement, with 1 or more.
                 lacking = processes.most(0.0 if step.prepare(part) else 0.5)
                 if lacking >= 1:

@@ -13,6 +13,7 @@ from macaron.train.distributed import Processes
 
 #: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3
+Autocast = Callable[[], AbstractContextManager[Any]]
 Shapes = tuple[torch.Size, ...]
 
 
@@ -23,17 +24,10 @@ class TrainStep:
     :param autocast: makes the context in which the module is called
     """
 
-    def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, module: nn.Module, autocast: Autocast) -> None:
         self.module, self.autocast = module, autocast
         if not any(parameter.is_cuda for parameter in module.parameters()):
             keep_freed_memory()
-
-    #: Whether `prepare` may be asked.
-    sums = False
-
-    def prepare(self, batch: Any) -> bool:
-        """Whether a call with this batch can sum the gradients over all processes, and needs no more memory."""
-        return False
 
     def __call__(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
         """The sums of the losses; the first one's gradients are multiplied by ``weight``.
@@ -60,15 +54,9 @@ class RecordedStep(TrainStep):
     not the default one: autograd remembers the stream of a parameter's first gradient.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        autocast: Callable[[], AbstractContextManager[Any]],
-        processes: Processes | None = None,
-    ) -> None:
+    def __init__(self, module: nn.Module, autocast: Autocast, processes: Processes | None = None) -> None:
         super().__init__(module, autocast)
         self.processes = processes or Processes()
-        self.sums = self.processes.grouped
         self.calls: dict[Shapes, int] = {}
         #: The recording of a shape, summing or not, and the tensors into which every batch and weight are copied.
         self.recorded: dict[tuple[Shapes, bool], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
@@ -77,11 +65,11 @@ class RecordedStep(TrainStep):
                 parameter.grad = torch.zeros_like(parameter)
 
     def prepare(self, batch: Any) -> bool:
-        """Whether a call with this batch can sum the gradients; it is recorded if that is due."""
-        shape = shapes(batch)
-        if self.sums and self.calls.get(shape, 0) >= WARM_UP:
-            self._record(batch, True)
-        return (shape, True) in self.recorded
+        """Whether a call with this batch can sum the gradients, and needs no more memory: it is recorded if due."""
+        due = self.calls.get(shapes(batch), 0) >= WARM_UP
+        if due:
+            self._record(batch, summed=True)
+        return due
 
     def __call__(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
