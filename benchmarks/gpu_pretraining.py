@@ -67,7 +67,7 @@ def peer_batches(data: PreparedText, recipe: Recipe, device: torch.device) -> li
     """Texts that ours trains on, one in a row, masked as ours; each batch with its number of real tokens."""
     settings, chosen = recipe.train, recipe.pretrain
     store = data.sentences("train")
-    corpus = Corpus.of(store, data.documents("train"))
+    corpus = Corpus(store.offsets, data.documents("train"))
     shape = batches.Shape.of(settings, chosen, corpus)
     made = batches.plan(corpus, shape, settings, chosen, (settings.seed, 1), 1)
     full = np.flatnonzero(made.spans.lengths == shape.width)

@@ -27,10 +27,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from macaron.recipe import load_recipe
-from macaron.tasks.translation import TranslationBatch, TranslationTask
+from macaron.tasks.pretraining import PretrainingTask
+from macaron.tasks.translation import TranslationTask
 from macaron.train.distributed import Processes
 from macaron.train.loop import Trainer
-from macaron.train.task import MicroBatch
+from macaron.train.task import MicroBatch, Task
 
 PRODUCTS, ATTENTION, LOSS, OPTIMISER = "matrix products", "attention", "loss", "optimiser"
 LOSS_PRODUCTS, EMBEDDING, COPIES = "loss: matrix products", "embedding", "copies and casts"
@@ -64,20 +65,20 @@ class Enough(Exception):
     """The windows are over."""
 
 
-class WatchedTask(TranslationTask):
-    """The task; it counts the batches that the loop asks for, and profiles the second window of them."""
+class Watched(Task):
+    """A task that counts the batches that the loop asks for, and profiles the second window of them."""
 
     def watch(self, warm_up: int, window: int, activities: list[ProfilerActivity]) -> None:
         self.count, self.window, self.targets = -warm_up, window, 0
         self.profiler = profile(activities=activities)
         self.since = self.step_seconds = self.profiled_seconds = 0.0
 
-    def plan_section(self, number: int) -> list[MicroBatch]:
+    def plan(self, number: int) -> list[MicroBatch]:
         """The micro-batches; making one of them counts."""
-        found = super().plan_section(number)
+        found = super().plan(number)
         return [replace(planned, collate=partial(self.collate, planned)) for planned in found]
 
-    def collate(self, planned: MicroBatch, device: torch.device) -> TranslationBatch:
+    def collate(self, planned: MicroBatch, device: torch.device) -> Any:
         if self.count in (0, self.window, 2 * self.window):
             common.wait(device)
             now = time.monotonic()
@@ -92,6 +93,14 @@ class WatchedTask(TranslationTask):
         self.targets += planned.targets if 0 <= self.count < self.window else 0
         self.count += 1
         return planned.collate(device)
+
+
+class WatchedTranslation(Watched, TranslationTask):
+    """Translation."""
+
+
+class WatchedPretraining(Watched, PretrainingTask):
+    """Pre-training."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +244,7 @@ def main() -> None:
     assignments += [f"model.preset={arguments.preset}"] if arguments.preset else []
     recipe = load_recipe(arguments.recipe, [*assignments, *arguments.settings])
     parts, window = recipe.train.accumulate, arguments.window
-    task = WatchedTask(recipe)
+    task = (WatchedPretraining if recipe.kind == "text" else WatchedTranslation)(recipe)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     task.watch(arguments.warm_up * parts, window * parts, activities)
     start = time.monotonic()

@@ -298,8 +298,8 @@ def test_a_folder_that_is_being_removed_never_looks_complete(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_leftovers_of_earlier_versions_are_removed(tmp_path: Path):
-    (tmp_path / ".model.writing").mkdir()
+def test_leftovers_are_removed(tmp_path: Path):
+    (tmp_path / ".model.partial").mkdir()
     (tmp_path / ".update-8.removed").mkdir()
     (tmp_path / ".hidden").write_text("not ours")
     remove_leftovers(tmp_path)

@@ -32,12 +32,9 @@ class UsageError(MacaronError):
 
 
 class Interrupted(MacaronError):
-    """The run was stopped by a signal, in good order.
+    """The run was stopped by a signal, in good order."""
 
-    The exit code is that of Ctrl-C. Who receives another signal sets it: 128 and its number, as a shell reports it.
-    """
-
-    exit_code = 130
+    exit_code = 130  # of Ctrl-C; who receives another signal sets it: 128 and its number
 
 
 class CannotWrite(MacaronError):
@@ -110,10 +107,7 @@ def not_finite(folder: Path | None) -> NotFinite:
 
 
 def system_message(error: OSError) -> str:
-    """The message for an error of the system that nothing has caught, such as a missing file.
-
-    The OS names the file only if opening fails; a nameless write error is about the output.
-    """
+    """The message for an error of the system that nothing has caught; a nameless write error is about the output."""
     full = error.errno in (*FULL, errno.EBADF)
     name = f"{error.filename}: " if error.filename else "cannot write the output: " if full else ""
     return cut(f"{name}{error.strerror or error}")

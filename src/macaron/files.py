@@ -1,8 +1,7 @@
 """Files and folders: written completely or not at all (the only writers of the toolkit), and text read by lines.
 
-Everything is written beside its final path (within a file system a rename is one step) as ``.NAME.partial`` and renamed
-at the end. An error, Ctrl-C or SIGTERM leaves what was there before; what a killed process left is removed by the next
-one that writes to the same path.
+Everything is written beside its final path as ``.NAME.partial`` and renamed at the end. An error, Ctrl-C or SIGTERM
+leaves what was there before; what a killed process left is removed by the next one that writes to the same path.
 """
 
 import bz2
@@ -15,12 +14,12 @@ import os
 import shutil
 import struct
 import zlib
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from macaron.errors import FULL, CannotWrite, MacaronError
 from macaron.limits import RATIO, Bounded
@@ -32,14 +31,13 @@ ENDINGS = ("", ".gz", ".xz")
 _GENERAL = (OSError, EOFError, ValueError, LookupError, RuntimeError, MemoryError)
 #: Errors of Python for damaged archives, but for those of their own modules.
 DAMAGED = (*_GENERAL, struct.error, zlib.error, lzma.LZMAError)
-#: Bytes of a line of text.
-LONGEST_LINE = 1 << 26
+#: Bytes of a line of text; of one of a corpus: longer ones are skipped, the file probably lacks line breaks.
+LONGEST_LINE, MAX_LINE = 1 << 26, 1 << 20
 #: Bytes of memory that decompressing may take: eight times what ``xz -9`` needs.
 _XZ_MEMORY = 1 << 29
 #: Bytes that a compressed file may hold, if that is more than `RATIO` times its size.
 _LEAST = 1 << 23
 _PARTIAL, _OLD, _REMOVED = ".partial", ".old", ".removed"
-_EARLIER = ".writing"  # what earlier versions of Macaron left
 
 
 @contextmanager
@@ -78,8 +76,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
 
 def check_unused(folder: Path, remedy: str = "continue with --resume, or give another --out") -> None:
     """Refuse a folder for new results that holds something already."""
-    if folder.exists() and not folder.is_dir():
-        raise MacaronError(f"{folder} is a file: give a folder")
+    _refuse_file(folder)
     if folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise MacaronError(f"{folder} is not empty: {remedy}")
 
@@ -102,10 +99,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A context in which only this process writes into a folder that grows, such as that of a run.
-
-    A folder that is made here, and still empty at the end, is removed.
-    """
+    """A context in which only this process writes into a folder; one that is made here and stays empty is removed."""
     new = not folder.exists()
     _refuse_file(folder)
     try:
@@ -120,8 +114,7 @@ def writing(folder: Path) -> Iterator[None]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of ``path`` if the block succeeds.
 
-    The files are on the disk before the rename. What a killed process left is removed by the next one, and the folder
-    that it was replacing is put back first. Two processes that write the same folder at once are refused.
+    What a killed process left is removed by the next one, and the folder that it was replacing is put back first.
     """
     final = Path(os.path.realpath(path))
     _refuse_file(path)
@@ -179,16 +172,13 @@ def remove_leftovers(folder: Path) -> None:
     for path in sorted(folder.glob(".*")) if folder.is_dir() else ():
         if path.name.endswith(_OLD):
             _put_back(path)
-        elif path.name.endswith((_PARTIAL, _REMOVED, _EARLIER, LOCK)) and path.name != LOCK:
+        elif path.name.endswith((_PARTIAL, _REMOVED, LOCK)) and path.name != LOCK:
             remove(path)
 
 
 @contextmanager
 def open_binary(path: Path, remedy: str = "Fetch or copy the file again.") -> Iterator[BinaryIO]:
-    """Open a plain, ``.gz``, ``.xz`` or ``.bz2`` file for reading bytes; errors name the file.
-
-    :param remedy: of a file that cannot be decompressed
-    """
+    """Open a plain, ``.gz``, ``.xz`` or ``.bz2`` file for reading bytes; errors name the file, and a remedy."""
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
     try:
         if path.suffix == ".xz":  # its header says how much memory it takes
@@ -213,28 +203,41 @@ def find_compressed(path: Path) -> Path | None:
 def read_lines(path: str | Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file (plain, ``.gz``, ``.xz``) without their line ends.
 
-    Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): the other separators of Unicode, which
-    ``str.splitlines`` would honour, are characters of the text, and two files that are aligned line by line
-    must stay aligned.
+    Lines end at ``\\n`` alone (a ``\\r`` before it is dropped): files that are aligned line by line must stay aligned.
     """
-    with open_binary(Path(path)) as file:
-        for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), start=1):
-            if number == 1 and raw == BOM_UTF8:
-                return  # a file without a line
-            yield decode_line(raw.removesuffix(b"\n"), path, number)
+    for number, raw in enumerate(raw_lines(Path(path), LONGEST_LINE + 1), start=1):
+        yield decode_line(raw, path, number)
 
 
-def decode_line(raw: bytes | bytearray, name: str | Path, number: int) -> str:
+def raw_lines(path: Path, too_long: int | None = None) -> Iterator[bytes | None]:
+    """Yield the lines of a file as bytes, without a byte-order mark and line ends.
+
+    One of ``too_long`` bytes, by default `MAX_LINE`, or more is None, and is not in memory as a whole.
+    """
+    most = too_long or MAX_LINE
+    with open_binary(path) as opened, io.BufferedReader(cast(io.RawIOBase, opened), 1 << 20) as file:
+        mark = cast(io.BufferedReader, opened).peek(3)[:3]  # peek copies the whole buffer: the smaller one
+        if mark[:2] in (BOM_UTF16_LE, BOM_UTF16_BE):
+            raise MacaronError(f"{path}: this is UTF-16. Convert it: iconv -f UTF-16 -t UTF-8")
+        opened.read(3 if mark == BOM_UTF8 else 0)
+        while line := file.readline(most):
+            if len(line) == most and not line.endswith(b"\n"):
+                yield None
+                while (rest := file.readline(most)) and not rest.endswith(b"\n"):
+                    pass
+            else:
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def decode_line(raw: bytes | bytearray | None, name: str | Path, number: int) -> str:
     """A line of UTF-8 as text, without a byte order mark or a carriage return; the name is for the error."""
-    if len(raw) > LONGEST_LINE:
+    if raw is None or len(raw) > LONGEST_LINE:
         raise MacaronError(f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes. Is it text?")
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise MacaronError(
-            f"{name}, line {number}: not valid UTF-8 (byte {error.start + 1} of the line). Convert the text to UTF-8 "
-            "or remove the line."
-        ) from None
+        wrong = f"not valid UTF-8 (byte {error.start + 1} of the line)"
+        raise MacaronError(f"{name}, line {number}: {wrong}. Convert the text to UTF-8, or remove the line.") from None
     return (line.removeprefix("\ufeff") if number == 1 else line).removesuffix("\r")
 
 
@@ -256,10 +259,9 @@ def alone(path: Path, lock: Path) -> Iterator[None]:
 
 @contextmanager
 def refusing(path: Path, inside: Path | None = None) -> Iterator[None]:
-    """Turn failed writes into an error that names ``path``.
+    """Turn failed writes into an error that names ``path``, of all or of those inside another path.
 
-    :param inside: only those below this path. The system names no path where a write fails for lack of space; errors
-        of anything else that the caller does, such as reading, pass unchanged.
+    The system names no path where a write fails for lack of space; errors of anything else pass unchanged.
     """
     try:
         yield

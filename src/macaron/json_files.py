@@ -1,7 +1,6 @@
 """The only reader of JSON: limits against damaged and hostile files, and a check of every key and type.
 
-What a file must hold is a type: a TypedDict, a dataclass, ``dict[str, int]`` and so on (see `settings.convert`). A key
-that earlier versions of Macaron did not write is `NotRequired`; a key that is unknown is refused, as in recipes.
+What a file must hold is a type, see `settings.convert`. A key that earlier versions did not write is `NotRequired`.
 """
 
 import errno
@@ -23,10 +22,7 @@ Record = dict[str, Any]
 
 
 def read_json(path: Path, kind: Any, remedy: str = "", largest: int = LARGEST_JSON, finite: bool = True) -> Any:
-    """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file.
-
-    :param finite: refuse NaN and infinity, which are not JSON
-    """
+    """The content of a JSON file, of this type. FileNotFoundError passes; all else is a MacaronError with the file."""
     try:
         if path.is_fifo():  # nobody would write into it
             raise OSError(errno.ESPIPE, "a pipe, not a file")

@@ -1,11 +1,11 @@
 """How large things may be: the limits of files and settings, each stated once. Nobody should ever meet one.
 
-A damaged or hostile file asks for sizes that would fill the memory or take days. They are refused before anything is
-allocated, and the message names the limit.
+They are for damaged and hostile files, and checked before anything is allocated.
 """
 
 import io
 import math
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -42,17 +42,9 @@ MOST_TEXTS = 1000
 #: Sub-steps of a scheme.
 MOST_STEPS = 1000
 #: Sizes in the configuration of a model.
-MODEL_SIZES = {
+MODEL_SIZES: dict[str, int] = {
     "vocab_size": LARGEST_VOCABULARY,
-    "hidden_size": 16_384,
-    "num_attention_heads": 1024,
-    "head_size": 4096,
-    "intermediate_size": 262_144,
-    "encoder_layers": 1000,
-    "decoder_layers": 1000,
-    "num_hidden_layers": 1000,
-    "max_position_embeddings": 10_000_000,
-    "type_vocab_size": 1000,
+    **tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")),
 }
 
 
@@ -74,11 +66,9 @@ class Between:
 
 
 class Bounded(io.RawIOBase):
-    """A stream of which only so many bytes are read; then it raises a MacaronError.
+    """A stream of which only so many bytes are read; then it raises a MacaronError."""
 
-    :param block: the least that is read at once: expat begins anew with every block of a long token
-    """
-
+    # `block` is the least that is read at once: expat begins anew with every block of a long token.
     def __init__(self, file: IO[bytes], most: int, message: str, block: int = 1) -> None:
         self.file, self.left, self.message, self.block = file, most, message, block
 
@@ -114,7 +104,6 @@ def check_limits(content: Any, finite: bool = False, items: float = math.inf) ->
     """Refuse what no file of ours holds: huge numbers, strings that are no text (ValueError), nesting (RecursionError).
 
     :param finite: refuse numbers that are not finite, too
-    :param items: most items of a list
     """
     level = [content]
     for _ in range(DEEPEST):

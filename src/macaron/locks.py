@@ -1,7 +1,7 @@
 """Locks: what only one process at a time may write.
 
-The system ends a lock with its process, however that ends. What a killed process leaves is a file with its number and
-its host: it locks nothing on that host, and the next process takes it over. On another host that cannot be known.
+The system ends a lock with its process. The file that a killed one leaves locks nothing on its host; on another host
+that cannot be known.
 """
 
 import fcntl
@@ -37,10 +37,7 @@ def hold(path: Path, create: bool = True, certain: bool = False) -> int | None:
 
 @contextmanager
 def locked(lock: Path, what: Path) -> Iterator[None]:
-    """A context in which only this process writes ``what``.
-
-    :param lock: the lock file, whose folder exists; it is removed at the end
-    """
+    """A context in which only this process writes ``what``; its lock file is removed at the end."""
     here = os.uname().nodename
     descriptor = hold(lock, certain=True)
     process, host = _owner(lock)
@@ -63,10 +60,7 @@ def locked(lock: Path, what: Path) -> Iterator[None]:
 
 
 def new_file(path: Path, alike: str) -> BinaryIO:
-    """Open a file that only this process writes, after removing those beside it that nobody writes any more.
-
-    :param alike: the pattern of their names
-    """
+    """Open a file that only this process writes, after removing those like it that nobody writes any more."""
     for left in path.parent.glob(alike):
         with suppress(OSError):  # removed by another process, or a folder
             if (abandoned := hold(left, create=False, certain=True)) is not None:
@@ -80,16 +74,14 @@ def new_file(path: Path, alike: str) -> BinaryIO:
 
 
 def _owner(lock: Path) -> tuple[int, str]:
-    """The process and the host in a lock file; 0 and nothing if they are not noted yet."""
     try:
         process, host = (lock.read_text(encoding="utf-8") if lock.is_file() else "").split()
         return int(process), host
     except (OSError, ValueError):
-        return 0, ""
+        return 0, ""  # not noted yet
 
 
 def _runs(process: int) -> bool:
-    """Whether there is a process of this number on this host."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -1,7 +1,6 @@
 """Where settings came from, for messages: a line of a file, ``--set``, or an option.
 
-Whoever finds something wrong with a setting names it as the recipe does (``train.seed``). The message gets its origin
-here, wherever it was raised.
+Whoever refuses a setting names it as the recipe does (``train.seed``). The message gets its origin here.
 """
 
 import dataclasses
@@ -25,11 +24,8 @@ _KEY = re.compile(r"(?<![\w./-])[a-z]+(?:\.[a-z]\w*|\[\d+\])+")
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """The source of some settings, for messages.
+    """The source of some settings: a file and its text, the ``key.key=value`` that were applied to it.
 
-    :param name: the file
-    :param text: its TOML text
-    :param assignments: the ``key.key=value`` that were applied to it
     :param options: settings that options of their own gave: ``{"data.vocab_size": "--vocab-size 8000"}``
     """
 
@@ -59,10 +55,7 @@ class Origin:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """A context in which messages about a setting, raised anywhere, begin with where the setting was given.
-
-        A message is about the first setting that it names (``train.seed``); others belong to its remedies.
-        """
+        """A context in which messages begin with where the first setting that they name (``train.seed``) was given."""
         try:
             yield
         except MacaronError as error:

@@ -22,8 +22,7 @@ from macaron.errors import MacaronError, require
 Item = TypeVar("Item")
 Returned = TypeVar("Returned")
 
-#: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units. The keyword
-#: ``total`` tells their number in all, where it was not known before.
+#: What a step calls as it advances: ``advance(count=1, total=None)`` reports ``count`` more units, of ``total`` in all.
 Advance = Callable[..., None]
 _GRACE = 30.0  # seconds that a task has to end after an error, before its process is terminated
 
@@ -31,11 +30,9 @@ _GRACE = 30.0  # seconds that a task has to end after an error, before its proce
 class Workers:
     """Processes that run tasks, started with the first of them. Use it in a ``with`` statement.
 
-    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang, and a new process
-    holds no copy of the parent's memory. Programs that use it need the usual ``if __name__ == "__main__":``.
-    Ctrl-C is left to the parent; if the parent dies, so do they.
+    They are spawned, not forked: a fork of a process with threads (those of `tokenizers`) may hang. Ctrl-C is left to
+    the parent; if the parent dies, so do they.
 
-    :param count: number of processes; default: one for each core
     :param set_up: called once in each process with its index, from 0
     """
 
@@ -50,10 +47,7 @@ class Workers:
         self._processes: list[BaseProcess] = []
 
     def map(self, function: Callable[[Item], Returned], tasks: Iterable[Item]) -> Generator[Returned, None, None]:
-        """Yield the results in the order of the tasks; few tasks are in memory at any time.
-
-        A single task, or a single worker, needs no other process.
-        """
+        """Yield the results in the order of the tasks; few are in memory. One task, or one worker, needs no process."""
         tasks = iter(tasks)
         waiting = list(islice(tasks, 2))
         if self.count == 1 or len(waiting) < 2:
@@ -69,9 +63,7 @@ class Workers:
             while running:
                 yield running.popleft().result()
         except BrokenProcessPool:
-            raise MacaronError(
-                "a worker process was killed, probably because memory ran out. Try again with fewer: --workers 1"
-            ) from None
+            raise MacaronError("a worker process was killed, maybe for lack of memory. Try --workers 1") from None
         finally:  # an error, or the caller wants no more
             for future in running:
                 future.cancel()
@@ -130,7 +122,6 @@ def check_stop() -> None:
 
 
 def _start(stopping: Any, indices: Any, set_up: Callable[[int], None] | None) -> None:
-    """Set up a worker: it ignores Ctrl-C and does not outlive its parent."""
     Workers._stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -170,14 +161,8 @@ class Progress:
         from rich import progress
         from rich.console import Console
 
-        columns = (
-            progress.SpinnerColumn(),
-            "{task.description}",
-            progress.BarColumn(),
-            progress.TextColumn("{task.completed:,.0f} " + unit),
-            progress.TimeElapsedColumn(),
-            progress.TimeRemainingColumn(),
-        )
+        amount = progress.TextColumn("{task.completed:,.0f} " + unit)
+        columns = (*progress.Progress.get_default_columns(), amount, progress.TimeElapsedColumn())
         hidden = self.quiet or not sys.stderr.isatty()
         start = time.monotonic()
         with progress.Progress(*columns, console=Console(stderr=True, quiet=hidden), disable=hidden) as bar:
@@ -186,5 +171,4 @@ class Progress:
             done = bar.tasks[0].completed
             bar.update(task, total=done)
         if hidden:
-            amount = f"{done:,.0f} {unit}, " if done else ""
-            self.say(f"{name}: {amount}{time.monotonic() - start:.1f} s")
+            self.say(f"{name}: {f'{done:,.0f} {unit}, ' if done else ''}{time.monotonic() - start:.1f} s")

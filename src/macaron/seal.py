@@ -4,19 +4,15 @@
 
     {"format": 1, "files": {"config.json": {"bytes": 1234, "sha256": "0123..."}, ...}}
 
-Model folders, checkpoints and prepared folders have one. A folder without it (of another program, of an earlier
-version) is not verified, and neither is a file that it does not name, such as a model card. Hidden files, Markdown and
-subfolders with digests of their own are not recorded.
-
-SHA-256 takes 0.1 s for 100 MB on a processor with instructions for it, longer on others. hashlib releases Python's
-lock, so `begin` hides this time behind the import of torch.
+Model folders, checkpoints and prepared folders have one. A folder without it is not verified, and neither is a file
+that it does not name. Hidden files, Markdown and subfolders with digests of their own are not recorded.
 """
 
 import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
@@ -57,7 +53,7 @@ class DamagedFile(MacaronError):
     """A file is not as it was written."""
 
 
-def seal(folder: str | Path, names: Iterable[str] | None = None) -> None:
+def seal(folder: str | Path, names: Collection[str] | None = None) -> None:
     """Record the digests of a folder's files, as they are now.
 
     :param names: patterns of the files that were written; what is recorded of others stays. Default: all files anew.
@@ -67,10 +63,9 @@ def seal(folder: str | Path, names: Iterable[str] | None = None) -> None:
     if names is None:
         found = _files_of(folder)
     else:
-        patterns = list(names)
         with suppress(DamagedFile):  # it is replaced
-            kept = {name: each for name, each in (recorded(folder) or {}).items() if not _matches(name, patterns)}
-        paths = (path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
+            kept = {name: each for name, each in (recorded(folder) or {}).items() if not _matches(name, names)}
+        paths = (path for pattern in names for path in folder.glob(pattern) if path.is_file())
         found = [path.relative_to(folder).as_posix() for path in paths]
     new = {name: {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)} for name in found}
     write_json(folder / DIGESTS, {"format": FORMAT, "files": dict(sorted({**kept, **new}.items()))})
@@ -153,16 +148,13 @@ def damaged(
 
 
 def check(folder: Path, names: Sequence[str] | None = None, remedy: str | None = None, **reading: bool) -> None:
-    """Refuse a folder with a damaged file; the other parameters are those of `damaged`.
-
-    :param remedy: what the user can do; default: copy it again, or accept it
-    """
+    """Refuse a folder with a damaged file; the other parameters are those of `damaged`."""
     for name, fault in damaged(folder, names, **reading).items():
         raise DamagedFile(f"{folder / name}: damaged ({fault}, see {DIGESTS}). {remedy or _remedy(folder)}")
 
 
 def begin(folder: Path, names: Sequence[str]) -> None:
-    """Check the small files of a folder (JSON), and begin to compute the digests of the others in another thread."""
+    """Check the small files of a folder (JSON), and begin to compute the digests of the others, beside imports."""
     check(folder, [name for name in names if name.endswith(".json")])
     found = [folder / name for name in recorded(folder) or {} if _matches(name, names)]
 
@@ -201,28 +193,21 @@ def digest(path: Path) -> str:
     return found.result()
 
 
-def fingerprint(folder: Path) -> str:
-    """A digest of all files in a model folder: weights, configuration, tokenizer, search settings."""
+def fingerprint(folder: Path, names: Sequence[str] = ("*",)) -> str:
+    """A digest of all files in a model folder, weights, configuration, tokenizer, search settings; or of some files."""
     files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != DIGESTS)
-    text = "".join(f"{file.name}\n{digest(file)}\n" for file in files)
+    text = "".join(f"{file.name}\n{digest(file)}\n" for file in files if _matches(file.name, names))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def weights_fingerprint(folder: Path) -> str:
     """A digest of the weights and the configuration of a folder."""
-    whole = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), folder / "config.json"]):
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: whole)
-    return whole.hexdigest()[:16]
+    return fingerprint(folder, ["*.safetensors", "config.json"])[:16]
 
 
 def _sha256(path: Path) -> str:
-    found, block = hashlib.sha256(), memoryview(bytearray(_BLOCK))
     with path.open("rb", buffering=0) as file:
-        while size := file.readinto(block):
-            found.update(block[:size])
-    return found.hexdigest()
+        return hashlib.file_digest(file, "sha256", _bufsize=_BLOCK).hexdigest()
 
 
 def _identity(path: Path) -> tuple[int, ...]:

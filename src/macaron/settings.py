@@ -149,10 +149,7 @@ def _keys(cls: type[Any]) -> dict[str, bool]:
 
 
 def convert(kind: Any, value: Any, origin: Origin, path: KeyPath, complete: bool = True) -> Any:
-    """A value of a type (a dataclass, a union, ``tuple[str, ...]`` and so on), checked.
-
-    :param complete: keys of dataclasses may not be missing; otherwise dataclasses are checked only
-    """
+    """A value of a type (a dataclass, a union, ``tuple[str, ...]`` and so on), checked; or a dataclass in part."""
     options, arguments = get_origin(kind), get_args(kind)
     if options is typing.NotRequired:
         return convert(arguments[0], value, origin, path, complete)

@@ -1,10 +1,7 @@
 """What comes with Macaron: the recipes, found by name, listed, copied; and the demo's corpus.
 
-In the repository ``src/macaron/recipes`` is a link to ``recipes``, so there is one copy of each.
-
-The corpus is 100,000 German-English pairs from a grammar. ``tools/make_demo_corpus.py`` writes its archive, which holds
-train, valid, test and novel (.de and .en; novel sentences combine words and constructions that the other splits never
-combine) and the translations of a baseline, which replaces each German word by its usual English words.
+The corpus is 100,000 German-English pairs from a grammar, see ``tools/make_demo_corpus.py``. Sentences of the split
+``novel`` combine words and constructions that the others never combine.
 """
 
 import re
@@ -15,7 +12,6 @@ from macaron.errors import MacaronError, UsageError, nearest
 from macaron.files import atomic_folder, write_text
 
 FOLDER = Path(__file__).with_name("recipes")
-_ENDING = ".toml"
 ARCHIVE = Path(__file__).parent / "data" / "demo_corpus.tar.bz2"
 _SPLITS = ("train", "valid", "test", "novel")
 FILES = tuple(f"{split}.{language}" for split in _SPLITS for language in ("de", "en"))
@@ -25,24 +21,21 @@ BASELINE = ".word-by-word"
 
 def names() -> list[str]:
     """The names of the shipped recipes, without their ending."""
-    return sorted(path.stem for path in FOLDER.glob(f"*{_ENDING}"))
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def shipped(name: str | Path) -> Path:
     """The file of a shipped recipe, by its name with or without its ending; an unknown one is refused."""
-    stem = str(name).removesuffix(_ENDING)
+    stem = str(name).removesuffix(".toml")
     if stem not in names():
         raise MacaronError(f"no recipe {str(name)!r} comes with Macaron{nearest(stem, names())}")
-    return FOLDER / f"{stem}{_ENDING}"
+    return FOLDER / f"{stem}.toml"
 
 
 def find(path: Path) -> Path:
-    """The recipe that a user means: a file, with or without its ending, or by its name one that comes with Macaron.
-
-    A file goes first: it may be an edited copy.
-    """
-    stem = str(path).removesuffix(_ENDING)
-    for file in (path, Path(f"{stem}{_ENDING}")):
+    """The recipe that a user means: a file, which may be an edited copy, or by its name one that comes with Macaron."""
+    stem = str(path).removesuffix(".toml")
+    for file in (path, Path(f"{stem}.toml")):
         if file.is_file():
             return file
     if stem in names():
@@ -70,10 +63,7 @@ def copy(name: str, to: Path | None = None) -> Path:
 
 
 def write_demo_corpus(folder: Path) -> bool:
-    """Write the corpus as train.de, train.en, valid.de ... into a folder of its own, one sentence per line.
-
-    :return: False if the corpus, or a shortened one (the first lines of every file), was there already
-    """
+    """Write the corpus as train.de ... into a folder of its own; False if it, or its first lines, were there."""
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if foreign := sorted(found - set(FILES)):
         raise MacaronError(f"{folder} also holds other files ({foreign[0]}): give the corpus a folder of its own")
@@ -82,10 +72,7 @@ def write_demo_corpus(folder: Path) -> bool:
         texts = {name: (folder / name).read_bytes() for name in FILES}
         aligned = all(texts[f"{split}.de"].count(b"\n") == texts[f"{split}.en"].count(b"\n") for split in _SPLITS)
         if not aligned or not all(corpus[name].startswith(texts[name]) for name in FILES):
-            raise MacaronError(
-                f"{folder} is not the demo corpus of this version: "
-                "remove it and what was made from it, or choose another folder"
-            )
+            raise MacaronError(f"{folder} is not the demo corpus of this version: remove it, or give another folder")
         return False
     with atomic_folder(folder) as partial:
         for name, content in corpus.items():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.lab.compare.comparison import write_comparison
+from macaron.lab.compare.comparison_page import write_comparison
 from macaron.recipe import data_recipe, load_recipe
 from macaron.tasks.run import run
 

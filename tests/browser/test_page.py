@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from macaron.lab.charts import Dots, Series, dot_chart, line_chart
+from macaron.lab.charts import Dots, Series, dot_chart, line_chart, number
 from macaron.lab.page import html_table, render_page, section, write_page
-from macaron.lab.scales import number
 
 pytestmark = pytest.mark.browser
 SCREENS = [(1280, 800), (390, 844)]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
-from macaron.lab.report.report_page import write_report
-from macaron.lab.scales import number
+from macaron.lab.charts import number
+from macaron.lab.report import write_report
 from macaron.recipe import data_recipe, recipe_from
 from macaron.seal import fingerprint
 from macaron.tasks.run import run

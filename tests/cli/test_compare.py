@@ -80,7 +80,7 @@ def test_compare(twins: Path, tmp_path: Path):
     page, numbers = tmp_path / "page.html", tmp_path / "page.json"
     done = macaron("compare", *runs, "--out", page, "--json", numbers, "--data", twins.parent / "prepared")
     assert done.returncode == 0, done.stderr
-    verdict, _, head, *rows, _, where = done.stdout.splitlines()
+    verdict, _, head, _, *rows, _, where = done.stdout.splitlines()
     found = json.loads(numbers.read_text())
     assert verdict == found["verdict"]
     assert where == f"Page: {page}    Numbers: {numbers}"
@@ -159,7 +159,7 @@ def test_no_difference_is_printed_where_the_comparison_is_unfair(fair: bool, twi
     done = macaron("compare", twins / "lie-fg-seed1", other, "--out", page, "--json", numbers)
     assert done.returncode == 0, done.stderr
     assert ("not a fair comparison" in done.stdout) != fair
-    assert [line.split()[0] for line in done.stdout.splitlines()[3:5]] == ["lie-fg", "strang-gfg"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[4:6]] == ["lie-fg", "strang-gfg"]
     found = json.loads(numbers.read_text())
     assert bool(numbers_called_differences(found)) == fair
     for text in (done.stdout, page.read_text()):

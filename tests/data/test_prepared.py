@@ -45,10 +45,9 @@ def write_manifest(folder: Path, values: dict[str, object]) -> None:
     (folder / MANIFEST).write_text(json.dumps({**common, **values}))
 
 
-def test_the_digest_sees_tokens_and_boundaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_sees_tokens_and_boundaries(tmp_path: Path) -> None:
     whole = pairs(tmp_path / "same").digest
     assert len(whole) == 32
-    monkeypatch.setattr("macaron.data.prepared._BLOCK", 2)  # streamed in pieces
     folders = {
         "again": pairs(tmp_path / "again"),
         "token": pairs(tmp_path / "token", [[5, 6, 2], [7, 2], [8, 9, 11, 2]]),

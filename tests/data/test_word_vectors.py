@@ -21,7 +21,7 @@ def store(base: Path, sentences: list[list[int]], vocabulary: int = VOCABULARY) 
     with StoreWriter(base, vocabulary) as writer:
         for each in sentences:
             writer.append(np.array(each, np.int64), np.array([len(each)]))
-    return TokenStore(base)
+    return TokenStore(base, vocabulary, writer.sequences, writer.tokens)
 
 
 def counted(sides: list[list[list[int]]]) -> np.ndarray:

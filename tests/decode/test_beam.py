@@ -102,8 +102,7 @@ def test_asking_seldom_changes_nothing(make_model: Callable[..., TranslationMode
         settings = SearchSettings(beam=4, max_length=8, max_ratio=0.7, stop=stop)  # type: ignore[arg-type]
         often = translate_ids(model, sources, settings)
         for patience, leave in ((1, 0.5), (7, 0.0), (8, 0.25), (100, 0.0)):
-            monkeypatch.setitem(search._PATIENCE, "cpu", patience)
-            monkeypatch.setitem(search._LEAVE, "cpu", leave)
+            monkeypatch.setitem(search._CHECKS, "cpu", (patience, False, leave, 0))
             seldom = translate_ids(model, sources, settings)
             assert [[each.tokens for each in best] for best in seldom] == [
                 [each.tokens for each in best] for best in often

@@ -100,8 +100,7 @@ def test_checks_that_are_answered_later_find_the_same(patience, leave, small, mo
     settings = SearchSettings(beam=3, max_length=4, max_ratio=3.0)
     expected = translate_ids(model(), sources(), settings)
     fixed(monkeypatch)
-    for constant, value in (("_PATIENCE", patience), ("_LATER", True), ("_LEAVE", leave), ("_SMALL", small)):
-        monkeypatch.setitem(getattr(search, constant), "cpu", value)
+    monkeypatch.setitem(search._CHECKS, "cpu", (patience, True, leave, small))
     told: list[int] = []
 
     def finished(numbers, results):

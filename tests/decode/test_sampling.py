@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from macaron.decode import Sampling, SearchSettings, translate_ids
-from macaron.decode.sampling import draw
+from macaron.decode.beam import draw
 from macaron.errors import MacaronError
 from macaron.models.translation import TranslationModel
 

@@ -7,9 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.decode.pieces import FittedText, LineRefused, Piece, longest_start, parts_that_fit
 from macaron.decode.settings import Hypothesis
-from macaron.decode.text_pieces import fit_texts, join_pieces, restore, text_pieces, whole_line
+from macaron.decode.text_pieces import (
+    FittedText,
+    LineRefused,
+    Piece,
+    fit_texts,
+    join_pieces,
+    longest_start,
+    parts_that_fit,
+    restore,
+    text_pieces,
+    whole_line,
+)
 
 
 def marked(text: str, lang: str = "de") -> str:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from macaron.decode import PairScorer, Sampling, SearchSettings, Translator
 from macaron.decode.cpu.linear import packed_products
-from macaron.decode.pieces import longest_start, parts_that_fit
+from macaron.decode.text_pieces import longest_start, parts_that_fit
 from macaron.decode.translator import batches
 from macaron.errors import MacaronError
 from macaron.models.encoder import EncoderForMaskedLM

@@ -87,6 +87,16 @@ def test_losses_and_gradients_are_those_of_the_plain_modules(changes):
         assert (made[name] - gradient).norm() <= (4e-2 if ON_GPU else 1e-4) * gradient.norm() + 1e-6, name
 
 
+def test_three_tensors_side_by_side_and_their_sums():
+    from macaron.nn.fused_functions import joined
+
+    kind = torch.bfloat16 if ON_GPU else torch.float32
+    given = [torch.randn(37, 96, device=DEVICE).to(kind) for _ in range(3)]
+    found, sums = joined(*given)
+    assert found.equal(torch.cat(given, 1))
+    torch.testing.assert_close(sums, found.float().sum(0), rtol=1e-5, atol=1e-4)
+
+
 def test_dropout_repeats_and_its_gradient_is_that_of_the_drawn_mask():
     ours = fused(module(dropout=0.3, attention_dropout=0.2, activation_dropout=0.1))
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from macaron.lab.charts import Dots, Series, dot_chart, line_chart
-from macaron.lab.scales import Scale, number, thin, tick_texts
+from macaron.lab.charts import Dots, Scale, Series, dot_chart, line_chart, number, thin, tick_texts
 
 
 def chart(*series, **settings):

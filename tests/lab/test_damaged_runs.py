@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.lab.report.report_page import write_report
+from macaron.lab.report import write_report
 from macaron.lab.run_folder import RunFolder, is_number
 
 FIXTURES = Path(__file__).parents[1] / "compatibility" / "fixtures"

@@ -15,8 +15,7 @@ from transformers import AutoTokenizer
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
 from macaron.errors import MacaronError, UsageError
-from macaron.lab.report.report_page import write_report
-from macaron.lab.report.samples import filled_masks, translations
+from macaron.lab.report import filled_masks, translations, write_report
 from macaron.lab.run_folder import RunFolder
 from macaron.models import EncoderForPreTraining
 from macaron.recipe import data_recipe, recipe_from

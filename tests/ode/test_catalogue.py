@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from macaron.errors import MacaronError
-from macaron.ode import ALIASES, Scheme, names, scheme, two_operator_names
+from macaron.ode import (
+    ALIASES,
+    Scheme,
+    compose,
+    lift,
+    names,
+    raised,
+    scheme,
+    strang,
+    symmetric,
+    two_operator_names,
+)
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "theory" / "coefficients.json"
 
@@ -50,6 +61,23 @@ def test_closed_forms():
     assert coefficients("suzuki4-gfg", "F") == pytest.approx([gamma] * 2 + [1 - 4 * gamma] + [gamma] * 2, abs=1e-15)
     assert coefficients("ruth3-gf", "F") == pytest.approx([2 / 3, -2 / 3, 1], abs=1e-15)
     assert coefficients("mclachlan4", "F") == pytest.approx([0.4, -0.1, 0.4, -0.1, 0.4], abs=1e-15)
+
+
+def test_builders_give_the_same_bits():
+    gfg, fgf = scheme("strang-gfg"), scheme("strang-fgf")
+    outer = (0.784513610477560, 0.235573213359357, -1.17767998417887)
+    for made in (
+        strang("strang-gfg", ("G", "F")),
+        strang("strang3-gfhfg", ("G", "F", "H")),
+        symmetric("mclachlan4", ("G", "F"), [(14 - math.sqrt(19)) / 108, 0.4, (20 - 7 * math.sqrt(19)) / 108, -0.1]),
+        symmetric("mclachlan4-m5", ("F", "G"), [0.4051886183952523, -3 / 73, -0.2871440408165241, 17 / 59]),
+        compose("strang2-gfgfg", gfg, [0.5, 0.5]),
+        compose("yoshida6-gfg", gfg, [*outer, 1 - 2 * sum(outer), *reversed(outer)]),
+        *(raised(f"yoshida4-{name}", base, 4) for name, base in (("gfg", gfg), ("fgf", fgf))),
+        *(raised(f"suzuki4-{name}", base, 4, side=2) for name, base in (("gfg", gfg), ("fgf", fgf))),
+        lift(gfg),
+    ):
+        assert made == scheme(made.name)
 
 
 def test_published_digits():

@@ -2,17 +2,21 @@
 
 import json
 import os
+import resource
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from macaron.serve.app import _listen
 from macaron.serve.engine import ServeSettings
-from served import CLASSIFIER, FIXTURES, TRANSLATION, Served, children, held, until
+from served import CLASSIFIER, ENVIRONMENT, FIXTURES, TRANSLATION, Served, children, held, until
 
 SENTENCES = (FIXTURES / "corpus" / "train.de").read_text(encoding="utf-8").splitlines()
 SENTENCE = SENTENCES[0]
@@ -195,6 +199,33 @@ def test_a_killed_worker_is_replaced(start_server: Callable[..., Served]):
     assert server.stop() == (0, "")
 
 
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_as_soon_as_the_system_allows_it(start_server: Callable[..., Served]):
+    server = start_server()
+    pid, errors = server.process.pid, server.process.stderr
+    assert errors is not None
+    [worker] = children(pid)
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(os.listdir(f"/proc/{pid}/fd")) - 1, limits[1]))
+    os.kill(worker, signal.SIGKILL)
+    os.set_blocking(errors.fileno(), False)
+    said = b""
+
+    def told() -> bool:
+        nonlocal said
+        with suppress(BlockingIOError):
+            said += os.read(errors.fileno(), 1 << 16)
+        return b"a worker cannot be started: [Errno 24] Too many open files" in said
+
+    until(told, "nobody says why there is no worker")
+    os.set_blocking(errors.fileno(), True)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert server.ask("/health")[0] == 503
+    until(lambda: server.ask("/health")[0] == 200, "it is not tried again")
+    assert server.translate(SENTENCE)
+    assert server.stop() == (0, "")
+
+
 def test_sigterm_finishes_what_runs(start_server: Callable[..., Served]):
     server = start_server()
     [worker] = children(server.process.pid)
@@ -232,6 +263,35 @@ def test_it_leaves_within_its_limit(start_server: Callable[..., Served], number:
         assert b'{"error":"the server is being stopped' in told
     assert "Traceback" not in server.stop()[1]
     until(lambda: not os.path.exists(f"/proc/{worker}"), "the worker is still there")
+
+
+#: The command, while a thread of the server works for ever.
+BESIDE_A_THREAD = """
+import asyncio, sys, threading
+from macaron.cli import main
+from macaron.serve import app
+
+async def serve(*arguments, serve=app.serve):
+    asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+    await serve(*arguments)
+
+app.serve = serve
+main()
+"""
+
+
+@pytest.mark.slow
+def test_it_does_not_wait_for_its_threads():
+    """They may be cutting long documents, whose clients have had their 503."""
+    command = [sys.executable, "-c", BESIDE_A_THREAD, "serve", str(TRANSLATION), "--workers", "1", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as run:
+        assert run.stdout is not None
+        assert "serving on" in run.stdout.readline()
+        run.terminate()
+        try:
+            assert run.wait(timeout=60) == 0
+        finally:
+            run.kill()
 
 
 @pytest.mark.slow

@@ -226,3 +226,10 @@ def test_files_that_are_refused(server: Served, name: str, content: bytes, field
     status, found = server.ask("/translate_file", {"file": "text", **PAIR})
     assert status == 400
     assert "multipart/form-data" in found["error"]
+
+
+@pytest.mark.parametrize(("name", "part"), [("a.txt", "ja\n"), ("a.txt", "Ja. "), ("a.html", "<p>a"), ("a.srt", "1\n")])
+def test_files_of_too_many_parts(server: Served, name: str, part: str):
+    status, found = upload(server, name, part.encode() * 200_001, **PAIR)
+    assert status == 413
+    assert found == {"error": "the file has more than 200,000 lines, tags and sentences: send it in parts"}

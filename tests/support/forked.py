@@ -75,10 +75,12 @@ class Server:
         asked = self.ask(arguments=[str(a) for a in arguments], output=str(output), **extra)
         return Command(asked["pid"], output, self)
 
-    def group(self, world: int, *arguments: object, last: dict[str, Any] | None = None) -> list[Command]:
+    def group(
+        self, world: int, *arguments: object, last: dict[str, Any] | None = None, recorded: str = ""
+    ) -> list[Command]:
         """Start a command in several processes, as torchrun does.
 
-        :param last: what to ask for the last process besides, see server.py
+        :param last: what to ask for the last process besides, see server.py, as is ``recorded``
         """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -88,14 +90,14 @@ class Server:
             self.start(
                 *arguments,
                 environment={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                **(last or {} if rank == world - 1 else {}),
+                **{"recorded": recorded, **(last or {} if rank == world - 1 else {})},
             )
             for rank in range(world)
         ]
 
-    def run_group(self, world: int, *arguments: object, code: int = 0, last: dict[str, Any] | None = None) -> str:
+    def run_group(self, world: int, *arguments: object, code: int = 0, **extra: Any) -> str:
         """Run a command in several processes to its end; returns what they printed."""
-        commands = self.group(world, *arguments, last=last)
+        commands = self.group(world, *arguments, **extra)
         codes = [command.wait() for command in commands]
         text = "".join(command.text for command in commands)
         assert codes == [code] * world, text

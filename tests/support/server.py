@@ -3,7 +3,8 @@
 A line of JSON in: the arguments, and the file for what the command prints; a line out: the process's number. Or a
 process's number in; when it has ended, its exit code out. A process can get a file as standard input (text) and one
 for its errors, a working directory (cwd), variables (environment), a limit of the system (limit) and a small device
-(memory, see small_device.py), and be made to kill itself at the Nth call of a function (kill_at).
+(memory, see small_device.py), train with recorded steps (recorded, see recorded_on_cpu.py), and be made to kill itself
+at the Nth call of a function (kill_at).
 """
 
 import contextlib
@@ -30,6 +31,7 @@ import macaron.lab.report
 import macaron.tasks.run
 from macaron.decode import Translator  # noqa: F401
 from macaron.evaluate import sacre_bleu  # noqa: F401
+from recorded_on_cpu import recorded_on_cpu
 from small_device import small_device
 
 # torch imports a few things at the first backward only.
@@ -76,6 +78,7 @@ def _child(
     kill_at: list[Any] | None = None,
     limit: list[Any] | None = None,
     memory: list[Any] | None = None,
+    recorded: str = "",
 ) -> None:
     os.environ.update(environment or {})
     os.dup2(os.open(text, os.O_RDONLY), 0)
@@ -92,6 +95,8 @@ def _child(
         _kill_at(*kill_at)
     if memory:
         small_device(*memory)
+    if recorded:
+        recorded_on_cpu(recorded == "lacking")
     if limit:
         name, size = limit
         if name == "RLIMIT_AS":  # on top of what is there

@@ -29,7 +29,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
             lengths = [generator.choice([1, 3, 5, 8, 13, WIDTH - 1]) for _ in range(40)]
             sequences = [[generator.randrange(4, VOCABULARY) for _ in range(n)] + [EOS] for n in lengths]
             writer.append(np.concatenate(sequences), np.array(lengths) + 1)
-        stores.append(TokenStore(folder / side))
+        stores.append(TokenStore(folder / side, VOCABULARY, writer.sequences, writer.tokens))
     return PairStore(*stores)
 
 

@@ -91,6 +91,32 @@ def test_resume_with_other_processes(stages: Any, recipe: Path, alone: Path, ser
     compare(alone, run, metrics)
 
 
+def test_gradients_are_summed_during_the_backward_pass(
+    recipe: Path, alone: Path, server: Any, metrics: Any, tmp_path: Path
+):
+    """Where steps are recorded; here a recording computes what it recorded. It goes on after a signal and a resume."""
+    run = tmp_path / "run"
+    arguments = (
+        "train",
+        recipe,
+        "--out",
+        run,
+        *SETTINGS,
+        "--set",
+        "train.batching=pack",
+        "--set",
+        "train.row_tokens=24",
+    )
+    server.run("train", recipe, "--out", tmp_path / "one", *arguments[4:])
+    commands = server.group(2, *arguments, recorded="yes")
+    commands[0].until(run / "metrics.jsonl", 9)
+    commands[1].send(signal.SIGTERM)
+    assert [command.wait() for command in commands] == [130, 143]
+    text = server.run_group(2, *arguments, "--resume", recorded="yes")
+    assert "summed during the backward pass" in text
+    compare(tmp_path / "one", run, metrics)
+
+
 def test_a_signal_to_one_stops_all(recipe: Path, alone: Path, server: Any, metrics: Any, tmp_path: Path):
     run = tmp_path / "run"
     arguments = ("train", recipe, "--out", run, *SETTINGS)

@@ -136,6 +136,16 @@ def test_one_process_lacks_memory_and_both_cut(
     assert_same_numbers(run, whole, metrics)
 
 
+def test_one_process_lacks_memory_where_the_other_could_sum_gradients(
+    recipe: Path, server: Any, metrics: Any, tmp_path: Path
+):
+    arguments = ("train", recipe, *sets([*EXACT, *PACKED, "train.accumulate=4"]), "--out")
+    server.run(*arguments, tmp_path / "whole")
+    server.run_group(2, *arguments, tmp_path / "run", recorded="yes", last={"recorded": "lacking"})
+    assert parts_of(metrics(tmp_path / "run")) == [(2, 2)]
+    assert_same_numbers(tmp_path / "run", tmp_path / "whole", metrics)
+
+
 @pytest.mark.slow
 def test_sharded_processes_take_equally_many_parts(recipe: Path, server: Any, metrics: Any, tmp_path: Path):
     """Cut by one process without sharding, continued by two with it; batches of few rows have fewer parts."""

@@ -324,8 +324,6 @@ def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_pa
     manifest = json.loads((data / "prepared.json").read_text())
     manifest["splits"]["train"] |= {"documents": 0, "sentences": 0, "tokens": 0}
     (data / "prepared.json").write_text(json.dumps(manifest))
-    header = json.loads((data / "train.json").read_text()) | {"sequences": 0, "tokens": 0}
-    (data / "train.json").write_text(json.dumps(header))
     (data / "train.ids").write_bytes(b"")
     for name in ("offsets", "documents"):
         (data / f"train.{name}").write_bytes(bytes(8))

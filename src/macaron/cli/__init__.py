@@ -71,6 +71,8 @@ def choose_waiting(verb: str) -> None:
 def main() -> None:
     """Run the command; a user's mistake ends in one clear message, never in a traceback."""
     choose_waiting(sys.argv[1] if len(sys.argv) > 1 else "")
+    # Otherwise torch looks for plug-ins of other devices, which no verb uses, in all installed packages.
+    os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     occupy_stdout()
     stop_like_ctrl_c()
     try:

@@ -1,16 +1,13 @@
 """``macaron convert``: converts foreign checkpoints to model folders."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early
 from macaron.files import check_unused
-
-if TYPE_CHECKING:
-    from macaron.convert import Conversion
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -47,7 +44,7 @@ def fairseq(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_fairseq
 
-    conversion = convert_fairseq(
+    lines, notes = convert_fairseq(
         checkpoint,
         dictionary,
         out,
@@ -59,7 +56,7 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
-    _print(conversion)
+    _print(lines, notes)
 
 
 @app.command()
@@ -77,11 +74,11 @@ def huggingface(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_huggingface
 
-    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force))
+    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force), [])
 
 
-def _print(conversion: "Conversion") -> None:
-    for note in conversion.notes:
+def _print(lines: list[str], notes: list[str]) -> None:
+    for note in notes:
         typer.echo(f"macaron: {note}", err=True)
-    for line in conversion.lines:
+    for line in lines:
         typer.echo(line)

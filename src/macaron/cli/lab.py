@@ -2,15 +2,18 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early, check_recipe
-from macaron.cli.options import BatchTokens, Beam, Device, Dtype, LengthPenalty, Settings
+from macaron.cli.options import BatchTokens, Beam, Device, Dtype, LengthPenalty, Settings, print_table
 from macaron.errors import UsageError
 from macaron.limits import MOST_SEEDS
+
+if TYPE_CHECKING:
+    from macaron.lab.compare.comparison import Result
 
 
 def demo(
@@ -51,7 +54,7 @@ def report(
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
     check_early(runs=[run], data=data)
-    from macaron.lab.report.report_page import write_report
+    from macaron.lab.report import write_report
 
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)
 
@@ -115,14 +118,12 @@ def compare(
     check_early(runs=runs, data=data, split=split, pages=[out, json_file], device=device, length_penalty=length_penalty)
     check_page_path(out)
     from macaron.evaluate.stored import Search
-    from macaron.lab.compare.comparison import write_comparison
+    from macaron.lab.compare.comparison_page import write_comparison
 
     search = Search(beam, length_penalty, device, dtype, batch_tokens)
     say = partial(typer.echo, err=True)
     found = write_comparison(runs, data, split, out, json_file=json_file, search=search, vary=vary or [], say=say)
-    typer.echo(found.sentence)
-    typer.echo(f"\n{found.table()}\n")
-    typer.echo(f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))
+    _print(found, f"Page: {out}" + (f"    Numbers: {json_file}" if json_file else ""))
 
 
 def twins(
@@ -159,6 +160,11 @@ def twins(
 
     found = make_twins(chosen, names, seeds, out, budget=budget, allow_unequal=allow_unequal).run()
     if found is not None:
-        typer.echo(found.sentence)
-        typer.echo(f"\n{found.table()}\n")
-        typer.echo(f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")
+        _print(found, f"Page: {out / PAGE}    Numbers: {out / NUMBERS}")
+
+
+def _print(found: "Result", files: str) -> None:
+    columns, *rows = found.table()
+    typer.echo(found.sentence)
+    print_table(columns, rows, left=columns[:1])
+    typer.echo(files)

@@ -113,16 +113,16 @@ def _options(values: Mapping[str, object], given: bool) -> str:
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
     """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
-    from macaron.data.prepare.cleaning import RULES, TEXT_RULES
+    from macaron.data.prepare.cleaning import RULES
     from macaron.data.prepared import PreparedText
 
     cleaning, splits = data.manifest["cleaning"], data.manifest["splits"]
-    dropped = cleaning["dropped"]
+    dropped = [(f"- {rule}", cleaning["dropped"][rule], meaning) for rule, meaning in RULES[data.kind].items()]
     if isinstance(data, PreparedText):
         title, unit = "Text", ""
         rows = [
             ("paragraphs", cleaning["paragraphs"], "read"),
-            *((f"- {rule}", dropped[rule], f"{what}: {meaning}") for rule, (what, meaning) in TEXT_RULES.items()),
+            *dropped,
             ("sentences", cleaning["sentences"], "kept"),
             ("words", cleaning["words"], "in them"),
             ("documents", cleaning["documents"], "with at least one sentence"),
@@ -132,7 +132,7 @@ def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -
         title, unit = "Training pairs", "pairs"
         rows = [
             ("read", cleaning["read"], ""),
-            *((f"- {rule}", dropped[rule], meaning) for rule, meaning in RULES.items()),
+            *dropped,
             *([("- held out", cleaning["held_out"], "every Nth, to validate")] if cleaning["held_out"] else []),
             ("kept", cleaning["kept"], ""),
         ]

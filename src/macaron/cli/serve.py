@@ -61,8 +61,11 @@ def serve(
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
     import asyncio
+    import os
 
     from macaron.models.catalogue import Catalogue
     from macaron.serve import app
 
-    asyncio.run(app.serve(settings, Catalogue(models)))
+    with asyncio.Runner() as runner:
+        runner.run(app.serve(settings, Catalogue(models)))
+        os._exit(0)  # a thread that still cuts a document, for nobody now, would be waited for

@@ -55,7 +55,7 @@ def train(
     if not run(chosen, out, resume, STARTED):
         return
 
-    from macaron.lab.report.report_page import write_report
+    from macaron.lab.report import write_report
 
     try:
         typer.echo(f"report: {write_report(out)}", err=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
+from macaron.cli.early import check_early, importing
 from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Input, Int8, LengthPenalty, Output
 from macaron.errors import MacaronError, UsageError
 from macaron.files import one_line
@@ -103,10 +103,11 @@ def translate(
         device=device,
         length_penalty=length_penalty,
     )
-    from macaron.decode.degenerate import NotedLines
-    from macaron.decode.pieces import LineRefused
-    from macaron.decode.stream import output, windows
-    from macaron.decode.translator import Translator
+    with importing("cpu" if corpus is not None or (int8 and device == "auto") else device):
+        from macaron.decode.degenerate import NotedLines
+        from macaron.decode.stream import output, windows
+        from macaron.decode.text_pieces import LineRefused
+        from macaron.decode.translator import Translator
 
     load = partial(Translator, model, dtype=dtype, threads=threads, int8=int8, tag=tag)
     options: dict[str, Any] = {

@@ -1,65 +1,59 @@
-"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders."""
+"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders.
 
-from dataclasses import dataclass, replace
+The configuration comes from the checkpoint's settings, checked against its weights.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import torch
+from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import FairseqCheckpoint, read_checkpoint
-from macaron.convert.fairseq_model import (
-    TABLES,
-    CheckpointKind,
-    checkpoint_kind,
-    encoder_config,
-    rename,
-    translation_config,
-    upgrade,
-    weight_names,
-)
 from macaron.errors import MacaronError
 from macaron.files import check_unused
-from macaron.models.configuration import GenerationSettings
+from macaron.models.configuration import EncoderConfig, GenerationSettings, TranslationConfig, default_labels
 from macaron.models.encoder import EncoderForPreTraining, EncoderForSequenceClassification
 from macaron.models.load import save_model
 from macaron.models.network import Network
 from macaron.models.translation import TranslationModel
+from macaron.settings import load_toml
 from macaron.text.pipeline import LANGUAGE
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import SPECIALS, TokenizerKind, read_dictionary
 
-_TITLES = {"translation": "translation", "bert": "encoder with pre-training heads", "classifier": "classifier"}
+CheckpointKind = Literal["translation", "bert", "classifier"]
+Names = dict[str, tuple[str, ...]]  # fairseq's -> ours; several of ours split the rows, in order
+
 _NETWORKS: dict[CheckpointKind, Any] = {
     "translation": TranslationModel,
     "bert": EncoderForPreTraining,
     "classifier": EncoderForSequenceClassification,
 }
 _LONGEST = 200  # tokens of a translation without its end, as in the authors' code
-
-
-@dataclass(frozen=True)
-class Conversion:
-    """A summary of a conversion: a description in lines, and warnings."""
-
-    lines: tuple[str, ...]
-    notes: tuple[str, ...]
+_DATA = load_toml(Path(__file__).with_name("fairseq.toml"))[0]
+_TABLES, _PROBLEMS = _DATA["tables"], _DATA["problems"]
 
 
 def convert_fairseq(
     checkpoint: str | Path, dictionary: str | Path, out: str | Path, *, force: bool = False, **settings: Any
-) -> Conversion:
+) -> tuple[list[str], list[str]]:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
     :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
         without them the text must consist of dictionary entries, ``foo@@ bar``), ``pipeline`` (``spaces`` for
         tokenised text, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``, ``target_lang``
         (by default those of the checkpoint), ``lower`` and ``normalize``
+    :returns: a description in lines, and warnings
     """
     out = Path(out)
     check_replaceable(out, force)
     read = read_checkpoint(checkpoint)
-    read.tensors = upgrade(read.tensors)
-    kind = checkpoint_kind(read)
+    read.tensors = _upgrade(read.tensors)
+    kind = _checkpoint_kind(read)
     model = build_model(read, kind)
     for side in ("source_lang", "target_lang"):
         settings[side] = settings.get(side) or read.args.get(side)
@@ -69,7 +63,8 @@ def convert_fairseq(
     check_replaceable(out, force)  # again: the conversion may have taken long
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
-    return Conversion(description(_title(kind, model.config), model, out), _notes(tokenizer))
+    title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
+    return description(title, model, out), _notes(tokenizer)
 
 
 def check_replaceable(path: Path, force: bool) -> None:
@@ -82,7 +77,7 @@ def check_replaceable(path: Path, force: bool) -> None:
 
 def build_model(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Network:
     """The model of a checkpoint, in evaluation mode."""
-    config: Any = translation_config(checkpoint) if kind == "translation" else encoder_config(checkpoint, kind)
+    config: Any = _translation_config(checkpoint) if kind == "translation" else _encoder_config(checkpoint, kind)
     with torch.device("meta"):
         model: Network = _NETWORKS[kind](config)
     if isinstance(model, TranslationModel):
@@ -91,7 +86,7 @@ def build_model(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> Network:
             max_length=_LONGEST + 2, min_new_tokens=1, suppress_tokens=[config.pad_token_id]
         )
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    model.load_state_dict(rename(checkpoint, weight_names(config, kind), shapes), strict=True, assign=True)
+    model.load_state_dict(_renamed(checkpoint, weight_names(config, kind), shapes), strict=True, assign=True)
     model.train(False)
     return model
 
@@ -100,7 +95,7 @@ def _tokenizer(
     checkpoint: FairseqCheckpoint, dictionary: str | Path, kind: CheckpointKind, settings: dict[str, Any]
 ) -> MacaronTokenizer:
     tokenizer_kind: TokenizerKind = "translation" if kind == "translation" else "encoder"
-    size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[TABLES[0]])
+    size, rows = len(read_dictionary(dictionary, tokenizer_kind)), len(checkpoint.tensors[_TABLES[0]])
     if size != rows:
         raise MacaronError(
             f"{dictionary} has {size} entries (with {len(SPECIALS[tokenizer_kind])} special tokens), but the "
@@ -110,40 +105,229 @@ def _tokenizer(
     return MacaronTokenizer.from_fairseq_dict(dictionary, kind=tokenizer_kind, **settings)
 
 
-def _notes(tokenizer: MacaronTokenizer) -> tuple[str, ...]:
+def _notes(tokenizer: MacaronTokenizer) -> list[str]:
     if tokenizer.pipeline != "moses":
-        return ()
+        return []
     from sacremoses.corpus import NonbreakingPrefixes
 
     known = sorted(set(NonbreakingPrefixes().available_langs.values()))
     unknown = dict.fromkeys(lang for lang in (tokenizer.source_lang, tokenizer.target_lang) if lang not in known)
     # Not an error: Moses itself does so, and corpora of such languages were made with it.
-    return tuple(
+    return [
         f"Moses has no rules for the language {lang!r} and treats it as English; it knows {', '.join(known)}"
         for lang in unknown
-    )
+    ]
 
 
-def _title(kind: CheckpointKind, config: Any) -> str:
-    if kind != "classifier":
-        return _TITLES[kind]
-    outputs = {
-        "single_label_classification": f" of {config.num_labels} classes",
-        "multi_label_classification": " with one yes/no output",
-        "regression": ", regression",
-    }
-    return _TITLES[kind] + outputs[config.problem_type]
-
-
-def description(title: str, model: Network, out: Path) -> tuple[str, ...]:
+def description(title: str, model: Network, out: Path) -> list[str]:
     """A converted model in lines."""
     config: Any = model.config
     both = hasattr(config, "decoder_layers")
     layers = f"{config.encoder_layers}+{config.decoder_layers}" if both else config.num_hidden_layers
     inner = "+".join(map(str, config.inner_sizes or [config.intermediate_size]))
-    return (
+    return [
         f"{title}: {config.scheme}, {config.norm}-norm, {layers} layers, hidden {config.hidden_size}, "
         f"{config.num_attention_heads} heads, inner {inner}",
         f"{model.num_parameters():,} parameters, vocabulary {config.vocab_size:,}",
         f"written to {out}",
+    ]
+
+
+def _checkpoint_kind(checkpoint: FairseqCheckpoint) -> CheckpointKind:
+    names = list(checkpoint.tensors)
+    for kind, start in _DATA["prefixes"].items():
+        if any(name.startswith(start) for name in names):
+            return cast(CheckpointKind, kind)
+    raise checkpoint.error(
+        "not a translation model, BERT or classifier of the authors' code: it has weights such as "
+        f"{', '.join(map(repr, names[:3]))}"
     )
+
+
+def _translation_config(checkpoint: FairseqCheckpoint) -> TranslationConfig:
+    longest = min(checkpoint.whole_number(f"max_{side}_positions", 1024) for side in ("source", "target"))
+    return TranslationConfig(
+        **_shared_fields(checkpoint, ("encoder", "decoder")),
+        encoder_layers=_layer_count(checkpoint, "encoder"),
+        decoder_layers=_layer_count(checkpoint, "decoder"),
+        activation="relu",
+        initializer="xavier",
+        max_position_embeddings=longest,
+    )
+
+
+def _encoder_config(checkpoint: FairseqCheckpoint, kind: CheckpointKind) -> EncoderConfig:
+    args = checkpoint.args
+    activation = args.get("act_fn", "gelu")
+    if activation not in ("relu", "gelu"):
+        raise checkpoint.error(f"args.act_fn is {activation!r}; Macaron has relu and gelu")
+    affine = any(".layer_norms." in name for name in checkpoint.tensors)
+    checkpoint.agree("no_normalize_affine", not affine)
+    fields = _shared_fields(checkpoint, ("encoder",))
+    if kind == "bert":
+        checkpoint.matrix("embed_out")  # always present, although it is tied
+    return EncoderConfig(
+        **fields,
+        **(_classifier_fields(checkpoint) if kind == "classifier" else {}),
+        # In the authors' code the first half-step is always relu.
+        activation=("relu", activation) if fields["inner_sizes"] else activation,
+        norm_affine=affine,
+        type_vocab_size=checkpoint.matrix("encoder.embed_segment.weight").shape[0],
+        max_position_embeddings=checkpoint.whole_number("max_source_positions", args.get("max_positions", 512)),
+        num_hidden_layers=_layer_count(checkpoint, "encoder"),
+        initializer="kaiming",
+        first_segment=1,
+        freeze_first_segment=True,
+    )
+
+
+def _classifier_fields(checkpoint: FairseqCheckpoint) -> dict[str, Any]:
+    labels = checkpoint.matrix("classifier.weight").shape[0]
+    checkpoint.agree("n_classes", labels)
+    criterion = str(checkpoint.args.get("criterion"))
+    if criterion not in _PROBLEMS:
+        raise checkpoint.error(f"args.criterion is {criterion!r}; a classifier's is one of {', '.join(_PROBLEMS)}")
+    problem = _PROBLEMS[criterion]
+    if problem != "single_label_classification" and labels != 1:
+        raise checkpoint.error(
+            f"args.criterion is {criterion!r}, which has one output, but the classifier has {labels}"
+        )
+    return {"id2label": default_labels(labels), "problem_type": problem}
+
+
+def _shared_fields(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> dict[str, Any]:
+    for name in _DATA["unsupported"]:
+        if checkpoint.args.get(name):
+            raise checkpoint.error(f"args.{name} is {checkpoint.args[name]!r}, which Macaron's models do not support")
+    vocabulary, hidden = _embedding_shape(checkpoint)
+    heads = checkpoint.whole_number("encoder_attention_heads")
+    macaron = any(".macaron_fc1." in name for name in checkpoint.tensors)
+    networks = ("macaron_fc1", "fc1") if macaron else ("fc1",)
+    widths: dict[str, list[int]] = {}  # of the feed-forward networks, in order of application
+    for stack in stacks:
+        checkpoint.agree(f"{stack}_embed_dim", hidden)
+        checkpoint.agree(f"{stack}_attention_heads", heads)
+        checkpoint.agree(f"{stack}_layers", _layer_count(checkpoint, stack))
+        widths[stack] = [checkpoint.matrix(f"{stack}.layers.0.{name}.weight").shape[0] for name in networks]
+        checkpoint.agree(f"{stack}_ffn_embed_dim", widths[stack][-1])
+        if widths[stack] != widths["encoder"]:
+            raise checkpoint.error(
+                f"the feed-forward networks of the encoder have widths {widths['encoder']}, those of the {stack} "
+                f"{widths[stack]}; in Macaron they must be equal"
+            )
+    if hidden % heads:
+        raise checkpoint.error(f"args.encoder_attention_heads ({heads}) does not divide the hidden size ({hidden})")
+    checkpoint.agree("macaron", macaron)
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "intermediate_size": sum(widths["encoder"]),
+        # The weights determine the widths, not the budget.
+        "inner_sizes": widths["encoder"] if macaron else None,
+        "scheme": "strang-gfg" if macaron else "lie-fg",
+        "norm": _norm(checkpoint, stacks),
+        "dropout": checkpoint.rate("dropout"),
+        "attention_dropout": checkpoint.rate("attention_dropout"),
+        "activation_dropout": checkpoint.rate("relu_dropout"),
+    }
+
+
+def _layer_count(checkpoint: FairseqCheckpoint, stack: str) -> int:
+    found = {int(match[1]) for name in checkpoint.tensors if (match := re.match(rf"{stack}\.layers\.(\d+)\.", name))}
+    if missing := set(range(len(found))) - found:
+        raise checkpoint.error(f"no weights for '{stack}.layers.{min(missing)}', though there are later layers")
+    return len(found)
+
+
+def _embedding_shape(checkpoint: FairseqCheckpoint) -> torch.Size:
+    """The shape of the one embedding table; a model with several is refused."""
+    first = checkpoint.matrix(_TABLES[0])
+    for name in _TABLES[1:]:
+        if name in checkpoint.tensors and not torch.equal(first.float(), checkpoint.weight(name).float()):
+            raise checkpoint.error(
+                f"{name!r} differs from {_TABLES[0]!r}: the model was trained without shared embeddings, but "
+                "Macaron has one table for source, target and output (fairseq's --share-all-embeddings)"
+            )
+    return first.shape
+
+
+def _norm(checkpoint: FairseqCheckpoint, stacks: tuple[str, ...]) -> str:
+    pre = {
+        bool(checkpoint.args.get(f"{stack}_normalize_before", f"{stack}.layer_norm.weight" in checkpoint.tensors))
+        for stack in stacks
+    }
+    if len(pre) > 1:
+        raise checkpoint.error(
+            "args.encoder_normalize_before and args.decoder_normalize_before differ; in Macaron encoder and decoder "
+            "have the same norm placement"
+        )
+    if pre == {False}:
+        return "post"
+    for stack in stacks:
+        version = checkpoint.tensors.get(f"{stack}.version")
+        if version is None or version.numel() != 1 or version.is_complex() or not float(version) >= 2:
+            raise checkpoint.error(
+                f"'{stack}.version' is missing or below 2: a pre-norm model of the oldest kind, without a norm after "
+                "the last layer. Macaron's pre-norm models have that norm, so it cannot be converted"
+            )
+    return "pre"
+
+
+def _upgrade(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the decoder norms of the oldest checkpoints."""
+    old = re.compile(r"^(decoder\.layers\.\d+)\.layer_norms\.([012])\.")
+    return {
+        old.sub(lambda found: f"{found[1]}.{_DATA['old_norms'][int(found[2])]}.", name): t
+        for name, t in tensors.items()
+    }
+
+
+def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind) -> Names:
+    """fairseq's name of every weight of a model, and ours."""
+    if isinstance(config, TranslationConfig):
+        prefix, layers = "", {"encoder": config.encoder_layers, "decoder": config.decoder_layers}
+        names: Names = {}
+    else:
+        prefix, layers = "model.", {"encoder": config.num_hidden_layers}
+        names = {"encoder.embed_segment.weight": ("model.embedding.segments.weight",)}
+    modules = {theirs: (ours,) for theirs, ours in _DATA["heads"][kind].items()}
+    for stack, count in layers.items():
+        for theirs, ours in _DATA[config.scheme][stack].items():
+            for layer in range(count) if config.norm_affine or not ours.endswith(".norm") else ():
+                place = f"{prefix}{stack}.layers.{layer}.sublayers."
+                modules[f"{stack}.layers.{layer}.{theirs}"] = tuple(place + part for part in ours.split())
+        if config.norm_affine and config.norm == "pre":
+            modules[f"{stack}.layer_norm."] = (f"{prefix}{stack}.norm",)
+    parameters = {
+        f"{theirs}{kind}": tuple(f"{part}.{kind}" for part in ours)
+        for theirs, ours in modules.items()
+        for kind in ("weight", "bias")
+    }
+    return {_TABLES[0]: (f"{prefix}embedding.tokens.weight",), **names, **parameters}
+
+
+def _renamed(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """The checkpoint's weights under our names, in float32.
+
+    All weights must be present, in the right shape, and none may be left over: an unknown weight is a part of the
+    model that would be lost.
+    """
+    left = set(checkpoint.tensors) - set(names) - set(_DATA["not_weights"]) - set(_TABLES)
+    if left:
+        raise checkpoint.error(
+            f"{min(left)!r} ({len(left)} such) is not part of the model that 'args' describes; only the authors' "
+            "architectures can be converted"
+        )
+    result: dict[str, Tensor] = {}
+    for theirs, ours in names.items():
+        tensor = checkpoint.weight(theirs)
+        rows = [shapes[name][0] for name in ours]
+        expected = (sum(rows), *shapes[ours[0]][1:])
+        if tuple(tensor.shape) != expected:
+            raise checkpoint.error(
+                f"{theirs!r} has shape {tuple(tensor.shape)}; 'args' and the other weights require {expected}"
+            )
+        for name, part in zip(ours, torch.split(tensor, rows), strict=True):
+            result[name] = part.to(torch.float32, copy=True).contiguous()
+    return result

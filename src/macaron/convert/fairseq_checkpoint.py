@@ -2,8 +2,8 @@
 
 A checkpoint is a pickle, and a pickle is a program. PyTorch's restricted unpickler (``weights_only=True``) calls
 nothing outside an allow-list; it also refuses the meters and settings of a training checkpoint. So the pickle is first
-*scanned*, opcode by opcode, for the classes it names. fairseq's classes become inert stand-ins, all others are left to
-PyTorch to refuse. A mistake in the scan can therefore only lead to a refusal.
+*scanned*, opcode by opcode, for the classes it names. fairseq's classes become inert stand-ins, unexpected ones are
+refused here, and what the scan has missed by PyTorch.
 """
 
 import argparse
@@ -12,9 +12,10 @@ import pickletools
 import re
 import warnings
 import zipfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,8 +27,7 @@ _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
 
 #: What stand-ins replace, as it is not needed. A checkpoint may hold NumPy numbers (best loss, learning rates).
 _NOT_NEEDED = re.compile(r"fairseq\..*|numpy\.(dtype|ndarray|_?core\.multiarray\.(scalar|_reconstruct))")
-#: The names expected in a checkpoint: tensors, plain containers, settings. Only used for the message of a
-#: refusal, which lists the other names.
+#: The names expected in a checkpoint: tensors, plain containers, settings. PyTorch allows more, such as bytearray.
 _EXPECTED = re.compile(
     r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
     r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
@@ -89,9 +89,10 @@ class FairseqCheckpoint:
         return float(value)
 
     def agree(self, name: str, found: int) -> None:
-        """Refuse a setting that contradicts the weights. It may be missing."""
-        if name in self.args and self.whole_number(name) != found:
-            raise self.error(f"args.{name} is {self.args[name]}, but the weights say {found}")
+        """Refuse a number, or a truth value, that contradicts the weights. It may be missing."""
+        given = self.args.get(name, found)
+        if (bool(given) if isinstance(found, bool) else self.whole_number(name, found)) != found:
+            raise self.error(f"args.{name} is {given!r}, but the weights say {found}")
 
 
 class _Inert:
@@ -125,84 +126,66 @@ def read_pickled(path: Path) -> Any:
         raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
     if start[:4] not in (_ZIP, _LEGACY):
         raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
-    return _load(path, _names_in(path, start[:4]))
+    try:
+        return _load(path, start[:4] == _ZIP)
+    except MacaronError:
+        raise
+    except Exception as error:  # whatever is raised for a damaged or foreign file, it is not loaded
+        # PyTorch's message is left out: it advises to switch the protection off.
+        raise MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again") from error
 
 
-def _load(path: Path, named: set[str]) -> Any:
-    inert = sorted(filter(_NOT_NEEDED.fullmatch, named))
-    foreign = sorted(name for name in named.difference(inert) if not _EXPECTED.fullmatch(name))
+def _load(path: Path, zipped: bool) -> Any:
+    named = sorted(_names_in(path, zipped))
+    inert = list(filter(_NOT_NEEDED.fullmatch, named))
+    foreign = [name for name in named if name not in inert and not _EXPECTED.fullmatch(name)]
     if foreign:
         raise MacaronError(
             f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
             "fairseq checkpoint does not. Get the file from a source you trust."
         )
     stand_ins = [(type(name.rpartition(".")[2], (_Inert,), {}), name) for name in inert]
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace, *stand_ins]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
-                require(archive.testzip() is None, "a member has another checksum")
-        return content
-    except Exception as error:  # PyTorch raises nearly anything for a damaged or foreign file
-        # PyTorch's message is left out: it advises to switch the protection off.
-        raise _damaged(path) from error
+    with torch.serialization.safe_globals([argparse.Namespace, *stand_ins]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    if zipped:
+        with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
+            require(archive.testzip() is None, "a member has another checksum")
+    return content
 
 
-def _names_in(path: Path, start: bytes) -> set[str]:
+def _names_in(path: Path, zipped: bool) -> set[str]:
     """The classes and functions that the file's pickles name. Nothing is looked up or called."""
     found: set[str] = set()
-    try:
-        if start == _ZIP:
-            with zipfile.ZipFile(path) as archive:
-                entries = archive.infolist()
-                # PyTorch compresses nothing. What would be larger than the file is not read.
-                _within(path, sum(max(entry.file_size, entry.compress_size) for entry in entries))
-                for entry in entries:
-                    if entry.filename.lower().endswith("data.pkl"):
-                        with archive.open(entry) as file:
-                            _scan(path, file, 1, found)
+    with ExitStack() as stack:
+        if zipped:
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            entries = archive.infolist()
+            # PyTorch compresses nothing. What would be larger than the file is not read.
+            _within(path, sum(max(entry.file_size, entry.compress_size) for entry in entries))
+            pickles = [archive.open(entry) for entry in entries if entry.filename.lower().endswith("data.pkl")]
         else:
-            with path.open("rb") as file:
-                # Four pickles (magic number, version, machine, content), then the raw storages.
-                _scan(path, file, 4, found)
-    except MacaronError:
-        raise
-    except Exception as error:  # what cannot be scanned is not loaded
-        raise _damaged(path) from error
+            pickles = [stack.enter_context(path.open("rb"))]
+        for file in pickles:
+            stream = io.BytesIO(file.read(_LONGEST_PICKLE + 1))
+            try:
+                # Not in the zip container: magic number, version, machine and content, then the raw storages.
+                for _ in range(1 if zipped else 4):
+                    opcodes = pickletools.genops(stream)
+                    found |= {str(name).replace(" ", ".") for opcode, name, _ in opcodes if opcode.name == "GLOBAL"}
+            finally:
+                if stream.tell() > _LONGEST_PICKLE:
+                    raise MacaronError(
+                        f"{path}: refused, and nothing in it was run: besides the weights it has more than "
+                        f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
+                        "Get the file from a source you trust."
+                    )
     return found
 
 
 def _within(path: Path, size: int) -> None:
     if size > path.stat().st_size:
         raise MacaronError(f"{path}: claims to hold more than the file has; get the file from a source you trust")
-
-
-def _damaged(path: Path) -> MacaronError:
-    return MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again")
-
-
-def _scan(path: Path, file: IO[bytes], pickles: int, found: set[str]) -> None:
-    """Add the names in the first pickles of a file to ``found``, and refuse pickles that are too long."""
-    stream = io.BytesIO(file.read(_LONGEST_PICKLE + 1))
-    strings: list[str] = []
-    try:
-        for _ in range(pickles):
-            for opcode, argument, _ in pickletools.genops(stream):
-                if opcode.name in ("GLOBAL", "INST"):
-                    found.add(str(argument).replace(" ", "."))
-                elif opcode.name == "STACK_GLOBAL" and len(strings) > 1:
-                    found.add(".".join(strings[-2:]))  # protocol 4, which PyTorch refuses; only for the message
-                elif isinstance(argument, str):
-                    strings.append(argument)
-    finally:
-        if stream.tell() > _LONGEST_PICKLE:
-            raise MacaronError(
-                f"{path}: refused, and nothing in it was run: besides the weights it has more than "
-                f"{_LONGEST_PICKLE // 2**20} MB of pickled data, far more than a fairseq checkpoint. "
-                "Get the file from a source you trust."
-            )
 
 
 def _checked(path: Path, content: Any) -> FairseqCheckpoint:
@@ -218,10 +201,9 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
             f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
         )
     # Others are for messages alone, and may be endless: lists in lists that are one another.
-    plain = {
-        name: each if isinstance(each, str | int | float | None) else shown(each) for name, each in vars(args).items()
-    }
-    return FairseqCheckpoint(path, plain, plain_tensors(path, model, "'model'"))
+    simple = (str, int, float, type(None))
+    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
+    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
 
 
 def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:
@@ -229,17 +211,11 @@ def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str,
     if not isinstance(content, dict):
         raise MacaronError(f"{path}: not weights by name, but {type(content).__name__}")
     for name, tensor in content.items():
-        if not isinstance(name, str) or not isinstance(tensor, Tensor) or not _is_plain(tensor):
+        plain = isinstance(name, str) and isinstance(tensor, Tensor)
+        plain = plain and tensor.layout == torch.strided and not tensor.is_meta
+        # With strides of zero a few bytes can claim to be a tensor of any size, whose values would fill the memory.
+        if not plain or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
             raise MacaronError(f"{path}: {name!r} in {part} is not a plain tensor")
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in content.values()}
     _within(path, sum(storages.values()))
     return dict(content)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    # With strides of zero a few bytes can claim to be a tensor of any size: reading its values would fill the memory.
-    return (
-        tensor.layout == torch.strided
-        and not tensor.is_meta
-        and tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
-    )

@@ -49,7 +49,6 @@ class ForeignFolder:
 
     def __post_init__(self) -> None:
         families = load_toml(Path(__file__).with_name("families.toml"))[0]
-        del families["fairseq"]  # no model type
         self.config.setdefault("model_type", None)
         self.family: Record = families[self.only("model_type", *families)]
         prefix: str = self.family["prefix"]

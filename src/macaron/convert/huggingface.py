@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from macaron.convert.fairseq import Conversion, check_replaceable, description
+from macaron.convert.fairseq import check_replaceable, description
 from macaron.convert.foreign import (
     NEVER,
     ForeignFolder,
@@ -113,10 +113,11 @@ _FAMILIES: dict[str, Callable[..., tuple[Network, MacaronTokenizer, str]]] = {
 }
 
 
-def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = False, **settings: Any) -> Conversion:
+def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = False, **settings: Any) -> list[str]:
     """Convert a folder that ``save_pretrained`` of transformers wrote.
 
     :param settings: ``source_lang`` and ``target_lang`` of a translation model, by default those it names
+    :returns: a description in lines
     """
     folder, out = Path(folder), Path(out)
     check_replaceable(out, force)
@@ -129,4 +130,4 @@ def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = Fa
         model, tokenizer, title = _FAMILIES[family](source, **given)
     check_replaceable(out, force)  # again: the conversion may have taken long
     save_model(out, model, model.state_dict(), tokenizer)
-    return Conversion(description(title, model, out), ())
+    return description(title, model, out)

@@ -1,15 +1,13 @@
 """The pairs of an epoch, and batches: buckets of pairs of similar length, or packed rows; their token matrices.
 
-A split holds its corpora one after the other. A corpus of weight 2 is seen twice in an epoch; of one with weight 0.5
-every epoch sees another half. An epoch of a large split is planned in sections, so memory does not grow with it; each
-consists of blocks from all over the split.
+A corpus of weight 2 is seen twice in an epoch; of one with weight 0.5 every epoch sees another half. An epoch of a
+large split is planned in sections, each of blocks from all over the split: memory does not grow with it.
 
-All is a function of the lengths, the weights, a seed and the epoch alone, so a run that is resumed, or continued with
-another number of processes, sees the same batches in the same order.
+All is a function of the lengths, the weights, a seed and the epoch alone, so a run that is resumed sees the same.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +27,7 @@ SECTION, BLOCKS = 1 << 21, 64
 
 @dataclass(frozen=True)
 class CorpusPart:
-    """Consecutive pairs of a split that come from one corpus.
-
-    :param path: the prefix of its files, as the recipe names it
-    :param pairs: number of pairs after cleaning
-    """
+    """Consecutive pairs of a split that come from one corpus; ``path`` is the prefix of its files."""
 
     path: str
     pairs: int
@@ -41,15 +35,12 @@ class CorpusPart:
     weight: float = 1.0
 
     def __str__(self) -> str:
-        marks = [f"weight {self.weight:g}"] if self.weight != 1 else []
-        return ", ".join([f"{self.path}: {self.pairs:,} pairs", *marks, *([f"tag {self.tag}"] if self.tag else [])])
+        marks = f", weight {self.weight:g}" if self.weight != 1 else ""
+        return f"{self.path}: {self.pairs:,} pairs{marks}{f', tag {self.tag}' if self.tag else ''}"
 
 
 def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder: object) -> tuple[CorpusPart, ...]:
-    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs.
-
-    :param folder: the prepared folder, for messages
-    """
+    """Corpora with the weights of a recipe, by path. Corpora that it does not name keep theirs."""
     paths = [corpus.path for corpus in corpora]
     for path, weight in weights.items():
         if weight != 1 and path not in paths:
@@ -57,16 +48,13 @@ def reweighted(corpora: Sequence[CorpusPart], weights: dict[str, float], folder:
                 f"data.train: {path} has weight {weight:g}, but {folder} holds no such corpus (it holds "
                 f"{', '.join(paths) or 'one whose name was not recorded'}). Run 'macaron prepare' with this recipe."
             )
-    return tuple(CorpusPart(each.path, each.pairs, each.tag, weights.get(each.path, each.weight)) for each in corpora)
+    return tuple(replace(each, weight=weights.get(each.path, each.weight)) for each in corpora)
 
 
 class Mixture:
-    """The pairs that each epoch sees.
+    """The pairs that each epoch sees, of those that are kept (in ascending order).
 
-    Pairs of a corpus are drawn without replacement from one random order after the other: at any time all have been
-    seen equally often, up to one.
-
-    :param kept: the pairs to take, in ascending order
+    They are drawn without replacement from one random order of a corpus after the other.
     """
 
     def __init__(self, kept: Indices, corpora: Sequence[CorpusPart], seed: int) -> None:
@@ -97,13 +85,10 @@ class Mixture:
 
 
 def bucket(source: Lengths, target: Lengths, max_tokens: int, seed: int, multiple: int = 8) -> list[Indices]:
-    """Batches of pairs of similar length, as in the authors' code.
+    """Batches of pairs of similar length, as in the authors' code, in the order of length.
 
     The size of a batch is its number of pairs times its longest side: padding counts. A full batch is cut to a multiple
-    of ``multiple`` and the rest starts the next one.
-
-    :param source: lengths with the end of sentence
-    :returns: for each batch the indices of its pairs, in the order of length; call it once per run
+    of ``multiple`` and the rest starts the next one. Lengths are with the end of sentence.
     """
     order = np.random.RandomState(seed).permutation(len(source))
     order = order[np.argsort(target[order], kind="stable")]
@@ -193,9 +178,8 @@ def pack(source: Lengths, target: Lengths, width: int, seed: int, epoch: int, op
 def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Generator) -> Rows:
     """Fill rows of ``width`` positions with whole texts, at most ``most`` in each (best fit).
 
-    All lengths of an epoch are known, so the best row for every length is found once for all texts of that length:
-    longest first, each into the fullest row that still has room. The time does not grow with the corpus. The choice
-    among texts of one length, and the order of the rows, are random.
+    The best row is found once for all texts of a length: longest first, each into the fullest row that still has room.
+    The choice among texts of one length, and the order of the rows, are random.
     """
     if int(lengths.max(initial=0)) > width:
         raise ValueError(f"a text is longer than a row of {width}")
@@ -217,10 +201,7 @@ def pack_by_length(lengths: Lengths, width: int, most: int, random: np.random.Ge
 
 
 def row_layouts(counts: Indices, width: int, most: int) -> list[RowLayout]:
-    """Which lengths share a row of at most ``most`` texts.
-
-    :param counts: number of texts of each length from 0 to ``width``
-    """
+    """Which lengths share a row of at most ``most`` texts, for these numbers of texts of each length."""
     done: list[RowLayout] = []
     with_room: list[list[RowLayout]] = [[] for _ in range(width + 1)]  # by the room that is left
     for length in range(width, 0, -1):
@@ -268,10 +249,7 @@ def section_count(size: int) -> int:
 
 
 def section_blocks(size: int, section: int, sections: int, seed: int) -> list[tuple[int, int]]:
-    """The blocks of a section as (start, stop), in ascending order. Each item of a corpus is in one section.
-
-    :param size: items of the corpus: pairs or documents
-    """
+    """The blocks of a section as (start, stop), in ascending order. Each of ``size`` items is in one section."""
     if sections == 1:
         return [(0, size)]
     edges = np.linspace(0, size, min(size, BLOCKS * sections) + 1).astype(np.int64).tolist()

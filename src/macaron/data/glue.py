@@ -1,7 +1,4 @@
-"""The tasks of GLUE, which are data (glue.toml), the reader of their official files, and the zip for its server.
-
-Errors of the reader, and of the validator of the zip, name file and line.
-"""
+"""The tasks of GLUE, which are data (glue.toml), the reader of their official files, and the zip for its server."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -94,14 +91,9 @@ def task_folder(root: Path, task: GlueTask) -> Path | None:
     return next((root / name for name in names if (root / name).is_dir()), None)
 
 
-def read_train(root: Path, task: GlueTask) -> Table:
-    """The training set."""
-    return _labelled(root, task, "train.tsv")
-
-
 def read_dev(root: Path, task: GlueTask) -> dict[str, Table]:
     """The development sets by name."""
-    return {name: _labelled(root, task, file) for name, file in task.dev.items()}
+    return {name: read_train(root, task, file) for name, file in task.dev.items()}
 
 
 def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
@@ -111,7 +103,8 @@ def read_test(root: Path, task: GlueTask, wanted: Submission) -> Table | None:
     return None if path is None else read_file(path, task, labelled=False)
 
 
-def _labelled(root: Path, task: GlueTask, name: str) -> Table:
+def read_train(root: Path, task: GlueTask, name: str = "train.tsv") -> Table:
+    """The training set, or another one with labels."""
     remedy = f"Fetch it from {SOURCE}, or leave {task.name} out of --tasks."
     if not root.is_dir():
         raise MacaronError(f"{root}: no such folder. Give the one that holds {task.title} and the others (--data).")
@@ -133,10 +126,7 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         columns = task.columns if labelled else task.columns[:-1]
         for column in columns:
             if column not in header:
-                raise MacaronError(
-                    f"{path}, line 1: no column {column!r} in the header; found {', '.join(map(repr, header))[:200]}. "
-                    "Is this the official file? It is separated by tabs."
-                )
+                raise MacaronError(f"{path}, line 1: no column {column!r} in the header. Are they separated by tabs?")
         indices, width = tuple(map(header.index, columns)), len(header)
     found = Table(str(path), tuple([] for _ in range(task.texts)))
     torn: list[int] = []
@@ -146,10 +136,8 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
         # Missing columns matter only up to the last wanted one; an additional tab would shift them all.
         if not max(indices) < len(values) <= width:
             if not (task.torn and labelled):  # a test file is answered line by line, so nothing may be skipped
-                raise MacaronError(
-                    f"{path}, line {number}: {len(values)} column(s) where {width} are expected. Columns are separated "
-                    f"by tabs. Correct the line, or fetch the file again from {SOURCE}."
-                )
+                wrong = f"{len(values)} column(s) where {width} are expected, separated by tabs"
+                raise MacaronError(f"{path}, line {number}: {wrong}. Correct it, or fetch the file from {SOURCE}.")
             torn.append(number)
             continue
         values = [values[index].strip() for index in indices]
@@ -165,10 +153,8 @@ def read_file(path: Path, task: GlueTask, labelled: bool) -> Table:
     if not found.lines:
         raise MacaronError(f"{path}: no examples in this file. Fetch it again from {SOURCE}.")
     if len(torn) > max(MOST_TORN * len(found.lines), 1):
-        raise MacaronError(
-            f"{path}, line {torn[0]}, and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}: not the columns "
-            f"that line 1 names. Fetch the file again from {SOURCE}."
-        )
+        others = f"and {len(torn) - 1:,} more of {len(torn) + len(found.lines):,}"
+        raise MacaronError(f"{path}, line {torn[0]}, {others}: not the columns of line 1. Fetch it from {SOURCE}.")
     found.skipped = unlabelled + len(torn)
     if labelled:
         found.values = task.values_of(found)
@@ -193,10 +179,7 @@ def prediction_file(rows: Sequence[str]) -> str:
 
 
 def write_submission(path: Path, files: Mapping[str, str]) -> list[str]:
-    """Write the zip. The server refuses one that lacks a file: without predictions, all rows of a file are the same.
-
-    :return: the names of the files without predictions
-    """
+    """Write the zip; the names of files without predictions, in which all rows are the same."""
     filled = []
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (_, wanted) in expected_files().items():

@@ -1,17 +1,10 @@
 """A prepared folder: what ``macaron prepare`` writes and everything else reads.
 
 prepared.json           kind, languages, pipeline, counts, what cleaning dropped, fingerprints
-tokenizer/              the tokenizer: tokenizer.json and tokenizer_config.json
-
-Pairs of sentences, for translation:
-
-train.de.ids ...        token stores of train, valid and test, one per language (see `macaron.data.store`)
+tokenizer/              tokenizer.json and tokenizer_config.json
+train.de.ids ...        token stores of train, valid and test (see `macaron.data.store`), one per language; of
+                        documents, for pre-training: train.ids ..., one sequence per sentence, and train.documents
 valid.de, valid.en      the text of the valid and test pairs, for scoring; also test.de, test.en
-
-Documents, for pre-training (``"kind": "text"``):
-
-train.ids ...           token stores of train and valid, one sequence per sentence
-train.documents ...     the first sentence of every document, then the number of sentences: uint64, little-endian
 """
 
 import hashlib
@@ -29,7 +22,7 @@ from macaron.data.manifest import MANIFEST, DataKind, data_kind, read_manifest
 from macaron.data.store import OFFSET, REMEDY, TokenStore, check_growth, map_file
 from macaron.errors import MacaronError
 from macaron.files import read_lines
-from macaron.seal import check
+from macaron.seal import check, digest, recorded
 from macaron.text.fingerprint import agrees
 from macaron.text.pipeline import State
 from macaron.text.tokenizer import MacaronTokenizer
@@ -37,15 +30,10 @@ from macaron.text.tokenizer import MacaronTokenizer
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 TextSplit = Literal["train", "valid"]
-#: Ids that are hashed at a time.
-_BLOCK = 1 << 22
 
 
 class PreparedFolder:
-    """A prepared folder of either kind. Stores and tokenizer are opened when they are asked for.
-
-    A split has one token store per column: source and target, or the sentences of documents.
-    """
+    """A prepared folder of either kind: a split has one token store per column. All is opened when it is asked for."""
 
     kind: ClassVar[DataKind]
     #: What is counted in prepared.json: pairs or sentences.
@@ -70,7 +58,7 @@ class PreparedFolder:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits of the folder, in the order train, valid, test."""
+        """The splits of the folder."""
         return tuple(split for split in SPLITS if split in self.manifest["splits"])
 
     @cached_property
@@ -87,30 +75,20 @@ class PreparedFolder:
         return tokenizer
 
     def stores(self, split: Split) -> tuple[TokenStore, ...]:
-        """The token stores of a split, one per column, checked: against prepared.json, and what they hold."""
+        """The token stores of a split, one per column, checked."""
         if split in self._stores:
             return self._stores[split]
-        expected = self._sizes(split)
+        sizes = self._sizes(split)
         self.verify([split])
         stores = []
         for ending, tokens in self.columns.items():
-            store = TokenStore(self.folder / f"{split}{ending}")
-            sizes = (
-                (self.rows, len(store), expected[self.rows]),
-                ("tokens", store.tokens, expected[tokens]),
-                ("entries of the vocabulary", store.vocab_size, self.vocab_size),
-            )
-            if differ := [f"{found:,} {what}, not {noted:,}" for what, found, noted in sizes if found != noted]:
-                raise MacaronError(f"{store.base}: does not match {MANIFEST}: {'; '.join(differ)}. {REMEDY}")
+            store = TokenStore(self.folder / f"{split}{ending}", self.vocab_size, sizes[self.rows], sizes[tokens])
             store.check()
             stores.append(store)
         return self._stores.setdefault(split, tuple(stores))
 
     def verify(self, splits: Sequence[str], again: bool = False) -> None:
-        """Refuse damaged files of some splits.
-
-        :param again: read files, too, that have not changed since they were last verified
-        """
+        """Refuse damaged files of some splits; ``again``: read those, too, that have not changed since then."""
         names = [MANIFEST, "tokenizer/*", *(f"{split}.*" for split in splits)]
         check(self.folder, names, REMEDY, again=again, remember=True)
 
@@ -127,19 +105,13 @@ class PreparedFolder:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits.
-
-        The files are streamed once.
-        """
-        # BLAKE2 is fast on processors without SHA instructions, too: the corpus may have gigabytes.
-        digest = hashlib.blake2b(digest_size=16)
-        documents = self.documents("train")
-        arrays = [array for store in self.stores("train") for array in (store.ids, store.offsets)]
-        for array in (*arrays, *(() if documents is None else (documents,))):
-            digest.update(f"{array.dtype.str} {len(array)}\n".encode())
-            for start in range(0, len(array), _BLOCK):
-                digest.update(array[start : start + _BLOCK].data)
-        return digest.hexdigest()
+        """A digest of the training tokens, sentence and document boundaries included: 32 hexadecimal digits."""
+        self.verify(["train"])
+        names = [f"train{ending}.{part}" for ending in self.columns for part in ("ids", "offsets", "documents")]
+        paths = [self.folder / name for name in names if (self.folder / name).is_file()]
+        noted = recorded(self.folder) or {}  # verified; other folders are read
+        found = (noted[path.name]["sha256"] if path.name in noted else digest(path) for path in paths)
+        return hashlib.sha256(" ".join(found).encode()).hexdigest()[:32]
 
     def _sizes(self, split: str) -> dict[str, Any]:
         if split not in self.splits:

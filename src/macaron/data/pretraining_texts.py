@@ -1,20 +1,16 @@
 """Texts for pre-training: pairs of spans of sentences, or single spans, cut from documents; and their masked words.
 
-With next-sentence prediction a text is a pair A, B, as in BERT: A are sentences of a document, B are the sentences that
-follow or, half of the time, sentences of another document. Without it a text is one span, as long as possible. No span
-crosses the end of its document.
-
-All documents are processed in parallel, one step of each at a time: there is no loop over sentences. Spans and masks
-are a function of the corpus and of a random generator, so a resumed run draws the same.
+No span crosses the end of its document. All documents are processed in parallel, one step of each at a time: there is
+no loop over sentences. Spans and masks are a function of the corpus and of a random generator.
 """
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.data.batching import Indices, Lengths, counting
-from macaron.data.store import TokenStore
 
 Flags = NDArray[np.bool_]
 Random = np.random.Generator
@@ -24,41 +20,27 @@ PAIR_SPECIALS, SPAN_SPECIALS = 3, 2
 STRIDE = 2048
 
 
-@dataclass(frozen=True)
 class Corpus:
-    """Sentence s is the tokens ``offsets[s]`` to ``offsets[s + 1]``, document d the sentences ``documents[d]`` to
-    ``documents[d + 1]``. None is empty.
+    """Sentence s is the tokens ``offsets[s]`` to ``offsets[s + 1]``, document d the sentences ``first[d]`` to
+    ``end[d]``. None is empty.
 
+    :param documents: the first sentence of each, then the number of sentences
     :param chosen: the documents of a section; None: all
     """
 
-    offsets: Indices
-    documents: Indices
-    chosen: Indices | None = None
-
-    @classmethod
-    def of(cls, sentences: TokenStore, documents: NDArray[np.uint64]) -> "Corpus":
-        """The corpus of a store; memory-mapped arrays are not copied."""
-        return cls(sentences.offsets.view(np.int64), documents.view(np.int64))
-
-    @property
-    def count(self) -> int:
-        """Number of documents."""
-        return len(self.documents) - 1 if self.chosen is None else len(self.chosen)
-
-    def edges(self) -> tuple[Indices, Indices]:
-        """The first sentence of each document, and its end (exclusive)."""
-        if self.chosen is None:
-            return self.documents[:-1], self.documents[1:]
-        return self.documents[self.chosen], self.documents[self.chosen + 1]
+    def __init__(self, offsets: NDArray[Any], documents: NDArray[Any], chosen: Indices | None = None) -> None:
+        # Views: memory-mapped arrays are not copied.
+        self.offsets, self.documents = offsets.view(np.int64), documents.view(np.int64)
+        self.first = self.documents[:-1] if chosen is None else self.documents[chosen]
+        self.end = self.documents[1:] if chosen is None else self.documents[chosen + 1]
+        self.count = len(self.first)
 
     def lanes(self) -> tuple[Indices, Indices, Indices]:
         """Stretches of documents: first sentence, end (exclusive), document."""
-        first, end = self.edges()
-        pieces = -(-(end - first) // STRIDE)
+        pieces = -(-(self.end - self.first) // STRIDE)
         document = np.repeat(np.arange(self.count), pieces)
-        begin = first[document] + counting(pieces) * STRIDE
-        return begin, np.minimum(begin + STRIDE, end[document]), document
+        begin = self.first[document] + counting(pieces) * STRIDE
+        return begin, np.minimum(begin + STRIDE, self.end[document]), document
 
 
 @dataclass(frozen=True)
@@ -96,7 +78,7 @@ def single_spans(corpus: Corpus, longest: int, random: Random, special: int = SP
     :param longest: tokens of a text, ``special`` ones included
     """
     room = longest - special
-    begin, end = (corpus.offsets[each] for each in corpus.edges())
+    begin, end = corpus.offsets[corpus.first], corpus.offsets[corpus.end]
     tokens = end - begin
     shortened = random.integers(1, room + 1, len(tokens))
     first = np.where(tokens > room, shortened, tokens)
@@ -117,7 +99,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
     :param short_share: the share of pairs that get a random, shorter length, since tasks have shorter texts, too
     :param next_share: the share of pairs with the real B, if there is one
     """
-    offsets, (first, last), room = corpus.offsets, corpus.edges(), longest - PAIR_SPECIALS
+    offsets, first, last, room = corpus.offsets, corpus.first, corpus.end, longest - PAIR_SPECIALS
     here, end, document = corpus.lanes()
     found: list[Spans] = []
     while len(here):
@@ -144,7 +126,7 @@ def span_pairs(corpus: Corpus, longest: int, short_share: float, next_share: flo
 
 def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Random) -> Spans:
     """Pairs of single sentences, each with the next one or one of another document."""
-    offsets, (first, last) = corpus.offsets, corpus.edges()
+    offsets, first, last = corpus.offsets, corpus.first, corpus.end
     document = np.repeat(np.arange(corpus.count), last - first)
     sentence = np.repeat(first, last - first) + counting(last - first)
     follows = (sentence + 1 < last[document]) & (random.random(len(sentence)) < next_share)
@@ -155,10 +137,7 @@ def sentence_pairs(corpus: Corpus, longest: int, next_share: float, random: Rand
 
 
 def fit(first: Lengths, second: Lengths, room: int) -> tuple[Indices, Indices]:
-    """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally.
-
-    Of two equal ones the first loses the odd token. Neither becomes 0 if there is room for two.
-    """
+    """Shorten two lengths so that they fit together: the longer one down to the shorter, then both equally."""
     fitting = np.minimum(first, np.maximum(room // 2, room - second))
     return fitting, np.minimum(second, room - fitting)
 
@@ -187,10 +166,7 @@ def _below(limits: Indices, random: Random) -> Indices:
 
 
 def masked_counts(lengths: Lengths, ratio: float) -> Indices:
-    """The number of tokens to predict in each text: its share, rounded, but at least one if the text is not empty.
-
-    :param lengths: of the texts, without special tokens
-    """
+    """The number of tokens to predict in each text: its share, rounded, but at least one if the text is not empty."""
     if not ratio:
         return np.zeros(len(lengths), np.int64)
     share = np.rint(ratio * lengths).astype(np.int64)

@@ -34,8 +34,9 @@ _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
 def check_download(where: str, urls: Sequence[str], *checksums: str | None) -> None:
     """Refuse addresses that are none, a first one that does not name a file, and what is not written as a checksum."""
+    require(len(urls) > 0, f"{where!r} needs at least one url")
     try:
-        named = not urls or (all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", ".."))
+        named = all(urlsplit(url).path for url in urls) and file_name(urls) not in ("", ".", "..")
     except ValueError:
         named = False
     require(named, f"{where}: {', '.join(urls)[:200]!r} is not the address of a file")
@@ -50,11 +51,10 @@ def file_name(urls: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ArchiveSettings:
-    """A tar or zip archive to fetch.
+    """A tar or zip archive to fetch, by the name that corpora call it.
 
-    :param name: what corpora call it
     :param urls: its addresses; the next one is tried when one fails
-    :param checksum: ``sha256:...`` or ``md5:...``; without one, that of the first download is recorded
+    :param checksum: without one, that of the first download is recorded
     """
 
     name: str
@@ -62,16 +62,12 @@ class ArchiveSettings:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        require(self.urls != (), f"archive {self.name!r} needs at least one url")
-        check_download(f"archive {self.name!r}", self.urls, self.checksum)
+        check_download(f"archive {self.name}", self.urls, self.checksum)
 
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """A file to fetch if it is missing; `urls` and `checksum` as for an archive.
-
-    :param path: its path, relative to the recipe's `root`
-    """
+    """A file to fetch if it is missing; `urls` and `checksum` as for an archive, `path` below the recipe's `root`."""
 
     path: str
     urls: tuple[str, ...]
@@ -79,7 +75,6 @@ class FetchSettings:
 
     def __post_init__(self) -> None:
         require(self.path != "", "a file to fetch needs a path")
-        require(self.urls != (), f"{self.path!r} needs at least one url")
         check_download(self.path, self.urls, self.checksum)
 
 
@@ -100,11 +95,7 @@ class CorpusSettings:
     """Two files that are aligned line by line: ``PATH.de`` and ``PATH.en``, plain, ``.gz`` or ``.xz``.
 
     :param url: the address of the two files, with ``{lang}`` in it, if they are to be fetched
-    :param checksums: of the two files, by language
-    :param archive: name of the archive that has them
-    :param source: file in the archive with the source side
-    :param target: file in the archive with the target side
-    :param format: layout of the archive's files
+    :param archive: name of the archive that has them, as its files ``source`` and ``target``
     :param replace: strings to replace while the text is extracted from the archive
     """
 
@@ -124,8 +115,8 @@ class CorpusSettings:
         require(self.path != "", "a corpus needs a path: the prefix of its two files")
         one_origin = self.url is None or (self.archive is None and "{lang}" in self.url)
         require(one_origin, f"{self.path}: url must contain {{lang}}; give either url or archive")
-        urls = () if self.url is None else (self.url,)
-        check_download(self.path, urls, *self.checksums.values())
+        if self.url is not None:
+            check_download(self.path, (self.url,), *self.checksums.values())
         require("" not in self.replace, f"{self.path}: replace cannot replace an empty string")
         files_named = self.archive is None or None not in (self.source, self.target)
         require(files_named, f"{self.path}: say which files of archive {self.archive!r} are its source and target")

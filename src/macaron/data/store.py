@@ -3,38 +3,24 @@
     NAME.ids        the ids of all sequences, concatenated: uint16 if the vocabulary allows it, else int32
     NAME.offsets    the first id of each sequence, then the number of ids: uint64
     NAME.documents  of documents: the first sequence of each, then the number of sequences: uint64
-    NAME.json       the sizes of the files, so that a damaged or foreign one is refused
 
-All numbers are little-endian. Opening maps the files into memory and reads almost nothing.
+All numbers are little-endian. Opening reads almost nothing. prepared.json has the sizes.
 """
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macaron.errors import MacaronError
-from macaron.files import atomic_file, write_text
-from macaron.json_files import Count, read_json
+from macaron.files import atomic_file
 
-FORMAT = 1
 OFFSET = np.dtype("<u8")
 REMEDY = "Run 'macaron prepare' again."
 #: Numbers that are checked at a time.
 _BLOCK = 1 << 22
-
-
-class Header(TypedDict):
-    """NAME.json."""
-
-    format: int
-    dtype: Literal["<u2", "<i4"]
-    sequences: Count
-    tokens: Count
-    vocab_size: Count
 
 
 def id_dtype(vocab_size: int) -> str:
@@ -43,28 +29,20 @@ def id_dtype(vocab_size: int) -> str:
 
 
 class TokenStore:
-    """Read-only sequences of ids on disk. ``store[i]`` is a copy as int64, ready for torch."""
+    """Read-only sequences of ids on disk. ``store[i]`` is a copy as int64, ready for torch.
 
-    def __init__(self, base: str | Path) -> None:
-        self.base = Path(base)
-        path = _file(self.base, "json")
-        try:
-            header: Header = read_json(path, Header, REMEDY)
-        except FileNotFoundError:
-            raise MacaronError(f"{path}: no such file: there is no finished token store here. {REMEDY}") from None
-        if header["format"] != FORMAT:
-            raise MacaronError(f"{path}: format {header['format']}, this version reads {FORMAT}. {REMEDY}")
-        self.dtype = np.dtype(header["dtype"])
-        self._sequences = header["sequences"]
-        #: Number of ids in all.
-        self.tokens = header["tokens"]
-        self.vocab_size = header["vocab_size"]
+    :param tokens: number of ids in all
+    """
+
+    def __init__(self, base: Path, vocab_size: int, sequences: int, tokens: int) -> None:
+        self.base, self.vocab_size, self.tokens = base, vocab_size, tokens
+        self._sequences = sequences
         #: All ids, flat (memory-mapped, of the stored dtype).
-        self.ids: NDArray[Any] = map_file(_file(self.base, "ids"), self.dtype, self.tokens)
+        self.ids: NDArray[Any] = map_file(_file(base, "ids"), np.dtype(id_dtype(vocab_size)), tokens)
         #: Sequence i is ``ids[offsets[i]:offsets[i + 1]]`` (memory-mapped).
-        self.offsets: NDArray[np.uint64] = map_file(_file(self.base, "offsets"), OFFSET, self._sequences + 1)
-        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != self.tokens:
-            raise MacaronError(f"{_file(self.base, 'offsets')}: belongs to other ids. {REMEDY}")
+        self.offsets: NDArray[np.uint64] = map_file(_file(base, "offsets"), OFFSET, sequences + 1)
+        if int(self.offsets[0]) != 0 or int(self.offsets[-1]) != tokens:
+            raise MacaronError(f"{_file(base, 'offsets')}: belongs to other ids. {REMEDY}")
 
     def __len__(self) -> int:
         return self._sequences
@@ -94,13 +72,11 @@ class TokenStore:
 class StoreWriter:
     """Append-only writer of a `TokenStore`; memory does not grow with the number of sequences.
 
-    The header is written last: a store that was not finished cannot be opened.
-
     :param documents: the sequences are the sentences of documents
     """
 
-    def __init__(self, base: str | Path, vocab_size: int, documents: bool = False) -> None:
-        self.base = Path(base)
+    def __init__(self, base: Path, vocab_size: int, documents: bool = False) -> None:
+        self.base = base
         self.vocab_size = vocab_size
         self.dtype = np.dtype(id_dtype(vocab_size))
         self.sequences = self.tokens = self.documents = 0
@@ -127,15 +103,10 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        """Complete the store: its files are on the disk before the header is written. After an error there is none."""
+        """Complete the store. After an error there is none."""
         if kind is None and "documents" in self._files:
             self._files["documents"].write(np.array([self.sequences], OFFSET).tobytes())
         self._open.__exit__(kind, error, trace)
-        if kind is not None:
-            return
-        sizes = {"sequences": self.sequences, "tokens": self.tokens, "vocab_size": self.vocab_size}
-        header = json.dumps({"format": FORMAT, "dtype": self.dtype.str, **sizes})
-        write_text(_file(self.base, "json"), header + "\n")
 
 
 def _file(base: Path, suffix: str) -> Path:

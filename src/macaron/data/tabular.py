@@ -21,12 +21,9 @@ LARGEST_SCORE = 1e100
 
 @dataclass
 class Table:
-    """Examples of a file.
+    """Examples of a file: one or two lists of texts, labels as in the file, and as class indices or scores (values).
 
-    :param texts: one or two lists
-    :param labels: as in the file; empty if none are wanted
     :param lines: the last line of each row
-    :param values: the labels as class indices or scores
     :param skipped: lines of GLUE's files that are torn or have no agreed label
     """
 
@@ -72,10 +69,7 @@ def rows_of(lines: Iterator[str], kind: Format, name: str) -> Iterator[tuple[int
 def select(
     rows: Iterator[tuple[int, list[str]]], name: str, columns: Sequence[str], keep_empty: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The values of some columns, named as in the first row; blank lines are left out, and so are empty rows.
-
-    :param keep_empty: keep empty rows that have all columns
-    """
+    """The values of some columns, named as in the first row; blank lines and, if not kept, empty rows are left out."""
     _, header = next(rows, (1, []))
     header = [title.strip() for title in header]
     if not any(header):
@@ -86,10 +80,8 @@ def select(
             hint += "" if hint.endswith("?") else "."
             if len(header) == 1 and "," in header[0]:
                 hint += " The name of a file with commas must end in .csv."
-            raise MacaronError(
-                f"{name}, line 1: no column {wanted!r} in the header{hint} Name the columns with --text, --text2 and "
-                "--label."
-            )
+            hint += " Name the columns with --text, --text2 and --label."
+            raise MacaronError(f"{name}, line 1: no column {wanted!r} in the header{hint}")
         if header.count(wanted) > 1:
             raise MacaronError(f"{name}, line 1: {header.count(wanted)} columns are named {wanted!r}")
     indices = [header.index(wanted) for wanted in columns]
@@ -103,9 +95,8 @@ def select(
             )
         longest = max(map(len, row))
         if longest > LONGEST_VALUE:
-            raise MacaronError(
-                f"{name}, line {number}: a value has {longest:,} characters, more than {LONGEST_VALUE:,}"
-            )
+            size = f"{longest:,} characters, the limit is {LONGEST_VALUE:,}"
+            raise MacaronError(f"{name}, line {number}: a value has {size}")
         yield number, [row[index] for index in indices]
 
 
@@ -143,12 +134,10 @@ def find_classes(table: Table) -> tuple[str, ...]:
 
 def class_indices(table: Table, classes: Sequence[str]) -> list[float]:
     """The labels as indices."""
-    indices = {label: float(index) for index, label in enumerate(classes)}
+    indices, known = {label: float(index) for index, label in enumerate(classes)}, ", ".join(classes)[:200]
     for number, label in zip(table.lines, table.labels, strict=True):
         if label not in indices:
-            raise MacaronError(
-                f"{table.name}, line {number}: the label {label!r} is not among the classes: {', '.join(classes)[:200]}"
-            )
+            raise MacaronError(f"{table.name}, line {number}: the label {label!r} is not among the classes: {known}")
     return [indices[label] for label in table.labels]
 
 

@@ -1,8 +1,7 @@
 """Word vectors from co-occurrence counts, computed in seconds: embeddings begin with them (``train.embeddings``).
 
-The vectors are the leading singular vectors of positive pointwise mutual information (Levy and Goldberg 2014). Of pairs
-of sentences, both languages are counted together: a word co-occurs with its neighbours, and with the words of the
-translation. So a word and its translation get similar vectors.
+The vectors are the leading singular vectors of positive pointwise mutual information (Levy and Goldberg 2014). A word
+co-occurs with its neighbours, and with the words of the translation: the two get similar vectors.
 """
 
 import math
@@ -37,7 +36,16 @@ Sentences = tuple[Ids, Ids]
 
 def word_vectors(stores: tuple[TokenStore, ...], size: int, seed: int) -> Tensor:
     """Vectors of length 1, in the order of the ids: (V, at most ``size``). Tokens that do not occur have zeros."""
-    return _leading(_information(co_occurrences(stores)[0]), size, seed)
+    counts, _ = co_occurrences(stores)
+    # Positive pointwise mutual information, in place.
+    contexts = counts.sum(0).pow(_SMOOTHING)
+    counts /= counts.sum(1, keepdim=True).clamp(min=1e-9)
+    counts /= (contexts / contexts.sum()).clamp(min=1e-12)
+    counts.clamp_(min=1).log_()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        left, values, _ = torch.svd_lowrank(counts, min(size + 16, *counts.shape), niter=3)
+    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)
 
 
 def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
@@ -50,26 +58,12 @@ def co_occurrences(stores: tuple[TokenStore, ...]) -> tuple[Tensor, Ids]:
     columns = np.full(vocabulary, -1)
     columns[contexts] = np.arange(width)
     counts = torch.zeros(vocabulary * width)
-
-    def add(tokens: Ids, others: Ids, weights: Weights) -> None:
-        found = columns[others]
-        kept = found >= 0
-        cells = torch.from_numpy(tokens[kept] * width + found[kept])
-        counts.index_add_(0, cells, torch.from_numpy(weights[kept]))
-
     for block in _blocks(stores):
-        for ids, lengths in block:
-            sentence = np.repeat(np.arange(len(lengths)), lengths)
-            for distance in range(1, WINDOW + 1):
-                same = sentence[:-distance] == sentence[distance:]
-                left, right = ids[:-distance][same], ids[distance:][same]
-                weights = np.full(len(left), 1 / distance, np.float32)
-                add(left, right, weights)
-                add(right, left, weights)
-        if len(block) == 2:
-            for source, target, to_source, to_target in _across(*block):
-                add(source, target, to_source)
-                add(target, source, to_target)
+        for tokens, others, weights in _together(block):
+            found = columns[others]
+            kept = found >= 0
+            cells = torch.from_numpy(tokens[kept] * width + found[kept])
+            counts.index_add_(0, cells, torch.from_numpy(weights[kept]))
     return counts.view(vocabulary, width), contexts
 
 
@@ -83,9 +77,20 @@ def _blocks(stores: tuple[TokenStore, ...]) -> Iterator[list[Sentences]]:
         yield block
 
 
-def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, Weights, Weights]]:
-    """Every word of a sentence with every word of its translation, and what each counts for the other."""
-    (given, given_lengths), (wanted, wanted_lengths) = source, target
+def _together(block: list[Sentences]) -> Iterator[tuple[Ids, Ids, Weights]]:
+    """Tokens, others that occur together with them, and what each of these counts."""
+    for ids, lengths in block:
+        sentence = np.repeat(np.arange(len(lengths)), lengths)
+        for distance in range(1, WINDOW + 1):
+            same = sentence[:-distance] == sentence[distance:]
+            left, right = ids[:-distance][same], ids[distance:][same]
+            weights = np.full(len(left), 1 / distance, np.float32)
+            yield left, right, weights
+            yield right, left, weights
+    if len(block) == 1:
+        return
+    # Every word of a sentence with every word of its translation.
+    (given, given_lengths), (wanted, wanted_lengths) = block
     pair = np.repeat(np.arange(len(given_lengths)), given_lengths)
     place = counting(given_lengths)
     lengths, first = wanted_lengths[pair], (np.cumsum(wanted_lengths) - wanted_lengths)[pair]
@@ -93,22 +98,5 @@ def _across(source: Sentences, target: Sentences) -> Iterator[tuple[Ids, Ids, We
     for shift in range(min(int(wanted_lengths.max(initial=0)), _LONGEST)):
         chosen = short & (lengths > shift)
         words = wanted[first[chosen] + (place[chosen] + shift) % lengths[chosen]]
-        to_source = (_SHARE / lengths[chosen]).astype(np.float32)
-        to_target = (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)
-        yield given[chosen], words, to_source, to_target
-
-
-def _information(counts: Tensor) -> Tensor:
-    """Positive pointwise mutual information of counts (V, C), in place."""
-    contexts = counts.sum(0).pow(_SMOOTHING)
-    counts /= counts.sum(1, keepdim=True).clamp(min=1e-9)
-    counts /= (contexts / contexts.sum()).clamp(min=1e-12)
-    return counts.clamp_(min=1).log_()
-
-
-def _leading(matrix: Tensor, size: int, seed: int) -> Tensor:
-    """Left singular vectors times the roots of the singular values, as rows of length 1; by random projection."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        left, values, _ = torch.svd_lowrank(matrix, min(size + 16, *matrix.shape), niter=3)
-    return torch.nn.functional.normalize((left * values.sqrt())[:, :size], dim=1)
+        yield given[chosen], words, (_SHARE / lengths[chosen]).astype(np.float32)
+        yield words, given[chosen], (_SHARE / given_lengths[pair[chosen]]).astype(np.float32)

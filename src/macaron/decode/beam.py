@@ -1,4 +1,4 @@
-"""The state of a beam search: open hypotheses, finished ones, and how a step leads from one state to the next.
+"""The states of beam search and sampling: open hypotheses, finished ones, how a step leads from one to the next.
 
 All tensors have fixed shapes, with N open and N finished hypotheses per sentence; entries with score -inf are unused.
 The step number is a tensor, too, so a step needs no synchronisation and can be recorded as a CUDA graph. Letters:
@@ -6,15 +6,16 @@ B sentences, N beams, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import sub
 from typing import ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from macaron.decode.settings import Hypothesis, SearchSettings
+from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.device import to_host
 from macaron.errors import not_finite
 
@@ -52,13 +53,13 @@ class Finished(NamedTuple):
         keep = key.argsort(dim=1, descending=True, stable=True)[:, :entries]
         return Finished(*(torch.cat(both, dim=1).gather(1, keep) for both in zip(self, new, strict=True)))
 
-    def select(self, rows: Tensor) -> "Finished":
-        """These sentences, in this order."""
-        return Finished(*(column.index_select(0, rows) for column in self))
+    def index_select(self, dim: int, rows: Tensor) -> "Finished":
+        """These sentences, in this order: dimension 0, as for a tensor."""
+        return Finished(*(column.index_select(dim, rows) for column in self))
 
     def best(self, rows: Tensor, count: int) -> "Finished":
         """The best ``count`` of these sentences, best first."""
-        chosen = self.select(rows)
+        chosen = self.index_select(0, rows)
         order = rounded(chosen.scores).argsort(dim=1, descending=True, stable=True)[:, :count]
         return Finished(*(column.gather(1, order) for column in chosen))
 
@@ -151,7 +152,7 @@ class Beams(SearchState):
     :param dtype: of the log-probabilities
     """
 
-    per_sentence = ("limits", "totals", "closed", "lost")
+    per_sentence = ("limits", "totals", "closed", "lost", "finished")
 
     def __init__(self, settings: SearchSettings, limits: Tensor, pad: int, end: int, dtype: torch.dtype) -> None:
         super().__init__(settings, limits, pad, end)
@@ -206,11 +207,6 @@ class Beams(SearchState):
         self.totals, self.closed, self.lost, self.steps, *finished = tensors
         self.finished = Finished(*finished)
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order."""
-        super().select(rows)
-        self.finished = self.finished.select(rows)
-
     def _candidates(self, scores: Tensor, *summary: Tensor) -> tuple[Tensor, Tensor]:
         """The best 2 N continuations: (B, 2 N) log-probabilities, and parent * V + token."""
         beam, wanted = self.settings.beam, 2 * self.settings.beam + _SPARE
@@ -228,17 +224,14 @@ class Beams(SearchState):
         scores = totals / self.penalties[self.steps + 1]
         scores = scores.masked_fill(~(which & ~self.closed[:, None]), -math.inf)
         if self.settings.stop == "late-reference":
-            scores = self._without_first_extra(scores)
+            # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for it.
+            exists = scores > -math.inf
+            number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
+            extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
+            self.lost = self.lost | extra.any(dim=1)
+            scores = scores.masked_fill(extra, -math.inf)
         new = Finished(scores, totals, self.steps.expand_as(slots), slots)
         self.finished = self.finished.merge(new, first_come=self.settings.stop == "early")
-
-    def _without_first_extra(self, scores: Tensor) -> Tensor:
-        # The authors' code looks for the worst finished hypothesis only when one too many arrives, too late for that.
-        exists = scores > -math.inf
-        number = (self.finished.scores > -math.inf).sum(dim=1, keepdim=True) + exists.cumsum(dim=1)
-        extra = exists & (number == self.settings.beam + 1) & ~self.lost[:, None]
-        self.lost = self.lost | extra.any(dim=1)
-        return scores.masked_fill(extra, -math.inf)
 
     def _close(self, final: Tensor) -> None:
         """End all open hypotheses of the sentences that have reached their limit; ``final`` (B, N) with the end."""
@@ -296,3 +289,77 @@ def topk_continuations(
         sums = torch.cat([sums, (scores[..., -rest:] + totals[..., None]).flatten(1)], dim=1)
     sums, chosen = sums.topk(count, dim=1)
     return sums, index.gather(1, chosen)
+
+
+class Chains(SearchState):
+    """All samples of a batch: N independent chains for each sentence. Its methods are those of `Beams`.
+
+    :param keys: for each sentence, the numbers that seed its random numbers together with the settings' seed
+    """
+
+    per_sentence = ("limits", "totals", "lengths", "ended", "same", "uniform")
+
+    def __init__(
+        self,
+        settings: SearchSettings,
+        limits: Tensor,
+        pad: int,
+        end: int,
+        sampling: Sampling,
+        keys: Sequence[Sequence[int]],
+    ) -> None:
+        super().__init__(settings, limits, pad, end)
+        self.sampling = sampling
+        rows, chains, device = len(limits), settings.beam, limits.device
+        self.totals = torch.zeros(rows, chains, dtype=torch.float64, device=device)
+        self.lengths = torch.zeros(rows, chains, dtype=torch.long, device=device)
+        self.ended = torch.zeros(rows, chains, dtype=torch.bool, device=device)
+        self.same = torch.arange(chains, device=device).expand(rows, -1)
+        steps = int(limits.max()) + 1
+        draws = [np.random.default_rng([sampling.seed, *key]).random((steps, chains)) for key in keys]
+        self.uniform = torch.from_numpy(np.stack(draws)).to(device)  # (B, T, N)
+
+    @property
+    def closed(self) -> Tensor:
+        """(B,), the sentences whose samples are all finished."""
+        return self.ended.all(dim=1)
+
+    def advance(self, scores: Tensor, step: int, at_limit: bool) -> tuple[Tensor, Tensor]:
+        """Draw the next tokens by their log-probabilities (B, N, V); see `Beams.advance`."""
+        scores = scores.expand(-1, self.settings.beam, -1)  # in the first step all chains are one
+        allowed = scores.to(torch.float64, copy=True)
+        allowed[..., self.pad] = -torch.inf
+        if step < self.settings.min_length:
+            allowed[..., self.end] = -torch.inf
+        tokens = draw(allowed, self.sampling, self.uniform[:, step])
+        if at_limit:
+            tokens = torch.where((self.limits == step)[:, None], self.end, tokens)
+        tokens = torch.where(self.ended, self.end, tokens)
+        gain = scores.gather(-1, tokens[..., None]).squeeze(-1)  # of the model itself, whatever the temperature
+        self.totals = torch.where(self.ended, self.totals, self.totals + gain)
+        self.lengths = torch.where(self.ended | (tokens == self.end), self.lengths, self.lengths + 1)
+        self.ended = self.ended | (tokens == self.end)
+        return tokens, self.same
+
+    @property
+    def finished(self) -> Finished:  # type: ignore[override]
+        """All samples."""
+        scores = self.totals / (self.lengths + 1.0) ** self.settings.length_penalty
+        return Finished(scores, self.totals, self.lengths, self.same)
+
+
+def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
+    """Draw one token from each (..., V) by inverting the cumulative distribution at ``uniform`` (...), in [0, 1)."""
+    probabilities = torch.softmax(logits / sampling.temperature, dim=-1)
+    if sampling.top_k or sampling.top_p < 1:
+        best, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        if sampling.top_k:
+            best[..., sampling.top_k :] = 0.0
+            best /= best.sum(dim=-1, keepdim=True)
+        # A token stays if those before it have less than the wanted probability: the first one always does.
+        best = best.masked_fill(best.cumsum(dim=-1) - best >= sampling.top_p, 0.0)
+        probabilities = torch.zeros_like(probabilities).scatter(-1, order, best)
+    heights = probabilities.cumsum(dim=-1)
+    levels = uniform.unsqueeze(-1) * heights[..., -1:]
+    index = torch.searchsorted(heights, levels, right=True).squeeze(-1)
+    return index.clamp(max=logits.shape[-1] - 1)

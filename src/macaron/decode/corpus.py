@@ -12,24 +12,23 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, BinaryIO
 
-import torch
-
-from macaron.data.prepare.inputs import raw_lines
 from macaron.decode.degenerate import without_repetition
-from macaron.decode.pieces import END
 from macaron.decode.settings import Sampling, SearchSettings
+from macaron.decode.stream import full_windows
+from macaron.decode.text_pieces import END
 from macaron.decode.translator import Translator
 from macaron.errors import Interrupted, MacaronError
-from macaron.files import alone, refusing, write_json
+from macaron.files import alone, raw_lines, refusing, write_json
 from macaron.json_files import Count, Record, read_json
 from macaron.locks import LOCK
+from macaron.models.load import find_folder
 from macaron.processes import Progress
-from macaron.text.fingerprint import of_ids
+from macaron.seal import fingerprint
 
 #: Why a line is left out.
 RULES = {
@@ -42,77 +41,25 @@ RULES = {
 }
 #: Search settings that a command may change.
 _SEARCH = ("beam", "length_penalty", "max_length")
-#: Characters of a step in source tokens of a batch: steps of some seconds, with batches of similar length.
-_STEP = 64
+#: Characters of the first steps in source tokens of a batch; later steps take some seconds.
+_STEP = 4
 
 
-#: The note beside an unfinished corpus.
-_Note = TypedDict(
-    "_Note",
-    {
-        "made by": Record,
-        "read": Count,
-        "counts": dict[str, Count],
-        "text": str,
-        "sizes": list[Count],
-        "complete": bool,
-    },
-)
+@dataclass(frozen=True)
+class _Noted:
+    """What ``PREFIX.json`` says: what a corpus is made by, and what the last step has left on the disk.
 
-
-class GrowingFiles:
-    """Files that grow together in steps, in one process or in several after each other: ``PATH.part``, then ``PATH``.
-
-    What a step has written is on the disk before it is noted: a process that is killed loses its last step at most.
-
-    :param note: JSON file with the sizes after the last step, and with what else is noted
+    :param text: a digest of the lines that were read
+    :param source_size: bytes of the file of this side; ``target_size`` likewise
     """
 
-    def __init__(self, paths: Sequence[Path], note: Path) -> None:
-        self.paths, self.note = paths, note
-        self.parts = [path.with_name(f"{path.name}.part") for path in paths]
-        #: What the last step noted.
-        self.noted: dict[str, Any] = {"sizes": [0] * len(paths), "complete": False, "read": 0, "counts": {}}
-        if note.exists():
-            self.noted = read_json(note, _Note, "Choose another path.")
-        found = len(self.noted["sizes"])
-        if found != len(paths):
-            raise MacaronError(f"{note} notes {found} files, not {len(paths)}. Choose another path.")
-
-    @contextmanager
-    def growing(self) -> Iterator[None]:
-        """The files, open to be added to. They get their names if the block succeeds."""
-        with ExitStack() as stack:
-            stack.enter_context(alone(self.note, self.note.with_name(f".{self.note.name}{LOCK}")))
-            with refusing(self.note):
-                self._files = [stack.enter_context(part.open("ab")) for part in self.parts]
-            for part, file, size in zip(self.parts, self._files, self.noted["sizes"], strict=True):
-                if os.fstat(file.fileno()).st_size < size:
-                    raise MacaronError(f"{part} lacks what {self.note} notes. Remove both, and begin again.")
-                file.truncate(size)
-                file.seek(size)
-            yield
-        self._write(self.noted, complete=True)
-        self.put_in_place()
-
-    def add(self, contents: Sequence[bytes], noted: dict[str, Any]) -> None:
-        """Add to each file, and note what is needed to go on from here."""
-        with refusing(self.note):
-            for file, content in zip(self._files, contents, strict=True):
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        self._write({**noted, "sizes": [file.tell() for file in self._files]}, complete=False)
-
-    def put_in_place(self) -> None:
-        """Name complete files, those too that a killed process did not come to."""
-        for part, path in zip(self.parts, self.paths, strict=True):
-            if part.exists():
-                part.replace(path)
-
-    def _write(self, noted: dict[str, Any], complete: bool) -> None:
-        self.noted = {**noted, "complete": complete}
-        write_json(self.note, self.noted)
+    made_by: Record
+    read: Count = 0
+    counts: dict[str, Count] = field(default_factory=dict)
+    text: str = ""
+    source_size: Count = 0
+    target_size: Count = 0
+    complete: bool = False
 
 
 def translate_corpus(
@@ -139,30 +86,28 @@ def translate_corpus(
             "the model does not say its languages, which the two files are named after: set source_lang and "
             "target_lang in its tokenizer_config.json"
         )
-    files = GrowingFiles([Path(f"{out}.{language}") for language in languages], Path(f"{out}.json"))
+    note, paths = Path(f"{out}.json"), [Path(f"{out}.{language}") for language in languages]
+    parts = {path.with_name(f"{path.name}.part"): path for path in paths}
     options = {name: value for name, value in options.items() if value is not None}
     search = replace(translator.settings, **{name: options[name] for name in _SEARCH if name in options})
-    made = _made_by(translator, options, search)
-    _check(files, made)
-    done, counts = files.noted["read"], Counter[str](files.noted["counts"])
+    noted = _begun(note, paths, _made_by(translator, options, search))
+    done, counts = noted.read, Counter[str](noted.counts)
     digest, total = hashlib.blake2b(digest_size=16), 0  # of the lines that are done
     with progress.step("reading", "lines") as step:
-        for total, raw in enumerate(raw_lines(text), start=1):
+        for total, line in enumerate(_lines(text), start=1):
             if total <= done:
-                digest.update((raw or b"") + b"\n")
+                digest.update(line + b"\n")
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != files.noted["text"] or (files.noted["complete"] and total != done)):
+    if done and (digest.hexdigest() != noted.text or (noted.complete and total != done)):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
-    if files.noted["complete"]:
-        files.put_in_place()
-        return None
     try:
-        with nullcontext() if rank else files.growing(), progress.step("translating", "lines", total) as step:
+        opened: Any = nullcontext() if rank or noted.complete else _growing(note, list(parts), noted)
+        with opened as files, progress.step("translating", "lines", total) as step:
             step(done)
             size = _STEP * options.get("batch_tokens", translator.batch_tokens)
-            chunks = _chunks(islice(raw_lines(text), done, None), size)
+            chunks = full_windows(islice(_lines(text), done, None), size)
             while group := list(islice(chunks, world)):
                 own = group[rank] if rank < len(group) else []
                 first = done + 1 + sum(map(len, group[:rank]))
@@ -171,19 +116,62 @@ def translate_corpus(
                 counts.update(rule for rule, _, _ in rows)
                 counts["read"] += len(rows)
                 done += len(rows)
-                digest.update(b"".join((line or b"") + b"\n" for chunk in group for line in chunk))
-                kept = [row for row in rows if row[0] == "kept"]
-                columns = ["".join(f"{row[side]}\n" for row in kept).encode() for side in (1, 2)]
+                digest.update(b"".join(line + b"\n" for chunk in group for line in chunk))
                 if not rank:
-                    files.add(columns, {"made by": made, "read": done, "counts": counts, "text": digest.hexdigest()})
+                    # What a step has written is on the disk before it is noted: who is killed loses one step at most.
+                    with refusing(note):
+                        for side, file in enumerate(files, start=1):
+                            file.write("".join(f"{row[side]}\n" for row in rows if row[0] == "kept").encode())
+                            file.flush()
+                            os.fsync(file.fileno())
+                    sizes = {"source_size": files[0].tell(), "target_size": files[1].tell()}
+                    noted = replace(noted, read=done, counts=dict(counts), text=digest.hexdigest(), **sizes)
+                    write_json(note, vars(noted))
                 step(len(rows))
     except KeyboardInterrupt:
         raise Interrupted(f"stopped after {done:,} of {total:,} lines; give the same command again to go on") from None
-    return counts
+    if not rank and not noted.complete:
+        write_json(note, {**vars(noted), "complete": True})
+    for part, path in parts.items():
+        if not rank and part.exists():  # those, too, that a killed process did not come to
+            part.replace(path)
+    return None if noted.complete else counts
+
+
+def _begun(note: Path, paths: Sequence[Path], made: dict[str, Any]) -> _Noted:
+    """What was noted before; made with another model or other options, or not begun here, files are refused."""
+    if not note.exists():
+        for path in paths:
+            if path.exists():
+                raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
+        return _Noted(made)
+    noted: _Noted = read_json(note, _Noted, "Choose another path.")
+    before = noted.made_by
+    changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
+    if changed:
+        raise MacaronError(
+            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
+        )
+    return noted
+
+
+@contextmanager
+def _growing(note: Path, parts: Sequence[Path], noted: _Noted) -> Iterator[list[BinaryIO]]:
+    """The files as they were noted, open to be added to."""
+    with ExitStack() as stack:
+        stack.enter_context(alone(note, note.with_name(f".{note.name}{LOCK}")))
+        with refusing(note):
+            files: list[BinaryIO] = [stack.enter_context(part.open("ab")) for part in parts]
+        for part, file, size in zip(parts, files, (noted.source_size, noted.target_size), strict=True):
+            if os.fstat(file.fileno()).st_size < size:
+                raise MacaronError(f"{part} lacks what {note} notes. Remove both, and begin again.")
+            file.truncate(size)
+            file.seek(size)
+        yield files
 
 
 def _translate(
-    translator: Translator, chunk: list[bytes | None], first: int, options: dict[str, Any], search: SearchSettings
+    translator: Translator, chunk: list[bytes], first: int, options: dict[str, Any], search: SearchSettings
 ) -> list[tuple[str, str, str]]:
     """For each line of a chunk the rule that leaves it out, or ``kept``; the line; its translation."""
     positions = translator.model.config.max_position_embeddings - 2  # but for a tag and the end
@@ -211,34 +199,13 @@ def _translate(
     return rows
 
 
-def _check(files: GrowingFiles, made: dict[str, Any]) -> None:
-    """Refuse to go on with another model or other options, and to replace files that were not begun here."""
-    if "made by" not in files.noted:
-        for path in files.paths:
-            if path.exists():
-                raise MacaronError(f"{path} exists already. Choose another --out, or remove it.")
-        return
-    before = files.noted["made by"]
-    changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
-    if changed:
-        raise MacaronError(
-            f"{files.note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
-        )
-
-
 def _made_by(translator: Translator, options: dict[str, Any], search: SearchSettings) -> dict[str, Any]:
     """All that the translations depend on besides the text, as JSON has it."""
-    weights = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(translator.model.state_dict().items()):
-        weights.update(name.encode())
-        weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    assert translator.folder is not None
     drawn: Sampling | None = options.get("sampling")
     return {
-        "model": weights.hexdigest(),
-        "tokenizer": of_ids(translator.tokenizer.fingerprint()),
-        "precision": "int8"
-        if translator.int8
-        else str(translator.half or translator.model.embedding.tokens.weight.dtype),
+        "model": fingerprint(find_folder(translator.folder)),
+        "precision": translator.precision,
         "tag": translator.tag,
         **{name: getattr(search, name) for name in _SEARCH},
         "max_source_length": options.get("max_source_length"),
@@ -246,22 +213,14 @@ def _made_by(translator: Translator, options: dict[str, Any], search: SearchSett
     }
 
 
-def _chunks(lines: Iterator[bytes | None], size: int) -> Iterator[list[bytes | None]]:
-    chunk: list[bytes | None] = []
-    room = size
-    for line in lines:
-        chunk.append(line)
-        room -= len(line or b"") + 1
-        if room <= 0:
-            yield chunk
-            chunk, room = [], size
-    if chunk:
-        yield chunk
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a text; over-long ones as one that is not UTF-8 either."""
+    return (b"\xff" if line is None else line for line in raw_lines(path))
 
 
-def _text(raw: bytes | None) -> str | None:
+def _text(line: bytes) -> str | None:
     """A line with single spaces; None if it cannot be read."""
     try:
-        return None if raw is None else " ".join(raw.decode().replace("\0", " ").split())
+        return " ".join(line.decode().replace("\0", " ").split())
     except UnicodeDecodeError:
         return None

@@ -23,10 +23,10 @@ Weights = list[tuple[str, Tensor]]
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
-def load_folder(path: str | Path) -> tuple[TranslationModel, MacaronTokenizer]:
+def load_folder(path: str | Path, device: torch.device | None = None) -> tuple[TranslationModel, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
     folder = find_folder(path, "translation")
-    model, _ = load_model(folder, TranslationModel)
+    model, _ = load_model(folder, TranslationModel, device=device)
     return model, model_tokenizer(folder, "translation", model.config)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from macaron.decode.beam import Chains
 from macaron.decode.cpu.model import CpuLanguageModel
-from macaron.decode.sampling import Chains
 from macaron.decode.search import batches, end_token
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
 from macaron.device import choose_device, choose_dtype

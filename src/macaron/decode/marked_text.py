@@ -9,13 +9,12 @@ balanced stay balanced.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
-from macaron.decode.pieces import Piece
 from macaron.decode.place_tags import Alignment, Element, Span, place_tags
-from macaron.decode.text_pieces import restore, spaced_texts, text_pieces, with_literals
+from macaron.decode.text_pieces import Piece, restore, spaced_texts, text_pieces, with_literals
 from macaron.limits import MOST_TAGS
 
 
@@ -68,7 +67,12 @@ class MarkedBlock(TextBlock):
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.tags: list[Tag] = []
+        #: For each tag the index of the one that it makes a pair with, or its own; and its place.
+        self.partners: list[int] = []
+        self.places: list[int] = []
         self.literals: list[Span] = []
+        self._open: list[int] = []
+        self._open_names: Counter[str] = Counter()
 
     # Building
 
@@ -89,7 +93,19 @@ class MarkedBlock(TextBlock):
 
     def add_tag(self, start: int, end: int, name: str = "", closing: bool = False) -> None:
         """Append a tag."""
+        index = len(self.tags)
         self.tags.append(Tag(len(self.letters), start, end, name, closing))
+        self.places.append(len(self.letters))
+        self.partners.append(index)
+        if name and not closing:
+            self._open.append(index)
+            self._open_names[name] += 1
+        while closing and self._open_names[name]:
+            other = self._open.pop()  # tags that are still open inside have no partner
+            self._open_names[self.tags[other].name] -= 1
+            if self.tags[other].name == name:
+                self.partners[index], self.partners[other] = other, index
+                break
 
     def add_literal(self, text: str, start: int, end: int) -> None:
         """Append text that stays as it is, in markup that stays, too."""
@@ -97,8 +113,7 @@ class MarkedBlock(TextBlock):
         self.add(text, start, end)
 
     def split(self, lang: str) -> None:
-        """Find the pieces, the pairs of tags, and what has to come through unchanged."""
-        self.partners, self.places = _partners(self.tags), [tag.at for tag in self.tags]
+        """Find the pieces, and what has to come through unchanged."""
         at = 0
         for piece in text_pieces("".join(self.letters), lang):
             end = at + len(piece.original)
@@ -189,25 +204,6 @@ class MarkedBlock(TextBlock):
                 levels.append(element.children)
         levels[-1] += [element for _, element in literals]
         return loose, levels[0]
-
-
-def _partners(tags: Sequence[Tag]) -> list[int]:
-    """For each tag the index of the one that it makes a pair with, or its own."""
-    partners = list(range(len(tags)))
-    opened: list[int] = []
-    names: Counter[str] = Counter()
-    for index, tag in enumerate(tags):
-        if tag.name and not tag.closing:
-            opened.append(index)
-            names[tag.name] += 1
-        elif tag.name and names[tag.name]:
-            while True:  # tags that are still open inside have no partner
-                other = opened.pop()
-                names[tags[other].name] -= 1
-                if tags[other].name == tag.name:
-                    break
-            partners[index], partners[other] = other, index
-    return partners
 
 
 def _merged(spans: list[Span]) -> list[Span]:

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from macaron.decode.beam import Beams
+from macaron.decode.beam import Beams, Chains
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import threads_for_products
 from macaron.decode.cpu.model import FEW, CpuTranslationModel
 from macaron.decode.gpu import BeamStep, Logits, RecordedSteps, decoder_kernels, encoder_precision
-from macaron.decode.sampling import Chains
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.device import to_host
 from macaron.errors import MacaronError
@@ -22,16 +21,10 @@ from macaron.nn.embedding import FIRST_POSITION
 #: Is told the indices of sentences that have just been finished, and a function that gives their hypotheses, in any
 #: thread.
 Finished = Callable[[Sequence[int], Callable[[], list[list[Hypothesis]]]], None]
-#: Which sentences are closed.
-Question = Callable[[], list[Tensor]]
 #: Steps between checks for finished sentences, and whether a check is answered at the next one: the GPU never waits.
-_PATIENCE = {"cpu": 1, "cuda": 4}
-_LATER = {"cpu": False, "cuda": True}
-#: Finished sentences are removed once they reach this fraction of the batch: removal copies the rest and, on a GPU,
-#: requires a new recording.
-_LEAVE = {"cpu": 0.0, "cuda": 0.4}
-#: Batches of no more sentences are not made smaller: a step would not be faster.
-_SMALL = {"cpu": 0, "cuda": 128}
+#: The fraction of the batch that finished sentences must reach to be removed: removal copies the rest and, on a GPU,
+#: requires a new recording. A batch of no more sentences than this is not made smaller: a step would not be faster.
+_CHECKS = {"cpu": (1, False, 0.0, 0), "cuda": (4, True, 0.4, 128)}
 #: With more beams a batch is smaller: the memory of a sentence grows with their square (see `macaron.decode.cache`).
 _MANY_BEAMS = 32
 
@@ -98,20 +91,16 @@ def _search(
     half: torch.dtype | None,
     finished: Finished,
 ) -> None:
-    end = end_token(model)
-    start = model.config.decoder_start_token_id
+    end, start = end_token(model), model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host too, to avoid synchronisation. Sources are counted with their end.
     limits = [limit(settings, len(source)) for source in sources]
-    limits_there = torch.tensor(limits, device=device)
     # Random numbers of samples are made on the host: such steps cannot be recorded.
     recorded = device.type == "cuda" and settings.sampling is None
     scorer = Scorer(model, sources, settings.beam, recorded, half if recorded else None)
-    state: Beams | Chains
-    if settings.sampling is None:
-        state = Beams(settings, limits_there, model.pad, end, scorer.score_dtype)
-    else:
-        state = Chains(settings, limits_there, model.pad, end, settings.sampling, keys)
+    common = (settings, torch.tensor(limits, device=device), model.pad, end)
+    drawn = settings.sampling
+    state = Beams(*common, scorer.score_dtype) if drawn is None else Chains(*common, drawn, keys)
 
     def take_step(tokens: Tensor, number: int, at_limit: bool) -> tuple[Tensor, Tensor]:
         scores = scorer.step(tokens)
@@ -125,10 +114,9 @@ def _search(
     tokens = torch.full((len(sources), settings.beam), end if start is None else start, device=device)
     ends = set(limits)
     numbers = list(range(len(sources)))  # of the sentences that are still in the batch
-    kind, last = device.type if device.type in _PATIENCE else "cpu", max(limits)
-    patience, leave, small = _PATIENCE[kind], _LEAVE[kind], _SMALL[kind]
-    told: set[int] = set()
-    asked: Question | None = None
+    patience, later, leave, small = _CHECKS.get(device.type, _CHECKS["cpu"])
+    told, last = set[int](), max(limits)
+    asked: Callable[[], list[Tensor]] | None = None  # which sentences are closed
 
     for step in range(last + 1):
         at_limit = step in ends
@@ -137,7 +125,10 @@ def _search(
         state.remember(tokens, parents)
         if step < last and (step + 1) % patience:
             continue
-        closed, asked = _closed(state, asked, wait=step == last or not _LATER[kind])
+        if step == last or not later:
+            closed, asked = state.closed.tolist(), None
+        else:
+            closed, asked = [] if asked is None else asked()[0].tolist(), to_host([state.closed])
         gone = [row for row, done in enumerate(closed) if done and numbers[row] not in told]
         if not gone or (not all(closed) and len(gone) < leave * len(closed)):
             continue
@@ -154,13 +145,6 @@ def _search(
         scorer.select(rows)
         tokens, numbers = tokens[rows], [numbers[row] for row in stay]
         ends = {limits[number] for number in numbers}
-
-
-def _closed(state: Beams | Chains, asked: Question | None, wait: bool) -> tuple[list[bool], Question | None]:
-    """Which sentences were closed when that was asked (none if it was not), and the next question."""
-    if wait:
-        return state.closed.tolist(), None
-    return [] if asked is None else asked()[0].tolist(), to_host([state.closed])
 
 
 class Scorer:

@@ -63,9 +63,7 @@ class SearchSettings:
 
     def __post_init__(self) -> None:
         _check("beam", self.beam, 1 <= self.beam <= MOST_BEAMS, f"from 1 to {MOST_BEAMS:,}")
-        _check(
-            "length_penalty", self.length_penalty, abs(self.length_penalty) <= 1000, "a finite number, at most 1,000"
-        )
+        _check("length_penalty", self.length_penalty, abs(self.length_penalty) <= 1000, "a finite number up to 1,000")
         _check("max_length", self.max_length, 1 <= self.max_length <= LONGEST_TEXT, f"from 1 to {LONGEST_TEXT:,}")
         _check("max_ratio", self.max_ratio, 0 <= self.max_ratio < math.inf, "0 or more")
         _check("min_length", self.min_length, self.min_length >= 0, "0 or more")

@@ -4,9 +4,9 @@ import os
 import select
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import AnyStr, BinaryIO
 
 from macaron.errors import MacaronError
 from macaron.files import LONGEST_LINE, atomic_file, decode_line, read_lines
@@ -14,7 +14,7 @@ from macaron.files import LONGEST_LINE, atomic_file, decode_line, read_lines
 _BLOCK = 1 << 16
 _PATIENCE = 0.02  # seconds to wait for more input before a window is translated
 _LOOK = 0.5  # seconds between looks for signals while nothing arrives
-_GROWTH = 16  # size of the largest window in units of the first
+GROWTH = 16  # size of the largest window in units of the first
 
 
 def windows(path: Path | None, size: int) -> Iterator[list[str]]:
@@ -26,20 +26,18 @@ def windows(path: Path | None, size: int) -> Iterator[list[str]]:
     :param size: characters in the first window
     """
     if path is not None and path.is_file():
-        yield from _full_windows(read_lines(path), size)
-    elif path is not None:
-        with path.open("rb", buffering=0) as file:  # a pipe or a device
-            yield from _full_windows(_arriving_lines(file.fileno(), str(path)), size)
-    else:
-        if sys.stdin is None:
-            raise MacaronError("standard input is closed: give the text with --input FILE")
-        yield from _full_windows(_arriving_lines(sys.stdin.fileno(), "standard input"), size)
+        yield from full_windows(read_lines(path), size)
+        return
+    if path is None and sys.stdin is None:
+        raise MacaronError("standard input is closed: give the text with --input FILE")
+    with nullcontext(sys.stdin) if path is None else path.open("rb", buffering=0) as file:  # a pipe or a device
+        yield from full_windows(_arriving_lines(file.fileno(), str(path or "standard input")), size)
 
 
-def _full_windows(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
-    """Lists of lines with about ``size`` characters, then more; None among the lines ends a list early."""
-    window: list[str] = []
-    room, largest = size, size * _GROWTH
+def full_windows(lines: Iterable[AnyStr | None], size: int) -> Iterator[list[AnyStr]]:
+    """Lists of lines with about ``size`` characters, then up to `GROWTH` times more; None ends a list early."""
+    window: list[AnyStr] = []
+    room, largest = size, size * GROWTH
     try:
         for line in lines:
             if line is not None:

@@ -16,11 +16,10 @@ from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.degenerate import bounded, without_repetition
 from macaron.decode.forced import align, load_folder
 from macaron.decode.gpu import with_kernels, without_collection
-from macaron.decode.pieces import END, FittedText, LongLines
 from macaron.decode.place_tags import Alignment
 from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import Hypothesis, Sampling, SearchSettings
-from macaron.decode.text_pieces import fit_texts, join_pieces, text_pieces, whole_line
+from macaron.decode.text_pieces import END, FittedText, LongLines, fit_texts, join_pieces, text_pieces, whole_line
 from macaron.device import choose_device, choose_dtype
 from macaron.errors import MacaronError, NotFinite, not_finite
 from macaron.models.translation import TranslationModel
@@ -68,20 +67,20 @@ class Translator:
                 raise MacaronError(f"threads must be 1 or more, not {threads}")
             torch.set_num_threads(threads)
         self.folder = None if isinstance(model, TranslationModel) else Path(model)
-        if isinstance(model, TranslationModel):
-            if tokenizer is None:
-                raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
-            verify(tokenizer, model.config)
-            where = model.device if device == "auto" else choose_device(device)
-        else:
-            where = choose_device("cpu" if int8 and device == "auto" else device)
-            model, tokenizer = load_folder(model)
+        usual = model.device if isinstance(model, TranslationModel) else "cpu" if int8 else "auto"
+        where = choose_device(usual if device == "auto" else device)
         precision = None if dtype is None else choose_dtype(dtype)
         if int8 and where.type != "cpu":
             raise MacaronError(f"int8 is for the CPU, not for {where}: leave --int8 out, or choose --device cpu")
         if int8 and precision not in (None, torch.float32):
             raise MacaronError(f"int8 goes with float32, not with {dtype}: leave out --int8 or --dtype")
         precision = torch.float32 if int8 else precision
+        if isinstance(model, TranslationModel):
+            if tokenizer is None:
+                raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
+            verify(tokenizer, model.config)
+        else:
+            model, tokenizer = load_folder(model, where)
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
         saved = model.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32

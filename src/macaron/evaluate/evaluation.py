@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from macaron.decode.search import batches, translate_ids
 from macaron.decode.settings import SearchSettings
 from macaron.decode.translator import Translator
 from macaron.errors import MacaronError
-from macaron.evaluate.scores import Score, chrf, paper_bleu, sacre_bleu, tokenised_bleu
+from macaron.evaluate.scores import chrf, paper_bleu, sacre_bleu, tokenised_bleu
 from macaron.evaluate.stored import Evaluation
 from macaron.files import one_line, read_lines
 from macaron.models.translation import TranslationModel
@@ -88,14 +87,11 @@ def evaluate_lines(
     else:
         paper = paper_bleu(translations, references, language, lower=lower, compound_split=compound_split)
     plain = (sacre_bleu(translations, references), chrf(translations, references)) if state == "raw" else ()
-    scores: tuple[Score, ...] = (*plain, paper)
-    given = {key: value for key, value in search.items() if value is not None and hasattr(SearchSettings, key)}
-    settings = replace(translator.settings, **given)
-    searched = {name: getattr(settings, name) for name in ("beam", "length_penalty", "max_length")}
+    usual = {name: getattr(translator.settings, name) for name in ("beam", "length_penalty", "max_length")}
+    searched = {name: value if search.get(name) is None else search[name] for name, value in usual.items()}
     tags = search.get("tags") or [translator.tag] * len(lines)
     text = text_digest(lines, references, state, (translator.tokenizer.source_lang, language), tags)
-    definition = {"lower": lower, "compound_split": compound_split}
-    return Evaluation(translations, searched, scores, definition, text)
+    return Evaluation(translations, searched, (*plain, paper), {"lower": lower, "compound_split": compound_split}, text)
 
 
 def text_digest(
@@ -129,10 +125,9 @@ def translate_all(
     An empty source has an empty translation; a long one is translated whole.
     """
     best: list[list[int]] = [[] for _ in sources]
-    nonempty = [i for i, source in enumerate(sources) if len(source) > 1]  # more than </s>
-    for batch in batches([len(sources[i]) for i in nonempty], batch_tokens):
-        numbers = [nonempty[index] for index in batch]
-        found = translate_ids(model, [sources[i] for i in numbers], settings)
-        for i, hypotheses in zip(numbers, found, strict=True):
-            best[i] = list(hypotheses[0].tokens)
+    words = [(i, source) for i, source in enumerate(sources) if len(source) > 1]  # more than </s>
+    for batch in batches([len(source) for _, source in words], batch_tokens):
+        found = translate_ids(model, [words[index][1] for index in batch], settings)
+        for index, hypotheses in zip(batch, found, strict=True):
+            best[words[index][0]] = list(hypotheses[0].tokens)
     return [one_line(line) for line in tokenizer.decode_lines(best, state=state)]

@@ -1,10 +1,8 @@
 """Scores, each with its definition: sacreBLEU and chrF of plain text, and tokenised BLEU.
 
 Tokenised BLEU is the number of the paper, of multi-bleu.perl and of the authors' code. It depends on the tokens, so a
-score always carries how they were made. For plain text use `paper_bleu`, which tokenises first.
-
-BLEU and chrF are functions of sums over sentences. With one row of counts per sentence, scoring a resampled
-corpus means adding rows again, which `macaron.evaluate.significance` does thousands of times.
+score always carries how they were made. BLEU and chrF are functions of sums over sentences: `significance` scores a
+resampled corpus by adding rows of counts again.
 """
 
 import re
@@ -87,19 +85,13 @@ def tokenised_bleu(
     `tokens` names the tokenisation; it is only a part of the definition.
     """
     require_parallel(hypotheses, references)
-
-    def split(line: str) -> list[str]:
-        line = line.lower() if lower else line
-        return (split_compounds(line) if compound_split else line).split()
-
-    return corpus_bleu(
-        [split(line) for line in hypotheses],
-        [split(line) for line in references],
-        definition=(
-            f"tokenised BLEU ({'case-insensitive' if lower else 'cased'}, {tokens}, "
-            f"compound-split {'yes' if compound_split else 'no'})"
-        ),
-    )
+    prepare = str.lower if lower else str
+    sides = [[prepare(line) for line in side] for side in (hypotheses, references)]
+    if compound_split:
+        sides = [[split_compounds(line) for line in side] for side in sides]
+    made, wanted = ([line.split() for line in side] for side in sides)
+    case, split = "case-insensitive" if lower else "cased", "yes" if compound_split else "no"
+    return corpus_bleu(made, wanted, definition=f"tokenised BLEU ({case}, {tokens}, compound-split {split})")
 
 
 def corpus_bleu(
@@ -136,18 +128,12 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lower: b
     require_parallel(hypotheses, references)
     metric = sacrebleu.BLEU(lowercase=lower)
     score = metric.corpus_score(list(hypotheses), [list(references)]).score
-
-    def split(line: str) -> list[str]:
-        line = line.rstrip()
-        return str(metric.tokenizer(line.lower() if lower else line)).split()
-
-    ours = corpus_bleu(
-        [split(line) for line in hypotheses],
-        [split(line) for line in references],
-        smoothing="exp",
-        metric="sacreBLEU",
-        definition=f"sacreBLEU {metric.get_signature()}",
+    prepare = str.lower if lower else str
+    made, wanted = (
+        [str(metric.tokenizer(prepare(line.rstrip()))).split() for line in side] for side in (hypotheses, references)
     )
+    definition = f"sacreBLEU {metric.get_signature()}"
+    ours = corpus_bleu(made, wanted, smoothing="exp", metric="sacreBLEU", definition=definition)
     # The statistics are ours, for intervals; the reported number is sacreBLEU's.
     return replace(ours, score=float(score))
 
@@ -161,12 +147,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 
 def paper_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    *,
-    lower: bool,
-    compound_split: bool,
+    hypotheses: Sequence[str], references: Sequence[str], language: str, *, lower: bool, compound_split: bool
 ) -> Score:
     """The paper's tokenised BLEU of plain text: both sides are normalised and tokenised as Moses does.
 
@@ -174,13 +155,9 @@ def paper_bleu(
     compound_split=True``.
     """
     require_parallel(hypotheses, references)
-    return tokenised_bleu(
-        [moses_tokens(line, language) for line in hypotheses],
-        [moses_tokens(line, language) for line in references],
-        lower=lower,
-        compound_split=compound_split,
-        tokens="moses tokens of normalised text",
-    )
+    made, wanted = ([moses_tokens(line, language) for line in side] for side in (hypotheses, references))
+    kind = "moses tokens of normalised text"
+    return tokenised_bleu(made, wanted, lower=lower, compound_split=compound_split, tokens=kind)
 
 
 def moses_tokens(line: str, language: str) -> str:
@@ -189,9 +166,7 @@ def moses_tokens(line: str, language: str) -> str:
 
 
 def bleu_statistics(
-    hypotheses: Sequence[Sequence[Hashable]],
-    references: Sequence[Sequence[Hashable]],
-    smoothing: Smoothing = "none",
+    hypotheses: Sequence[Sequence[Hashable]], references: Sequence[Sequence[Hashable]], smoothing: Smoothing = "none"
 ) -> SentenceStatistics:
     """Columns: translation length, reference length, clipped matches of orders 1-4, n-grams of orders 1-4."""
     require_parallel(hypotheses, references)
@@ -247,11 +222,11 @@ def bleu_formula(sums: NDArray[np.float64], smoothing: Smoothing = "none") -> ND
 def chrf_formula(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """chrF2 (...) in [0, 100] of summed counts (..., 18): F of the mean precision and mean recall."""
     by_order = sums.reshape(*sums.shape[:-1], CHRF_ORDER, 3)
-    hypothesis, reference, match = by_order[..., 0], by_order[..., 1], by_order[..., 2]
-    counted = (hypothesis > 0) & (reference > 0)
-    orders = np.maximum(counted.sum(axis=-1), 1)
-    precision = np.divide(match, hypothesis, out=np.zeros_like(match), where=counted).sum(axis=-1) / orders
-    recall = np.divide(match, reference, out=np.zeros_like(match), where=counted).sum(axis=-1) / orders
+    lengths, match = by_order[..., :2], by_order[..., 2:]
+    counted = (lengths > 0).all(axis=-1, keepdims=True)
+    # Of each order: matches by the n-grams of the translation, and by those of the reference.
+    shares = np.divide(match, lengths, out=np.zeros_like(lengths), where=counted)
+    precision, recall = np.moveaxis(shares.sum(axis=-2) / np.maximum(counted.sum(axis=-2), 1), -1, 0)
     weighted = CHRF_BETA**2 * precision + recall
     product = 100.0 * (1 + CHRF_BETA**2) * precision * recall
     return np.asarray(np.divide(product, weighted, out=np.zeros_like(product), where=weighted > 0))

@@ -55,8 +55,7 @@ def bootstrap_interval(
     statistics: SentenceStatistics, *, resamples: int = RESAMPLES, seed: int = SEED, level: float = 0.95
 ) -> Interval:
     """Interval of a corpus score: sentences are drawn with replacement `resamples` times."""
-    sums = _resampled_sums(_canonical(statistics.rows), resamples, seed)
-    return _interval(statistics.formula(sums), level, resamples, seed)
+    return _interval(statistics.formula(_resampled_sums(statistics.rows, resamples, seed)), level, seed)
 
 
 def paired_bootstrap(
@@ -74,7 +73,7 @@ def paired_bootstrap(
     """
     ours, theirs = np.split(_resampled_sums(_paired(first, second), resamples, seed), 2, axis=1)
     differences = second.formula(theirs) - first.formula(ours)
-    interval = _interval(differences, level, resamples, seed)
+    interval = _interval(differences, level, seed)
     return _comparison("paired bootstrap", first, second, differences - differences.mean(), interval, seed)
 
 
@@ -85,12 +84,11 @@ def approximate_randomisation(
 
     The p-value is the share of exchanges with at least the observed difference.
     """
-    ours, theirs = np.split(_paired(first, second), 2, axis=1)
-    change, total, total_theirs = theirs - ours, ours.sum(axis=0), theirs.sum(axis=0)
-    generator = _generator(trials, seed)
+    ours, theirs = np.split(_sorted(_paired(first, second)), 2, axis=1)
+    change, generator = theirs - ours, _generator(trials, seed)
     exchanged = (generator.integers(0, 2, len(ours), dtype=np.int8) for _ in range(trials))
     moved = np.stack([drawn.astype(np.float64) @ change for drawn in exchanged])
-    differences = second.formula(total_theirs - moved) - first.formula(total + moved)
+    differences = second.formula(theirs.sum(axis=0) - moved) - first.formula(ours.sum(axis=0) + moved)
     return _comparison("approximate randomisation", first, second, differences, None, seed)
 
 
@@ -100,25 +98,23 @@ def _generator(trials: int, seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _canonical(rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _sorted(rows: NDArray[np.int64]) -> NDArray[np.float64]:
     return rows[np.lexsort(rows.T)].astype(np.float64)
 
 
-def _paired(first: SentenceStatistics, second: SentenceStatistics) -> NDArray[np.float64]:
+def _paired(first: SentenceStatistics, second: SentenceStatistics) -> NDArray[np.int64]:
     if first.rows.shape != second.rows.shape:
         raise MacaronError(
             f"the two systems have statistics of shapes {first.rows.shape} and {second.rows.shape}: "
             "compare the same metric on the same sentences"
         )
-    return _canonical(np.concatenate([first.rows, second.rows], axis=1))
+    return np.concatenate([first.rows, second.rows], axis=1)
 
 
-def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDArray[np.float64]:
-    """The sums of rows (S, C) that are drawn with replacement, once for every resample: (resamples, C)."""
-    generator = _generator(resamples, seed)
-    count = len(rows)
-    block = max(_DRAWS // count, 1)
-    sums = []
+def _resampled_sums(counts: NDArray[np.int64], resamples: int, seed: int) -> NDArray[np.float64]:
+    """The sums of counts (S, C) that are drawn with replacement, once for every resample: (resamples, C)."""
+    generator, rows, count = _generator(resamples, seed), _sorted(counts), len(counts)
+    block, sums = max(_DRAWS // count, 1), []
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
         drawn = generator.integers(0, count, (size, count)) + count * np.arange(size)[:, None]
@@ -127,11 +123,11 @@ def _resampled_sums(rows: NDArray[np.float64], resamples: int, seed: int) -> NDA
     return np.concatenate(sums)
 
 
-def _interval(scores: NDArray[np.float64], level: float, resamples: int, seed: int) -> Interval:
+def _interval(scores: NDArray[np.float64], level: float, seed: int) -> Interval:
     if not 0 < level < 1:
         raise MacaronError(f"a confidence level of {level}: give a fraction between 0 and 1, usually 0.95")
-    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high), level, resamples, seed)
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return Interval(low, high, level, len(scores), seed)
 
 
 def _comparison(

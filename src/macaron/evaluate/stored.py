@@ -29,7 +29,7 @@ FOLDER = "translations"
 #: The formulas from sums of counts to scores; the counts are stored with the translations.
 _FORMULAS: dict[str, Formula] = {
     "sacreBLEU": partial(bleu_formula, smoothing="exp"),
-    "tokenised BLEU": partial(bleu_formula, smoothing="none"),
+    "tokenised BLEU": bleu_formula,
     "chrF2": chrf_formula,
 }
 
@@ -98,12 +98,10 @@ class Evaluation:
         return {"search": self.search, "sentences": len(self.translations), "scores": scores}
 
     def __str__(self) -> str:
-        lines = (
-            f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}"
-            for score, interval in zip(self.scores, self.intervals, strict=True)
-        )
-        first = self.intervals[0]
-        return "\n".join([*lines, f"in brackets: {first.level:.0%} bootstrap intervals, {first.resamples} resamples"])
+        text = ""
+        for score, interval in zip(self.scores, self.intervals, strict=True):
+            text += f"{score.metric:14s} {score.score:6.2f}  {interval}  {score.definition}\n"
+        return text + f"in brackets: {interval.level:.0%} bootstrap intervals, {interval.resamples} resamples"
 
 
 @dataclass(frozen=True)
@@ -120,19 +118,16 @@ class Measurement:
     search: Search
     definition: Mapping[str, bool]
 
-    @property
+    @cached_property
     def key(self) -> dict[str, Any]:
         """As it is stored."""
         from macaron.device import choose_device
 
         device = "cpu" if self.search.int8 and self.search.device == "auto" else self.search.device
-        search = {**asdict(self.search), "device": choose_device(device).type}
-        if not self.search.int8:
-            del search["int8"]
         return {
             "model": self.model,
             "text": self.text,
-            "search": search,
+            "search": {**asdict(self.search), "device": choose_device(device).type},
             "definition": dict(self.definition),
             "versions": {"macaron": __version__, "torch": version("torch"), "sacrebleu": version("sacrebleu")},
         }
@@ -147,33 +142,26 @@ class Measurement:
         try:
             found: StoredFile = read_json(self.path, StoredFile, largest=_LARGEST)
             content: dict[str, Any] = {name: found[name] for name in ("translations", "search", "scores")}
-            if found["format"] != FORMAT or found["key"] != self.key or found["digest"] != _digest(content):
+            if (found["format"], found["key"], found["digest"]) != (FORMAT, self.key, _digest(content)):
+                return None
+            rows = {each["metric"]: np.array(each["rows"], dtype=np.int64) for each in found["scores"]}
+            if set(rows) != set(_FORMULAS) or {*map(len, rows.values()), len(found["translations"])} != {sentences}:
                 return None
             scores = []
             for each in found["scores"]:
-                counts = SentenceStatistics(np.array(each["rows"], dtype=np.int64), _FORMULAS[each["metric"]])
+                counts = SentenceStatistics(rows[each["metric"]], _FORMULAS[each["metric"]])
                 counts.score()  # with too few or too many columns it fails
                 scores.append(Score(each["metric"], each["score"], each["definition"], counts))
-        except (OSError, MacaronError, ValueError, KeyError, OverflowError):
+        except (OSError, MacaronError, ValueError, OverflowError):
             return None
-        translations = found["translations"]
-        complete = {score.metric for score in scores} == set(_FORMULAS)
-        if not complete or {len(translations), *(len(score.statistics.rows) for score in scores)} != {sentences}:
-            return None
-        made = Evaluation(translations, found["search"], tuple(scores), self.definition, self.text)
+        made = Evaluation(found["translations"], found["search"], tuple(scores), self.definition, self.text)
         return replace(made, kept=self.path, reused=True)
 
     def store(self, scored: Evaluation, data: str) -> Evaluation:
         """Keep an evaluation; ``data`` says in words what was translated."""
-        said = scored.to_dict()
-        content = {
-            "translations": scored.translations,
-            "search": scored.search,
-            "scores": [
-                {**each, "rows": score.statistics.rows.tolist()}
-                for each, score in zip(said["scores"], scored.scores, strict=True)
-            ],
-        }
+        said = zip(scored.to_dict()["scores"], scored.scores, strict=True)
+        scores = [{**each, "rows": score.statistics.rows.tolist()} for each, score in said]
+        content = {"translations": scored.translations, "search": scored.search, "scores": scores}
         stored = {"format": FORMAT, "data": data, "key": self.key, "digest": _digest(content), **content}
         try:
             write_text(self.path, json.dumps(stored, ensure_ascii=False) + "\n")

@@ -6,15 +6,18 @@ cent, or thousandths inside the nested SVG that holds the lines), and the texts 
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Self
+
+import numpy as np
 
 from macaron.lab.page import escape, html_table, script_json
-from macaron.lab.scales import Scale, number, thin, tick_texts
 
 #: The number of colours: --series-0 to --series-7 in base.css.
 COLOURS = 8
-#: The maximum number of points drawn for a series; more cannot be seen.
+#: The maximum number of points of a series; more cannot be seen.
 DRAWN = 500
 #: A series of at most this many points shows each as a dot.
 DOTTED = 30
@@ -22,6 +25,9 @@ DOTTED = 30
 DOUBLINGS = 8
 #: The maximum number of rows in the table below a chart.
 ROWS = 30
+SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,7 @@ class Series:
     """One line: points by ascending x, a colour by number (default: its index), a band of (x, low, high) around it."""
 
     name: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[Point]
     colour: int | None = None
     band: Sequence[tuple[float, float, float]] = ()
     dashed: bool = False
@@ -41,18 +47,70 @@ class Dots:
 
     name: str
     value: float
-    interval: tuple[float, float] | None = None
+    interval: Point | None = None
     points: tuple[float, ...] = ()
     colour: int = 0
     digits: int = 2
     sign: bool = False
 
-    @property
-    def text(self) -> str:
-        """The value and its interval."""
-        form = f"{'+' if self.sign else ''}.{self.digits}f"
-        interval = f" ({self.interval[0]:{form}} to {self.interval[1]:{form}})" if self.interval else ""
-        return f"{self.value:{form}}{interval}".replace("-", "−")
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from low to high, linear or logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    @classmethod
+    def around(
+        cls, values: Sequence[float], *, log: bool = False, tight: bool = False, from_zero: bool = False
+    ) -> Self:
+        """A scale that contains the values: with a margin, or (``tight``) from the smallest to the largest."""
+        low, high = min(values), max(values)
+        if log:
+            if low == high:
+                low, high = low / 2, high * 2
+            margin = 1.0 if tight else (high / low) ** 0.04
+            return cls(low / margin, high * margin, log=True)
+        if from_zero:
+            low, high = min(low, 0.0), max(high, 0.0)
+        if high - low <= 1e-9 * max(abs(low), abs(high)):  # rounding, not a difference
+            half = abs(low) / 10 or 1.0
+            low, high = low - half, high + half
+        margin = 0.0 if tight else (high - low) * 0.05
+        # A margin below zero would suggest that values could be negative.
+        return cls(0.0 if 0 <= low < margin or (from_zero and low == 0) else low - margin, high + margin)
+
+    def share(self, value: float) -> float:
+        """The position of a value: 0 at the low end, 1 at the high end."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def percent(self, value: float, *, down: bool = False, whole: int = 100) -> str:
+        """`share` of ``whole``; ``down`` counts from the other end, as the y of an SVG does."""
+        share = 1 - self.share(value) if down else self.share(value)
+        return f"{round(whole * share, 2) + 0:g}"  # never -0
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round values to mark, about ``most`` of them."""
+        from matplotlib.ticker import MaxNLocator
+
+        def inside(marks: Iterable[float]) -> list[float]:
+            return [mark for mark in marks if -1e-9 <= self.share(mark) <= 1 + 1e-9]
+
+        if self.log:
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            for digits in ((1, 2, 5), (1, 3), (1,)):
+                # Parsed from text: 10.0 ** -5 is not the float 1e-05.
+                found = inside(float(f"{digit}e{power}") for power in powers for digit in digits)
+                if 3 <= len(found) <= most + 1:
+                    return found
+            if len(found) > most:
+                return found[:: math.ceil(len(found) / most)]
+        rounded = map(float, MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high))
+        return inside(mark for mark in rounded if mark > 0 or not self.log)
 
 
 def line_chart(
@@ -73,7 +131,7 @@ def line_chart(
 
     lines = []
     for i, each in enumerate(series):
-        points = [point for point in each.points if drawable(*point)]
+        points = thin([point for point in each.points if drawable(*point)], DRAWN)
         band = [edge for edge in each.band if drawable(*edge)]
         colour = (i if each.colour is None else each.colour) % COLOURS
         lines.append(replace(each, points=points, band=band, colour=colour))
@@ -83,6 +141,12 @@ def line_chart(
         return f'<figure class="chart">{caption}<p class="empty">No values yet.</p></figure>'
     ys = [y for line in lines for _, y in line.points] + [y for line in lines for _, *ends in line.band for y in ends]
     across, up = Scale.around(xs, log=log_x, tight=True), Scale.around(ys, log=log_y, from_zero=from_zero)
+    axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": log_x, "log_y": log_y, "x_label": x_label}
+    # For the read-out of base.js.
+    drawn = []
+    for line in lines:
+        places = [[float(f"{point[axis]:.9g}") for point in line.points] for axis in (0, 1)]
+        drawn.append({"name": line.name, "colour": line.colour, "x": places[0], "y": places[1]})
     return f"""<figure class="chart" data-read>
 <figcaption><span class="name">{escape(title)}</span>
 <span class="at" aria-hidden="true">{escape(x_label)} {number(xs[-1])}</span></figcaption>
@@ -92,13 +156,13 @@ def line_chart(
 {_axes(across, up, height, x_label, y_label, xs)}
 {_drawing(lines, across, up)}
 </svg></div><output class="visually-hidden"></output>
-<script type="application/json">{_readings(lines, across, up, x_label)}</script>
+<script type="application/json">{script_json({**axes, "series": drawn})}</script>
 {_table(lines, title, x_label)}
 </figure>"""
 
 
 def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs: list[float]) -> str:
-    ticks = up.ticks(5)
+    ticks = up.ticks()
     texts, unit = tick_texts(ticks, up.log)
     left = "".join(
         f'<line class="grid" x1="0" x2="100%" y1="{y}%" y2="{y}%"/>'
@@ -106,7 +170,7 @@ def _axes(across: Scale, up: Scale, height: int, x_label: str, y_label: str, xs:
         for y, text in zip((up.percent(tick, down=True) for tick in ticks), texts, strict=True)
     )
     left += f'<text x="-3.4rem" y="-14">{_axis_name(y_label, unit, up.log)}</text>'
-    ticks = across.ticks(5)
+    ticks = across.ticks()
     if across.log and len(xs) <= DOUBLINGS:
         ticks = xs  # doublings (1, 2, 4, 8) are all marked
     elif all(x == int(x) for x in xs):
@@ -128,23 +192,24 @@ def _axis_name(label: str, unit: str, log: bool = False) -> str:
 def _drawing(lines: Sequence[Series], across: Scale, up: Scale) -> str:
     """The lines and bands in an SVG that stretches; the dots beside it, since they must stay round."""
 
-    def path(points: Sequence[tuple[float, float]]) -> str:
+    def path(points: Sequence[Point]) -> str:
         return "M" + "L".join(
             f"{across.percent(x, whole=1000)} {up.percent(y, down=True, whole=1000)}" for x, y in points
         )
 
     strokes, dots = [], []
     for line in lines:
-        style, drawn = f'style="--colour:var(--series-{line.colour})"', thin(line.points, DRAWN)
+        style = f'style="--colour:var(--series-{line.colour})"'
         if line.band:
             edge = [(x, high) for x, _, high in line.band] + [(x, low) for x, low, _ in reversed(line.band)]
             strokes.append(f'<path class="band" {style} d="{path(edge)}Z"/>')
-        if len(drawn) > 1:
+        if len(line.points) > 1:
             kind = " dashed" if line.dashed else " thin" if len(line.points) > 200 else ""
-            strokes.append(f'<path class="line{kind}" {style} d="{path(drawn)}"/>')
-        if len(drawn) == 1 or (len(drawn) <= DOTTED and not line.dashed):
-            spots = (f'<circle cx="{across.percent(x)}%" cy="{up.percent(y, down=True)}%" r="2.5"/>' for x, y in drawn)
-            dots.append(f'<g class="dot" {style}>{"".join(spots)}</g>')
+            strokes.append(f'<path class="line{kind}" {style} d="{path(line.points)}"/>')
+        if len(line.points) == 1 or (len(line.points) <= DOTTED and not line.dashed):
+            places = ((across.percent(x), up.percent(y, down=True)) for x, y in line.points)
+            spots = "".join(f'<circle cx="{x}%" cy="{y}%" r="2.5"/>' for x, y in places)
+            dots.append(f'<g class="dot" {style}>{spots}</g>')
     inner = 'viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%"'
     return "\n".join([f"<svg {inner}>{''.join(strokes)}</svg>", *dots])
 
@@ -172,31 +237,15 @@ def _describe(lines: Sequence[Series], x_label: str, y_label: str, log_x: bool, 
     return " ".join(parts)
 
 
-def _readings(lines: Sequence[Series], across: Scale, up: Scale, x_label: str) -> str:
-    """The drawn values to six digits, for the read-out of base.js."""
-
-    def six(value: float) -> float | int:
-        short = float(f"{value:.6g}") if abs(value) < 1e6 else round(value)
-        return int(short) if short == int(short) else short
-
-    drawn = [(line, sorted(thin(line.points, DRAWN))) for line in lines]
-    series = [
-        {"name": line.name, "colour": line.colour, "x": [six(x) for x, _ in points], "y": [six(y) for _, y in points]}
-        for line, points in drawn
-    ]
-    axes = {"x": [across.low, across.high], "y": [up.low, up.high], "log_x": across.log, "log_y": up.log}
-    return script_json({**axes, "x_label": x_label, "series": series})
-
-
 def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
     values = [dict(line.points) for line in lines]
     shared = Counter(x for points in values for x in points)
-    # Rows where most series have a value come first: others would be mostly gaps.
     chosen: list[float] = []
+    # Rows where most series have a value come first: others would be mostly gaps.
     for count in sorted(set(shared.values()), reverse=True):
-        xs, room = sorted(x for x in shared if shared[x] == count), ROWS - len(chosen)
-        if room > 1:
-            chosen += xs if len(xs) <= room else [xs[round(i * (len(xs) - 1) / (room - 1))] for i in range(room)]
+        xs = sorted(x for x in shared if shared[x] == count)
+        places = np.linspace(0, len(xs) - 1, min(len(xs), ROWS - len(chosen)))
+        chosen += [xs[round(place)] for place in places]
     rows = [[number(x), *(number(each[x]) if x in each else "–" for each in values)] for x in sorted(chosen)]
     headers = [x_label, *(line.name for line in lines)]
     caption = title if len(rows) == len(shared) else f"{title}: {len(rows)} of {len(shared):,} points"
@@ -209,20 +258,23 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
     The names and numbers are text of the page; the drawing repeats them and is hidden from screen readers.
     """
-    ends = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
-    along = Scale.around([*ends, 0.0] if zero else ends)
-    ticks = along.ticks(5)
+    places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
+    along = Scale.around([*places, 0.0] if zero else places)
+    ticks = along.ticks()
     lines = [(tick, "grid") for tick in ticks if tick or not zero] + ([(0.0, "zero")] if zero else [])
-    places = [(along.percent(tick), kind) for tick, kind in lines]
-    grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in places)
+    drawn = ((along.percent(tick), kind) for tick, kind in lines)
+    grid = "".join(f'<line class="{kind}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>' for x, kind in drawn)
     names, unit = tick_texts(ticks)
     marked = zip(map(along.percent, ticks), (name.replace("-", "−") for name in names), strict=True)
     texts = "".join(f'<text x="{x}%" y="14" text-anchor="middle">{text}</text>' for x, text in marked)
-    entries = [
-        f'<li><span>{escape(row.name)}</span> <span class="number">{escape(row.text)}</span>'
-        f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
-        for row in rows
-    ]
+    entries = []
+    for row in rows:
+        form, ends = f"{'+' if row.sign else ''}.{row.digits}f", row.interval
+        text = f"{row.value:{form}}" + (f" ({ends[0]:{form}} to {ends[1]:{form}})" if ends else "")
+        entries.append(
+            f'<li><span>{escape(row.name)}</span> <span class="number">{text.replace("-", "−")}</span>'
+            f'<svg height="26" aria-hidden="true">{grid}{_marks(row, along)}</svg></li>'
+        )
     below = f'\n<p class="note">{escape(note)}</p>' if note else ""
     return f"""<figure class="chart">
 <figcaption>{escape(title)}</figcaption>{below}
@@ -232,15 +284,60 @@ def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = Fa
 
 
 def _marks(row: Dots, along: Scale) -> str:
-    parts = []
+    parts, x = [], along.percent(row.value)
     if row.interval:
         low, high = map(along.percent, row.interval)
         parts.append(f'<line class="span" x1="{low}%" x2="{high}%" y1="13" y2="13"/>')
-        parts += [f'<line class="span" x1="{x}%" x2="{x}%" y1="9" y2="17"/>' for x in (low, high)]
-    x = along.percent(row.value)
+        parts += [f'<line class="span" x1="{end}%" x2="{end}%" y1="9" y2="17"/>' for end in (low, high)]
     if len(row.points) > 1:
         parts += [f'<circle class="one" cx="{along.percent(point)}%" cy="13" r="4"/>' for point in row.points]
         parts.append(f'<line class="mean" x1="{x}%" x2="{x}%" y1="4" y2="22"/>')
     else:
         parts.append(f'<circle class="one whole" cx="{x}%" cy="13" r="5"/>')
     return f'<g style="--colour:var(--series-{row.colour % COLOURS})">{"".join(parts)}</g>'
+
+
+def number(value: float) -> str:
+    """A value to four significant digits, for reading."""
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return _power(value, 2) if 0 < abs(value) < 1e-3 else f"{value or 0:.4g}"
+
+
+def tick_texts(ticks: Sequence[float], log: bool = False) -> tuple[list[str], str]:
+    """The texts of ticks, and their common power of ten ("10⁻⁴", or nothing) for the axis label."""
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    if log:
+        return [f"{tick:.6g}" if 1e-3 <= tick < 1e4 else _power(tick, 3) for tick in ticks], ""
+    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if largest >= least:
+            return ["0" if tick == 0 else f"{tick / unit:.6g}{letter}" for tick in ticks], ""
+    if 0 < largest < 1e-2:
+        power = math.floor(math.log10(largest))
+        return [f"{tick / 10.0**power:.4g}" for tick in ticks], f"10{str(power).translate(SUPERSCRIPT)}"
+    return [f"{tick:.6g}" for tick in ticks], ""
+
+
+def thin(points: Sequence[Point], most: int) -> list[Point]:
+    """At most ``most`` points: both ends, and the lowest and highest of each segment, so that no spike is lost."""
+    if len(points) <= most:
+        return list(points)
+    kept = {0, len(points) - 1}
+    for part in np.array_split(np.arange(1, len(points) - 1), max(1, (most - 2) // 2)):
+        ys = [points[k][1] for k in part]
+        kept |= {int(part[np.argmin(ys)]), int(part[np.argmax(ys)])}
+    return [points[k] for k in sorted(kept)]
+
+
+def _power(value: float, digits: int) -> str:
+    mantissa, power = f"{value:.{digits}e}".split("e")
+    mantissa = mantissa.rstrip("0").rstrip(".")
+    ten = f"10{str(int(power)).translate(SUPERSCRIPT)}"
+    return ten if mantissa == "1" else f"-{ten}" if mantissa == "-1" else f"{mantissa}×{ten}"
+
+
+def duration(seconds: float) -> str:
+    """A time as hours, minutes and seconds: ``3:05:12``."""
+    return str(timedelta(seconds=round(seconds)))

@@ -3,7 +3,6 @@
 Both get the same number of updates: the recipe's, or fewer on a slow machine, as twins that are limited by minutes do.
 """
 
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any
 
 from macaron.data.prepare import prepare
 from macaron.decode import Translator
+from macaron.errors import command_line
 from macaron.evaluate import bootstrap_interval, paired_bootstrap, sacre_bleu
 from macaron.files import read_lines, write_json
-from macaron.lab.compare.comparison import Say
+from macaron.lab.compare.comparison import Result, Say
 from macaron.lab.compare.kind_statistics import TRIALS
-from macaron.lab.compare.result import Result
 from macaron.lab.particles.build_data import build_data
 from macaron.lab.particles.particles_page import write as write_particles
 from macaron.lab.twins import Twins, make_twins
@@ -52,15 +51,13 @@ def run_demo(recipe_file: Path, runs: Path, say: Say, minutes: float = BUDGET) -
     write_particles(Path(pages["particles"]), build_data(folders, EXAMPLE))
     report |= {"pages": pages, "seconds": round(time.monotonic() - started, 1)}
     write_json(numbers, report)
-    # As the user called it: on the path, or in an environment that is not activated.
-    command = sys.argv[0] if Path(sys.argv[0]).name == "macaron" else "macaron"
     say(f"""
 Numbers: {numbers}
 Open in a browser, no network needed:
   {pages["comparison"]}   the twins compared: tests, training curves, sentences
   {pages["particles"]}    the words of a sentence as particles in both
 Translate a sentence of your own with a trained model:
-  echo "{EXAMPLE}" | {command} translate {folders[-1]}""")
+  echo "{EXAMPLE}" | {command_line("translate", str(folders[-1]))}""")
     return report
 
 
@@ -74,18 +71,14 @@ def demo_twins(recipe_file: Path, data: Path, runs: Path, say: Say, minutes: flo
 
 def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
     """Scores of the twins and of the word-by-word baseline on all sets of sentences."""
-    reasons = result.pairs[0].fairness.unfair
-    report: dict[str, Any] = {
-        "parameters": {kind.label: kind.parameters for kind in result.kinds},
-        "updates": {kind.label: kind.runs[0].progress.update for kind in result.kinds},
-        "fair": not reasons,
-        "sets": {},
-    }
-    for name, size in report["parameters"].items():
-        say(f"   {name}: {size:,} parameters, {report['updates'][name]:,} updates")
-    if reasons:
-        report["unfair"] = list(reasons)
-        say(f"   Not a fair comparison, so no difference is reported: {'; '.join(reasons)}")
+    unfair = result.pairs[0].fairness.unfair
+    report: dict[str, Any] = {"fair": not unfair, "unfair": list(unfair), "parameters": {}, "updates": {}, "sets": {}}
+    for kind in result.kinds:
+        size, updates = kind.parameters, kind.runs[0].progress.update
+        report["parameters"][kind.label], report["updates"][kind.label] = size, updates
+        say(f"   {kind.label}: {size:,} parameters, {updates:,} updates")
+    if unfair:
+        say(f"   Not a fair comparison, so no difference is reported: {'; '.join(unfair)}")
     for part, what in SETS.items():
         source, reference = (list(read_lines(corpus / f"{part}.{language}")) for language in ("de", "en"))
         outputs = {"word by word": word_by_word(part)[: len(source)]}
@@ -101,9 +94,8 @@ def score_twins(result: Result, corpus: Path, say: Say) -> dict[str, Any]:
             interval = bootstrap_interval(score.statistics)
             say(f"   {name:14s} {score.score:6.2f}  {interval}")
             found["scores"][name] = {**score.to_dict(), "interval": asdict(interval)}
-        if not reasons:
-            first, second = (scores[name].statistics for name in TWINS)
-            difference = paired_bootstrap(first, second, resamples=TRIALS)
+        if not unfair:
+            difference = paired_bootstrap(*(scores[name].statistics for name in TWINS), resamples=TRIALS)
             found["macaron_minus_transformer"] = asdict(difference)
             say(f"   Macaron - Transformer: {difference}")
         for i in range(2):

@@ -3,7 +3,6 @@
 import io
 import platform
 import random
-import shutil
 import sys
 import tempfile
 import time
@@ -42,11 +41,10 @@ def examine() -> Iterator[Finding]:
     yield Finding("ok", f"Python {platform.python_version()}, {platform.system()} on {platform.machine()}")
     found = list(packages())
     yield from found
-    if any(each.state == "fail" for each in found):
-        return  # what follows would fail with a message that says less
-    yield gpu()
-    yield threads()
-    yield from work()
+    if all(each.state != "fail" for each in found):  # otherwise what follows would fail with a message that says less
+        yield gpu()
+        yield threads()
+        yield from work()
 
 
 def packages() -> Iterator[Finding]:
@@ -74,20 +72,15 @@ def gpu() -> Finding:
     """The GPU, and whether PyTorch can use it."""
     import torch
 
-    driver = Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
     if torch.cuda.is_available():
         facts = torch.cuda.get_device_properties(0)
-        others = f", and {torch.cuda.device_count() - 1} more" if torch.cuda.device_count() > 1 else ""
-        text = f"GPU: {facts.name}, {facts.total_memory / 1e9:.0f} GB{others}"
+        text = f"GPU: {torch.cuda.device_count()} x {facts.name}, {facts.total_memory / 1e9:.0f} GB"
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return Finding("ok", text)
         return Finding("warn", f"{text}, without bfloat16", "train with --set train.precision=float32")
-    if driver and torch.version.cuda is None:
-        remedy = "install PyTorch for GPUs: pip install --force-reinstall torch"
-        return Finding("warn", "GPU: there is an NVIDIA driver, but this PyTorch is for CPUs only", remedy)
-    if driver:
-        remedy = f"update the driver for CUDA {torch.version.cuda}, and check CUDA_VISIBLE_DEVICES"
-        return Finding("warn", "GPU: there is an NVIDIA driver, but PyTorch sees no GPU", remedy)
+    if Path("/proc/driver/nvidia/version").exists():
+        text = f"GPU: there is an NVIDIA driver, but this PyTorch (CUDA: {torch.version.cuda}) sees no GPU"
+        return Finding("warn", text, "install a PyTorch for the driver's CUDA, and check CUDA_VISIBLE_DEVICES")
     return Finding("ok", "GPU: none; the CPU is used")
 
 
@@ -115,33 +108,28 @@ def work() -> Iterator[Finding]:
     from macaron.recipe import load_data_recipe, load_recipe
     from macaron.tasks.run import run as train_run
 
-    step = "Preparing"
+    step, draw = "Preparing", random.Random(1)
     try:
         with tempfile.TemporaryDirectory(prefix="macaron-doctor-") as name, redirect_stderr(io.StringIO()):
-            recipe, paths = Path(name) / "doctor.toml", [f"data.root={name}", f"data.out={name}/data"]
+            folder, paths = Path(name), [f"data.root={name}", f"data.out={name}/data"]
+            recipe = folder / "doctor.toml"
             recipe.write_text(asset(recipe.name), encoding="utf-8")
-            _write_corpus(recipe.parent)
+            for split, count in (("train", 600), ("valid", 20)):
+                text = "".join(" ".join(draw.choices(list(_WORDS), k=draw.randint(2, 6))) + "\n" for _ in range(count))
+                (folder / f"{split}.de").write_text(text, encoding="utf-8")
+                for german, english in _WORDS.items():
+                    text = text.replace(german, english)
+                (folder / f"{split}.en").write_text(text, encoding="utf-8")
             prepare(load_data_recipe(recipe, paths), workers=1)
             step, started = "Training", time.monotonic()
-            train_run(load_recipe(recipe, paths), Path(name) / "run", resume=False)
-            losses = [loss for _, loss in RunFolder(Path(name) / "run").values("loss")]
+            train_run(load_recipe(recipe, paths), folder / "run", resume=False)
+            losses = [loss for _, loss in RunFolder(folder / "run").values("loss")]
             text = f"{step}: {len(losses)} updates in {time.monotonic() - started:.1f} s, "
             text += f"loss {losses[0]:.2f} to {losses[-1]:.2f}"
             yield Finding("ok", text) if losses[-1] < losses[0] else Finding("fail", text, _REINSTALL)
             step = "Translation"
-            translator, started = Translator(Path(name) / "run"), time.monotonic()
+            translator, started = Translator(folder / "run"), time.monotonic()
             translator.translate(["eins zwei drei"])
             yield Finding("ok", f"{step}: a short sentence in {1000 * (time.monotonic() - started):.0f} ms")
     except Exception as error:  # whatever it is: it is what the user wants to know
-        reason = str(error).strip() or type(error).__name__
-        yield Finding("fail", f"{step}: {reason}", _REINSTALL)
-
-
-def _write_corpus(folder: Path) -> None:
-    draw = random.Random(1)
-    for split, count in (("train", 600), ("valid", 20)):
-        lines = [draw.choices(list(_WORDS), k=draw.randint(2, 6)) for _ in range(count)]
-        texts = {"de": lines, "en": [[_WORDS[word] for word in line] for line in lines]}
-        for language, words in texts.items():
-            text = "".join(" ".join(line) + "\n" for line in words)
-            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+        yield Finding("fail", f"{step}: {str(error).strip() or type(error).__name__}", _REINSTALL)

@@ -1,27 +1,28 @@
 """The reader of run folders. A run may have just begun, be stopped, damaged or finished."""
 
 import json
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, TypedDict, TypeGuard
-
-from safetensors import SafetensorError, safe_open
+from typing import Annotated, Any, TypedDict, TypeGuard
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER, StoredFile
 from macaron.json_files import Record, parse_json, read_json
-from macaron.models.load import CHECKPOINT_WEIGHTS, run_model
+from macaron.limits import Between
+from macaron.models.load import load_config, run_model
+from macaron.models.presets import AnyConfig
+from macaron.recipe import CONFIGURATIONS
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
+from macaron.train.settings import TaskName
 
-RunKind = Literal["translation", "pre-training", "language-model"]
 #: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
 _GREATEST = 1e100
+_Number = Annotated[float, Between(-_GREATEST, _GREATEST)]
 #: Keys whose values must be numbers.
 COUNTS = ("update", "epoch", "seconds")
 #: Numbers in a line of the training log that are of its last update; the others are means over its targets.
@@ -37,12 +38,10 @@ class _Start(TypedDict, total=False):  # of the environment at a start, as far a
 
 
 class _Summary(TypedDict, total=False):  # likewise
+    seconds: _Number
     final_model: str
-    candidates: dict[str, float | None]
-    candidate_scores: dict[str, float]
-
-
-_Starts = list[Annotated[_Start, OTHERS]] | Annotated[_Start, OTHERS]
+    candidates: dict[str, _Number | None]
+    candidate_scores: dict[str, _Number]
 
 
 class RunFolder:
@@ -64,34 +63,37 @@ class RunFolder:
         self.remarks: list[str] = []
         sections, self.origin = load_toml(_recipe(path))
         self.settings = {name: section for name, section in sections.items() if isinstance(section, dict)}
-        self.kind: RunKind = "pre-training" if "pretrain" in self.settings else "translation"
+        self.kind: TaskName = "pre-training" if "pretrain" in self.settings else "translation"
         if self.settings.get("train", {}).get("task") == "language-model":
             self.kind = "language-model"
-        starts = self._json("environment.json", _Starts) or []
-        self.starts: list[Record] = starts if isinstance(starts, list) else [starts]
-        self.model_folder = run_model(path)
-        model = self.model_folder.relative_to(path) if self.model_folder else "model"
-        self.config = self._record(f"{model}/config.json")
-        self.tokenizer_settings = self._record(f"{model}/tokenizer_config.json")
+        self.starts: list[Record] = self._json(path / "environment.json", list[Annotated[_Start, OTHERS]]) or []
+        self.summary: Record = self._json(path / "summary.json", Annotated[_Summary, OTHERS]) or {}
         self.metrics = self._metrics()
-        self.summary = self._summary()
-        self.has_model = (path / "model" / "config.json").is_file()
         self.update = max((int(record["update"]) for record in self.metrics if "update" in record), default=0)
-        self.finished = bool(self.summary) and int(self.summary.get("update", self.update)) >= self.update
+        ended = self.summary.get("update", self.update)
+        self.finished = bool(self.summary) and is_number(ended) and ended >= self.update
+        self.has_model = (path / "model" / "config.json").is_file()
+        self.model_folder = run_model(path)
+        model = self.model_folder or path / "model"
+        self.config: Record = self._json(model / "config.json", Record) or {}
+        self.tokenizer_settings: Record = self._json(model / "tokenizer_config.json", Record) or {}
         languages = [self.tokenizer_settings.get(f"{side}_lang") for side in ("source", "target")]
         self.languages = tuple(map(str, languages)) if all(languages) else ()
 
     @cached_property
+    def model_config(self) -> AnyConfig:
+        """The configuration of its model."""
+        return load_config(self.model_folder or self.path, CONFIGURATIONS[self.kind])
+
+    @cached_property
     def parameters(self) -> int | None:
-        """Parameters of the model, or of the best checkpoint, counted in the headers of the files."""
-        folder = self.model_folder or self.path
-        for file in (folder / "model.safetensors", folder / CHECKPOINT_WEIGHTS):
-            try:
-                with safe_open(file, framework="numpy") as content:
-                    return sum(math.prod(content.get_slice(name).get_shape()) for name in content.keys())  # noqa: SIM118
-            except (OSError, SafetensorError):
-                continue
-        return None
+        """Parameters of its model, or None."""
+        from macaron.models.summary import count  # which imports torch
+
+        try:
+            return count(self.model_config) if self.model_folder else None
+        except MacaronError:
+            return None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -108,12 +110,11 @@ class RunFolder:
         files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
         found: dict[str, Record] = {}
         for file in files:
-            name = str(file.relative_to(self.path))
-            content: StoredFile | None = self._json(name, StoredFile)
+            content: StoredFile | None = self._json(file, StoredFile)
             if content and content["scores"] and content["key"].get("model") == self.fingerprint:
                 data = f"{content['data']}, {len(content['translations']):,} sentences"
                 same = json.dumps([data, content["search"], [each["definition"] for each in content["scores"]]])
-                found[same] = {"file": name, "data": data, "scores": content["scores"]}
+                found[same] = {"file": str(file.relative_to(self.path)), "data": data, "scores": content["scores"]}
         return sorted(found.values(), key=lambda each: str(each["file"]))
 
     @cached_property
@@ -124,46 +125,31 @@ class RunFolder:
         are, they look like spikes. Half the usual number of targets is enough. The last line is merged with the one
         before it.
         """
-        lines: list[Record] = []
-        others: list[Record] = []
-        for record in self.metrics:
-            targets = record.get("targets")
-            (lines if is_number(targets) and targets >= 0 else others).append(record)
+        lines = [record for record in self.metrics if is_number(record.get("targets"))]
         least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
         whole: list[Record] = []
         for line in lines:
-            short = whole and whole[-1]["targets"] < least
-            whole[-1:] = [_merged(whole[-1], line)] if short else [*whole[-1:], line]
+            if whole and whole[-1]["targets"] < least:
+                whole[-1] = _merged(whole[-1], line)
+            else:
+                whole.append(line)
         if len(whole) > 1 and whole[-1]["targets"] < least:
             whole[-2:] = [_merged(*whole[-2:])]
-        return [*others, *whole]
+        return [*(record for record in self.metrics if not is_number(record.get("targets"))), *whole]
 
     def values(self, name: str, against: str = "update") -> list[tuple[float, float]]:
         """The finite values of a metric by update, or by another number. The later of two at the same x counts."""
         pairs = ((record.get(against), record.get(name)) for record in self.curves)
         return sorted({float(x): float(y) for x, y in pairs if is_number(x) and is_number(y)}.items())
 
-    def _summary(self) -> Record:
-        found: Record = self._json("summary.json", Annotated[_Summary, OTHERS]) or {}
-        numbers = [found[name] for name in ("update", "seconds") if name in found]
-        numbers += [loss for loss in found.get("candidates", {}).values() if loss is not None]
-        if all(map(is_number, numbers)):
-            return found
-        self.remarks.append("summary.json is damaged and was ignored.")
-        return {}
-
-    def _json(self, file: str, kind: Any = Any) -> Any:
+    def _json(self, file: Path, kind: Any) -> Any:
         try:
-            return read_json(self.path / file, kind, largest=_LARGEST, finite=False)
+            return read_json(file, kind, largest=_LARGEST, finite=False)
         except FileNotFoundError:
             return None
         except MacaronError as error:
-            self.remarks.append(f"{Path(file).name} could not be read: {error}")
+            self.remarks.append(f"{file.name} could not be read: {error}")
             return None
-
-    def _record(self, file: str) -> Record:
-        found = self._json(file)
-        return found if isinstance(found, dict) else {}
 
     def _metrics(self) -> list[Record]:
         """The records of metrics.jsonl.

@@ -7,8 +7,8 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from macaron import ode
 from macaron.data.manifest import read_manifest
 from macaron.errors import Interrupted, MacaronError, UsageError, same_command
 from macaron.files import writing
-from macaron.lab.compare.comparison import write_comparison
+from macaron.lab.compare.comparison import Result
+from macaron.lab.compare.comparison_page import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
-from macaron.lab.compare.result import Result
 from macaron.models.configuration import TranslationConfig
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
@@ -36,6 +36,8 @@ from macaron.tasks.run import run as train_run
 from macaron.train.distributed import join
 from macaron.train.pace import fitted, trial_seconds
 
+#: Kind, recipe and folder of runs.
+Plan = list[tuple[str, Recipe, Path]]
 PAGE, NUMBERS = "comparison.html", "comparison.json"
 #: Settings that follow from a twin's scheme: a recipe must not set them.
 _DECIDED = ("decoder_scheme", "prologue", "epilogue", "decoder_prologue", "decoder_epilogue", "inner_sizes")
@@ -48,7 +50,7 @@ class Twins:
     :param plan: kind, recipe and folder of all runs, in order of training: seed by seed, so a stopped set is balanced
     """
 
-    plan: list[tuple[str, Recipe, Path]]
+    plan: Plan
     out: Path
     say: Callable[[str], None]
 
@@ -59,20 +61,12 @@ class Twins:
 
     def train(self) -> None:
         """Train what is not yet trained."""
-        with (
-            join(self.plan[0][1].train.wants_gpu(torch.cuda.is_available())),
-            writing(self.out) if first_process() else nullcontext(),
-        ):
+        on_gpu = self.plan[0][1].train.wants_gpu(torch.cuda.is_available())
+        with join(on_gpu), writing(self.out) if first_process() else nullcontext():
             for number, (name, recipe, folder) in enumerate(self.plan, start=1):
                 self.say(f"run {number} of {len(self.plan)}: {name}, seed {recipe.train.seed} ({folder})")
-                try:
+                with _continued(f"in run {number} of {len(self.plan)}", "finished runs are kept"):
                     train_run(recipe, folder, resume=True, started=time.monotonic())
-                except (Interrupted, KeyboardInterrupt) as stop:
-                    where = f": {str(stop).partition(';')[0]}" if str(stop) else ""
-                    raise Interrupted(
-                        f"stopped in run {number} of {len(self.plan)}{where}; finished runs are kept. Continue with: "
-                        f"{same_command()}"
-                    ) from None
 
     def compare(self, page: Path, numbers: Path | None = None) -> Result:
         """Write the comparison of all runs."""
@@ -84,12 +78,18 @@ class Twins:
         # A single seed needs no name: the kinds are the runs.
         named = {name: folder for name, _, folder in self.plan}
         runs = named if len(named) == len(self.plan) else [folder for *_, folder in self.plan]
-        try:
+        with _continued("while comparing", "all runs are finished"):
             return write_comparison(runs, data, split, page, json_file=numbers, say=self.say)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"stopped while comparing: all runs are finished. Continue with: {same_command()}"
-            ) from None
+
+
+@contextmanager
+def _continued(where: str, done: str) -> Iterator[None]:
+    """A context in which an interruption says how to go on."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as stop:
+        at = f": {str(stop).partition(';')[0]}" if str(stop) else ""
+        raise Interrupted(f"stopped {where}{at}; {done}. Continue with: {same_command()}") from None
 
 
 @located
@@ -119,7 +119,7 @@ def make_twins(
         raise UsageError(f"--schemes names {repeated[0]!r} twice")
     if recipe.model.source is not None:
         raise UsageError("model.from: twins differ in their schemes, so they cannot start from one model")
-    if budget is not None:
+    if budget is not None:  # what is chosen is chosen for it
         recipe = replace(recipe, train=replace(recipe.train, max_updates=budget, max_epochs=None, max_minutes=None))
     recipe = resolve_auto(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), say)
     asked, recipe = recipe.train.warmup, with_budget(recipe, budget)
@@ -130,7 +130,7 @@ def make_twins(
         raise MacaronError(f"the recipe sets model.{said[0]}, which follows from the schemes of twins: leave it out")
     vocabulary = int(read_manifest(recipe.data, recipe.kind)["vocab_size"])
     names = schemes if isinstance(schemes, Mapping) else resolved
-    recipes = {name: twin_recipe(recipe, own, vocabulary) for name, own in zip(names, resolved, strict=True)}
+    recipes = {name: _twin(recipe, own, vocabulary) for name, own in zip(names, resolved, strict=True)}
     sizes = {name: count(configuration(own, vocabulary)) for name, own in recipes.items()}
     first = next(iter(sizes))
     for name, size in sizes.items():
@@ -145,7 +145,7 @@ def make_twins(
     for seed, (name, own) in itertools.product(range(1, seeds + 1), recipes.items()):
         folder = out / pattern.format(name=name.lower().replace("/", "+"), seed=seed)
         plan.append((name, replace(own, train=replace(own.train, seed=seed)), folder))
-    return Twins(fit_plan(plan, most, say), out, say)
+    return Twins(_fitted(plan, most, say), out, say)
 
 
 def resolve(name: str) -> str:
@@ -163,17 +163,15 @@ def resolve(name: str) -> str:
     return ode.ALIASES.get(encoder, encoder) + slash + decoder
 
 
-def twin_recipe(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
+def _twin(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
     """The recipe with another scheme; everything else is unchanged."""
-    changes = dict(recipe.model.changes)
+    encoder, slash, decoder = name.partition("/")
+    if slash and recipe.kind == "text":
+        raise UsageError(f"{name}: a model of plain text has no encoder and decoder; write {encoder}")
+    changes = {"scheme": encoder, **({"decoder_scheme": decoder} if slash else {})}
     if name == CONTROL:
-        changes |= control_changes(configuration(recipe, vocabulary))
-    else:
-        encoder, slash, decoder = name.partition("/")
-        if slash and recipe.kind == "text":
-            raise UsageError(f"{name}: a model of plain text has no encoder and decoder; write {encoder}")
-        changes |= {"scheme": encoder, **({"decoder_scheme": decoder} if slash else {})}
-    return replace(recipe, model=ModelSettings(recipe.model.preset, changes))
+        changes = control_changes(configuration(recipe, vocabulary))
+    return replace(recipe, model=ModelSettings(recipe.model.preset, recipe.model.changes | changes))
 
 
 def control_changes(config: AnyConfig) -> dict[str, Any]:
@@ -182,16 +180,15 @@ def control_changes(config: AnyConfig) -> dict[str, Any]:
     Between its ends it is the Transformer; as a whole it is L steps of Strang's scheme in which neighbouring halves of
     G are merged. A gain of Macaron that the control does not have cannot be due to the order of the scheme alone.
     """
-    prologue, epilogue = CONTROL_ENDS
-    changes: dict[str, Any] = {"scheme": "lie-fg", "prologue": prologue, "epilogue": epilogue}
+    changes: dict[str, Any] = {"scheme": "lie-fg", **dict(zip(("prologue", "epilogue"), CONTROL_ENDS, strict=True))}
     layers = ["num_hidden_layers"]
     if isinstance(config, TranslationConfig):
-        changes |= {"decoder_prologue": CONTROL_DECODER_ENDS[0], "decoder_epilogue": CONTROL_DECODER_ENDS[1]}
+        changes |= dict(zip(("decoder_prologue", "decoder_epilogue"), CONTROL_DECODER_ENDS, strict=True))
         layers = ["encoder_layers", "decoder_layers"]
     for key in layers:
-        if getattr(config, key) < 2:
-            raise MacaronError(f"{CONTROL} needs at least 2 layers, and model.{key} is {getattr(config, key)}")
         changes[key] = getattr(config, key) - 1
+        if changes[key] < 1:
+            raise MacaronError(f"{CONTROL} needs at least 2 layers, and model.{key} is {getattr(config, key)}")
     return changes
 
 
@@ -200,31 +197,30 @@ def with_budget(recipe: Recipe, updates: int | None) -> Recipe:
 
     A warm-up that would not end within it becomes a tenth of it.
     """
-    if updates is not None:
-        warmup = recipe.train.warmup if recipe.train.warmup < updates else updates // 10
-        limits: dict[str, Any] = {"max_updates": updates, "max_epochs": None, "max_minutes": None}
-        return replace(recipe, train=replace(recipe.train, warmup=warmup, **limits))
-    return recipe
+    if updates is None:
+        return recipe
+    warmup = recipe.train.warmup if recipe.train.warmup < updates else updates // 10
+    train = replace(recipe.train, warmup=warmup, max_updates=updates, max_epochs=None, max_minutes=None)
+    return replace(recipe, train=train)
 
 
-def fit_plan(
-    plan: list[tuple[str, Recipe, Path]], most: int | None, say: Callable[[str], None]
-) -> list[tuple[str, Recipe, Path]]:
+def _fitted(plan: Plan, most: int | None, say: Callable[[str], None]) -> Plan:
     """A plan whose only limit is minutes, of each run: all get as many updates as the slowest twin makes in this time.
 
     The number is measured once, before the first run begins; then it is in the recipe of that run.
     """
-    train, minutes = plan[0][1].train, plan[0][1].train.max_minutes
+    recipe, train = plan[0][1], plan[0][1].train
+    minutes = train.max_minutes
     if minutes is None or train.max_updates is not None or train.max_epochs is not None:
         return plan
-    begun = [folder / "recipe.toml" for *_, folder in plan if (folder / "recipe.toml").is_file()]
-    if begun:
-        train = kept(plan[0][1], recipe_from(*load_toml(begun[0]))).train
-        say(f"{train.max_updates:,} updates of each run, as chosen when {begun[0].parent} began")
+    begun = next((folder for *_, folder in plan if (folder / "recipe.toml").is_file()), None)
+    if begun is not None:
+        train = kept(recipe, recipe_from(*load_toml(begun / "recipe.toml"))).train
+        say(f"{train.max_updates:,} updates of each run, as chosen when {begun} began")
     else:
         kinds = {name: own for name, own, _ in plan}
         paces = [pace_of(own, trial_seconds(minutes)) for own in kinds.values()]
-        given = {key for section, key in plan[0][1].given if section == "train"}
+        given = {key for section, key in recipe.given if section == "train"}
         train = fitted(train, max(paces, key=lambda pace: pace.update), 0.0, given)
         train = replace(train, max_updates=min(train.max_updates or 1, most or sys.maxsize))
         seconds = " and ".join(f"{pace.update:.3f}" for pace in paces)

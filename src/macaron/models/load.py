@@ -139,19 +139,21 @@ def load_model(
     model_class: Any,
     dtype: torch.dtype | None = None,
     heads: Sequence[str] = (),
+    device: torch.device | None = None,
     **changes: Any,
 ) -> tuple[Any, list[str]]:
     """A model in evaluation mode, checked to be complete, and the names of the weights that its heads lack.
 
     :param dtype: of the weights; by default the one that they were saved in
+    :param device: that the weights are read to; what its heads lack is on the CPU
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     """
     with checked(folder, USED_FILES):
-        return _load_model(folder, model_class, dtype, heads, changes)
+        return _load_model(folder, model_class, dtype, heads, device, changes)
 
 
 def _load_model(
-    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], changes: Mapping[str, Any]
+    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], device: Any, changes: Any
 ) -> tuple[Any, list[str]]:
     import torch
 
@@ -183,13 +185,14 @@ def _load_model(
         leaf.reset_parameters()
     saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
     # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-    weights = {name: each.to(dtype or saved_in, copy=True) for name, each in kept.items() if name not in lacking}
+    kind = dtype or saved_in
+    weights = {name: each.to(device, kind, copy=True) for name, each in kept.items() if name not in lacking}
     for name, tensor in weights.items():
         # A sum is quicker; where it overflows, the values themselves decide.
         if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
             raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
     model.load_state_dict(weights, strict=False, assign=True)
-    return model.to(dtype or saved_in).eval(), lacking
+    return model.to(kind).eval(), lacking
 
 
 def save_model(

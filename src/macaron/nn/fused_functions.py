@@ -40,6 +40,18 @@ def column_sums(parts: Tensor) -> Tensor:
     return total
 
 
+def joined(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+    """Three tensors (N, D) side by side, and the sums over rows, (3 D,) in float32."""
+    rows, columns = tensors[0].shape
+    width, each = 128, 16
+    blocks = -(-columns // width)
+    programs = min(-(-WARPS // (12 * blocks)), -(-rows // each))
+    out = tensors[0].new_empty((rows, 3 * columns))
+    parts = out.new_empty((programs, 3 * columns), dtype=torch.float32)
+    kernels().join_columns[(blocks, 3, programs)](*tensors, out, parts, rows, columns, R=each, BLOCK=width, num_warps=4)
+    return out, column_sums(parts)
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows) -> Tensor:
     """A linear map in the precision of products."""
     matrix = rows.half(weight).t()
@@ -220,9 +232,8 @@ class FlashHeads(torch.autograd.Function):
         x, half, qkv, out, normaliser, *random = ctx.saved_tensors
         parts, d_out = qkv.view(len(qkv), 3, *out.shape[1:]).unbind(1), gradients[0].view_as(out)
         found = torch.ops.aten._flash_attention_backward(d_out, *parts, out, normaliser, *ctx.given, *random)
-        d_qkv = torch.stack(found, 1).view_as(qkv)
-        d_bias = d_qkv.sum(0, dtype=torch.float32) if ctx.biased else None
-        return d_qkv @ half, weight_gradient(d_qkv, x), d_bias, *(None,) * 4
+        d_qkv, sums = joined(*(each.reshape(len(qkv), -1) for each in found))
+        return d_qkv @ half, weight_gradient(d_qkv, x), sums if ctx.biased else None, *(None,) * 4
 
 
 def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:

@@ -170,6 +170,30 @@ def activate_backward(
 
 
 @triton.jit
+def join_columns(
+    a_at, b_at, c_at, out_at, parts_at, rows, columns,
+    R: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Three tensors (rows, columns) side by side, and the sums over their rows, (programs, 3 columns)."""
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    which, program, programs = tl.program_id(1), tl.program_id(2), tl.num_programs(2)
+    at = a_at
+    if which == 1:
+        at = b_at
+    if which == 2:
+        at = c_at
+    total = tl.zeros((R, BLOCK), tl.float32)
+    for start in range(program * R, rows, programs * R):
+        row = start + tl.arange(0, R)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        x = tl.load(at + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+        tl.store(out_at + row[:, None] * (3 * columns) + which * columns + column[None, :], x, mask=inside)
+        total += x.to(tl.float32)
+    part = parts_at + (program * 3 + which) * columns + column
+    tl.store(part, tl.sum(total, 0), mask=column < columns)
+
+
+@triton.jit
 def signed_weights(
     q, k, query_text, key_text, seed, program, start, scale, rate,
     CAUSAL: tl.constexpr, T: tl.constexpr, ROWS: tl.constexpr,

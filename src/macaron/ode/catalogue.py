@@ -1,22 +1,16 @@
-"""The named schemes. F is self-attention (diffusion), G the FFN (convection), H cross-attention.
+"""The named schemes, and builders of others: compositions, higher orders, palindromes, the decoder's lift."""
 
-Coefficients are closed forms where one is known and full-precision literals otherwise: a rounded coefficient costs
-the order. The order itself is computed from the data.
-"""
-
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from math import sqrt
+from pathlib import Path
 from typing import Any
 
-from macaron.errors import unknown
-from macaron.ode.build import compose, fractal, lift, strang, symmetric, triple_jump
-from macaron.ode.scheme import Scheme, SchemeError
+from macaron.errors import shown, unknown
+from macaron.ode.scheme import Scheme, SchemeError, finite
+from macaron.ode.word_series import Step
+from macaron.settings import load_toml
 
 ALIASES = {"transformer": "lie-fg", "macaron": "strang-gfg"}
-
-GF = ("G", "F")
-FG = ("F", "G")
 
 
 def scheme(name_or_data: str | Mapping[str, Any] | Scheme) -> Scheme:
@@ -48,74 +42,82 @@ def two_operator_names() -> tuple[str, ...]:
 
 @cache
 def _catalogue() -> dict[str, Scheme]:
-    strang_gfg, strang_fgf = strang("strang-gfg", GF), strang("strang-fgf", FG)
-    schemes = [
-        Scheme.sequence("lie-fg", ("F", 1), ("G", 1)),
-        Scheme.sequence("lie-gf", ("G", 1), ("F", 1)),
-        # Attention and FFN in parallel on the same input: x + F + G = (x + F) + (x + G) - x.
-        Scheme("parallel", [(1, [("F", 1)]), (1, [("G", 1)]), (-1, [])]),
-        strang_gfg,
-        strang_fgf,
-        Scheme("sws", [(0.5, [("F", 1), ("G", 1)]), (0.5, [("G", 1), ("F", 1)])]),
-        _best22("best22-fgfg", *FG),
-        _best22("best22-gfgf", *GF),
-        symmetric("mclachlan2-gfgfg", GF, [_mclachlan2()]),
-        symmetric("mclachlan2-fgfgf", FG, [_mclachlan2()]),
-        compose("strang2-gfgfg", strang_gfg, [0.5, 0.5]),
-        _ruth3("ruth3-fg", *FG),
-        _ruth3("ruth3-gf", *GF),
-        _suzuki3("suzuki3", *FG),
-        triple_jump("yoshida4-gfg", strang_gfg, 4),
-        triple_jump("yoshida4-fgf", strang_fgf, 4),
-        fractal("suzuki4-gfg", strang_gfg, 4),
-        fractal("suzuki4-fgf", strang_fgf, 4),
-        symmetric("mclachlan4", GF, [(14 - sqrt(19)) / 108, 2 / 5, (20 - 7 * sqrt(19)) / 108, -1 / 10]),
-        symmetric("mclachlan4-m5", FG, [0.4051886183952523, -3 / 73, -0.2871440408165241, 17 / 59]),
-        symmetric("pefrl4-g", GF, [0.1786178958448091, 0.5 + 0.2123418310626054, -0.06626458266981849]),
-        symmetric("blanes-moan4-g", GF, BLANES_MOAN4),
-        symmetric("blanes-moan4-f", FG, BLANES_MOAN4),
-        compose("yoshida6-gfg", strang_gfg, [*YOSHIDA6, 1 - 2 * sum(YOSHIDA6), *reversed(YOSHIDA6)]),
-        lift(strang_gfg),
-        # Unlike the lift, this is symmetric in all three operators.
-        strang("strang3-gfhfg", ("G", "F", "H")),
+    table, _ = load_toml(Path(__file__).with_name("catalogue.toml"))
+    return {name: Scheme.from_dict({"name": name, "branches": branches}) for name, branches in table.items()}
+
+
+def compose(name: str, base: Scheme, gammas: Iterable[float]) -> Scheme:
+    """A sequence of steps of ``base``, scaled by ``gammas``, which sum to 1."""
+    if not base.is_sequential:
+        raise SchemeError(f"cannot compose {base.name}: it is a weighted sum of several sequences")
+    steps = base.branches[0].steps
+    return Scheme.sequence(name, *((op, gamma * c) for gamma in gammas for op, c in steps))
+
+
+def raised(name: str, base: Scheme, order: int, side: int = 1) -> Scheme:
+    """Raise a symmetric scheme to ``order``, two orders at a time, by steps g, 1 - 2g, g (Yoshida's triple jump).
+
+    :param side: the number of steps g on each side; 2 is Suzuki's fractal, g, g, 1 - 4g, g, g
+    """
+    if not base.is_symmetric:
+        raise SchemeError(f"{base.name} is not symmetric: only a symmetric scheme gains two orders at a time")
+    if order < base.order or (order - base.order) % 2:
+        raise SchemeError(f"{name}: {base.name} can be raised to the orders {base.order}, {base.order + 2}, ... only")
+    scheme = base
+    for p in range(base.order, order, 2):
+        outer = 1 / (2 * side - (2 * side) ** (1 / (p + 1)))
+        scheme = compose(name, scheme, [*[outer] * side, 1 - 2 * side * outer, *[outer] * side])
+    return Scheme(name, scheme.branches)
+
+
+def symmetric(name: str, operators: tuple[str, str], free: Sequence[float] = ()) -> Scheme:
+    """The palindrome of two alternating operators whose outer coefficients are ``free``, from the outside in.
+
+    Consistency determines the rest: one more pair, and the coefficient in the middle. Without free coefficients this
+    is the Strang-Marchuk scheme: ``symmetric("mine", ("G", "F"))`` has the sub-steps G 1/2, F 1, G 1/2.
+    """
+    if len(_operators(name, operators)) != 2:
+        raise SchemeError(f"{name}: a palindrome alternates between two operators, not {shown(operators)}")
+    if not isinstance(free, Sequence):
+        raise SchemeError(f"{name}: the free coefficients must be a list, not {shown(free)}")
+    free = [finite(name, c, "free coefficient") for c in free]
+    n = len(free)
+    pair = 0.5 - sum(free[n % 2 :: 2])
+    middle = 1.0 - 2.0 * sum(free[(n + 1) % 2 :: 2])
+    half = [Step(operators[i % 2], c) for i, c in enumerate((*free, pair))]
+    return Scheme.sequence(name, *half, Step(operators[(n + 1) % 2], middle), *reversed(half))
+
+
+def strang(name: str, operators: Sequence[str]) -> Scheme:
+    """Half a step of each operator but the last, a full step of the last, and the half steps in reverse."""
+    operators = _operators(name, operators)
+    halves = [Step(operator, 0.5) for operator in operators[:-1]]
+    return Scheme.sequence(name, *halves, Step(operators[-1], 1.0), *reversed(halves))
+
+
+def lift(scheme: Scheme) -> Scheme:
+    """The decoder's scheme of the paper: each self-attention F is followed by a cross-attention H.
+
+    This does not preserve the order: F and H are not symmetrised, so ``strang-gfhg`` is of first order only.
+    """
+    if "F" not in scheme.operators:
+        raise SchemeError(f"{scheme.name} has no self-attention F that a cross-attention could follow")
+    if "H" in scheme.operators:
+        raise SchemeError(f"{scheme.name} has cross-attention H: it is a decoder's scheme already")
+    lifted = [
+        (w, [s for op, c in steps for s in ([(op, c), ("H", c)] if op == "F" else [(op, c)])])
+        for w, steps in scheme.branches
     ]
-    return {entry.name: entry for entry in schemes}
+    # A name that spells the sub-steps keeps doing so: lie-fg, lie-fhg.
+    family, _, suffix = scheme.name.rpartition("-")
+    spelling = "".join(step.operator for step in scheme.branches[0].steps).lower()
+    if scheme.is_sequential and family and suffix == spelling:
+        return Scheme(f"{family}-{suffix.replace('f', 'fh')}", lifted)
+    return Scheme(f"{scheme.name}-lifted", lifted)
 
 
-# Blanes and Moan's S6, from the outside in.
-BLANES_MOAN4 = (
-    0.0792036964311957,
-    0.209515106613362,
-    0.353172906049774,
-    -0.143851773179818,
-    -0.0420650803577195,
-)
-# Yoshida's solution A of order 6: the outer steps of the composition; they determine the middle one.
-YOSHIDA6 = (0.784513610477560, 0.235573213359357, -1.17767998417887)
-
-
-def _best22(name: str, a: str, b: str) -> Scheme:
-    # McLachlan and Atela: the least leading error of all four-step schemes of second order.
-    c = 1 / sqrt(2)
-    return Scheme.sequence(name, (a, 1 - c), (b, c), (a, c), (b, 1 - c))
-
-
-def _mclachlan2() -> float:
-    # The least leading error among five-step palindromes; the real root of a cubic.
-    root: float = (2 * sqrt(326) + 36) ** (1 / 3)
-    return 1 / 2 - root / 12 + 1 / (6 * root)
-
-
-def _ruth3(name: str, a: str, b: str) -> Scheme:
-    return Scheme.sequence(name, (a, 7 / 24), (b, 2 / 3), (a, 3 / 4), (b, -2 / 3), (a, -1 / 24), (b, 1))
-
-
-def _suzuki3(name: str, a: str, b: str) -> Scheme:
-    # The second half is the first in reverse, with the operators exchanged; x solves a quartic.
-    z = -((2 / 27 - 1 / (9 * sqrt(3))) ** (1 / 3))
-    w = -2 / 3 + 1 / (9 * z) + z
-    y = (1 + w**2) / 4
-    x = sqrt(1 / (9 * y) - w / 2 + sqrt(y)) - 1 / (3 * sqrt(y))
-    c = 1 / (4 * x) - x / 2
-    first = 1 - x - c
-    return Scheme.sequence(name, (a, first), (b, x), (a, c), (b, c), (a, x), (b, first))
+def _operators(name: str, operators: Any) -> tuple[str, ...]:
+    given = tuple(operators) if isinstance(operators, Sequence) else ()
+    if not given or not all(isinstance(op, str) for op in given) or len(set(given)) != len(given):
+        raise SchemeError(f"{name}: the operators must be different names, such as F and G, not {shown(operators)}")
+    return given

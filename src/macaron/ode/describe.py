@@ -1,12 +1,14 @@
 """A scheme described: the equations of its layer, its order, its sub-layers."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
 from macaron.ode.measure import METHODS, expected_local_order
-from macaron.ode.scheme import Branch, Scheme
+from macaron.ode.scheme import Scheme
 from macaron.ode.velocity import PLAIN, Velocity
+from macaron.ode.word_series import Branch
 
 # Names of branches. x is the input and t the time.
 LETTERS = "abcdefghijklmnopqrsuvwyz"
@@ -31,40 +33,33 @@ def summary(scheme: Scheme) -> dict[str, Any]:
 
 def report(scheme: Scheme) -> str:
     """The same as text."""
-    layers = ", ".join(
-        f"{scheme.applications(op)} {op}" + (f" ({MEANING[op]})" if op in MEANING else "") for op in scheme.operators
-    )
+    names = {op: f" ({MEANING[op]})" if op in MEANING else "" for op in scheme.operators}
+    layers = ", ".join(f"{scheme.applications(op)} {op}{name}" for op, name in names.items())
     kinds = {"symmetric": scheme.is_symmetric, "no negative step": scheme.is_positive}
     kind = ", ".join(word for word, holds in kinds.items() if holds)
     euler = _sum((c, pair) for pair, c in scheme.euler_error.items() if abs(c) > 1e-12)
     local = ", ".join(f"{method} {expected_local_order(scheme, method)}" for method in METHODS)
-    return "\n".join(
-        [
-            f"{scheme.name}: {steps_text(scheme)}",
-            "",
-            "layer, with Euler sub-steps, from x at time t over a step γ:",
-            *(f"    {line}" for line in equations(scheme)),
-            "",
-            f"sub-layers     {layers}",
-            f"order          {scheme.order}" + (f" ({kind})" if kind else ""),
-            f"leading error  {scheme.leading_error:.3g} γ^{scheme.order + 1} with exact sub-flows (norm over words)",
-            f"Euler error    γ²/2 ({euler}) with Euler sub-steps",
-            f"local order    by integrator: {local}",
-            "",
-            "A plain residual layer takes Euler sub-steps. They are of first order, so its local order is 2.",
-        ]
-    )
+    layer = "\n    ".join(equations(scheme))
+    return f"""{scheme.name}: {steps_text(scheme)}
+
+layer, with Euler sub-steps, from x at time t over a step γ:
+    {layer}
+
+sub-layers     {layers}
+order          {scheme.order}{kind and f" ({kind})"}
+leading error  {scheme.leading_error:.3g} γ^{scheme.order + 1} with exact sub-flows (norm over words)
+Euler error    γ²/2 ({euler}) with Euler sub-steps
+local order    by integrator: {local}
+
+A plain residual layer takes Euler sub-steps. They are of first order, so its local order is 2."""
 
 
 def steps_text(scheme: Scheme) -> str:
     """The sub-steps on one line, in order of application: ``G 1/2, F 1, G 1/2``."""
-
-    def branch_text(branch: Branch) -> str:
-        return ", ".join(f"{op} {number(c)}" for op, c in branch.steps) or "identity"
-
+    texts = [", ".join(f"{op} {number(c)}" for op, c in steps) or "identity" for _, steps in scheme.branches]
     if scheme.is_sequential:
-        return branch_text(scheme.branches[0])
-    return _sum((branch.weight, f"({branch_text(branch)})") for branch in scheme.branches)
+        return texts[0]
+    return _sum((branch.weight, f"({text})") for branch, text in zip(scheme.branches, texts, strict=True))
 
 
 def equations(scheme: Scheme, form: Velocity = PLAIN, layer: str = "euler") -> list[str]:
@@ -76,9 +71,8 @@ def equations(scheme: Scheme, form: Velocity = PLAIN, layer: str = "euler") -> l
     if not form.plain:
         kick = f"v = {_sum([(form.beta, 'v'), (1.0, 'c γ O(x' + _term(form.mu, 'v') + ')')])}"
         drift = f"x' = x{_term(form.nu, 'v')}"
-        notes.append(
-            f"each x + c γ O(x) is {kick}, then {drift}" + ("" if form.learned == "no" else " (at first: learned)")
-        )
+        learned = "" if form.learned == "no" else " (at first: learned)"
+        notes.append(f"each x + c γ O(x) is {kick}, then {drift}{learned}")
     if scheme.is_sequential:
         return [*_chain(scheme.branches[0], "x", "x'"), *notes]
     lines: list[str] = []
@@ -97,12 +91,11 @@ def number(value: float) -> str:
 
 
 def _chain(branch: Branch, letter: str, result: str) -> list[str]:
-    clocks = dict.fromkeys((step.operator for step in branch.steps), 0.0)
+    clocks: dict[str, float] = defaultdict(float)
     names = ["x", *(f"{letter}{i}" for i in range(1, len(branch.steps))), result]
     width = max(map(len, names))
     lines = []
-    for i, (operator, coefficient) in enumerate(branch.steps):
-        before, after = names[i], names[i + 1]
+    for (operator, coefficient), before, after in zip(branch.steps, names, names[1:], strict=False):
         time = f"t{_term(clocks[operator], 'γ')}"
         lines.append(f"{after:{width}} = {before}{_term(coefficient, f'γ {operator}({before}, {time})')}")
         clocks[operator] += coefficient

@@ -17,9 +17,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, unknown
 from macaron.ode.scheme import Scheme
-from macaron.ode.tableau import ButcherTableau, integrator
 from macaron.ode.word_series import Array
 
 Time: TypeAlias = float | Array
@@ -29,12 +28,63 @@ Field: TypeAlias = Callable[[Time, Array], Array]
 Flow: TypeAlias = Callable[[str, Time, Array, Time], Array]
 
 
+@dataclass(frozen=True)
+class ButcherTableau:
+    """An explicit Runge-Kutta method, k_i = f(t + c_i h, x + h Σ_j a_ij k_j) and x + h Σ_i b_i k_i.
+
+    Row i of ``a`` has the i entries below the diagonal, so the first row is empty.
+    """
+
+    name: str
+    c: tuple[float, ...]
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+    order: int = 1
+
+    @property
+    def stages(self) -> int:
+        """How often a step evaluates the field."""
+        return len(self.b)
+
+
+_TABLEAUS = (
+    ButcherTableau("euler", (0.0,), ((),), (1.0,)),
+    ButcherTableau("midpoint", (0.0, 1 / 2), ((), (1 / 2,)), (0.0, 1.0), order=2),
+    ButcherTableau("heun", (0.0, 1.0), ((), (1.0,)), (1 / 2, 1 / 2), order=2),
+    ButcherTableau("rk3", (0.0, 1 / 2, 1.0), ((), (1 / 2,), (-1.0, 2.0)), (1 / 6, 2 / 3, 1 / 6), order=3),
+    ButcherTableau(
+        "rk4",
+        (0.0, 1 / 2, 1 / 2, 1.0),
+        ((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)),
+        (1 / 6, 1 / 3, 1 / 3, 1 / 6),
+        order=4,
+    ),
+)
+INTEGRATORS = {tableau.name: tableau for tableau in _TABLEAUS}
+
+
+def integrator(name: str | ButcherTableau) -> ButcherTableau:
+    """An integrator by name: euler, midpoint, heun, rk3, rk4. A tableau is returned as it is."""
+    if isinstance(name, ButcherTableau):
+        return name
+    if name not in INTEGRATORS:
+        raise unknown("integrator", str(name), INTEGRATORS)
+    return INTEGRATORS[name]
+
+
+def integrator_names() -> tuple[str, ...]:
+    """The names that ``integrator`` knows."""
+    return tuple(INTEGRATORS)
+
+
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:
     """One step of an explicit Runge-Kutta method."""
     stages: list[Array] = []
-    for node, row in zip(tableau.c, tableau.a, strict=True):
-        stages.append(field(t + node * h, x + h * _combined(row, stages)))
-    return x + h * _combined(tableau.b, stages)
+    for node, row in zip((*tableau.c, 1.0), (*tableau.a, tableau.b), strict=True):
+        end = x + h * sum((w * k for w, k in zip(row, stages, strict=True) if w != 0), 0.0)
+        if len(stages) < tableau.stages:
+            stages.append(field(t + node * h, end))
+    return end
 
 
 def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
@@ -58,10 +108,8 @@ def exact_step(field: Field, t: Time, x: Array, h: Time) -> Array:
 
 def integrated_flow(fields: Mapping[str, Field], method: str | ButcherTableau) -> Flow:
     """The flow of each field: ``"exact"``, or one step of an integrator."""
-    if method == "exact":
-        return lambda operator, t, x, h: exact_step(fields[operator], t, x, h)
-    tableau = integrator(method)
-    return lambda operator, t, x, h: runge_kutta_step(tableau, fields[operator], t, x, h)
+    step = exact_step if method == "exact" else partial(runge_kutta_step, integrator(method))
+    return lambda operator, t, x, h: step(fields[operator], t, x, h)
 
 
 def split_step(scheme: Scheme, flow: Flow, t: Time, x: Array, h: Time) -> Array:
@@ -87,13 +135,7 @@ def layer_step(scheme: Scheme, flow: Flow, tableau: ButcherTableau, t: Time, x: 
 
     The move is that of the layer without its residual connection, which belongs to the method.
     """
-    if tableau.stages == 1:
-        return split_step(scheme, flow, t, x, h)
     return runge_kutta_step(tableau, lambda s, y: (split_step(scheme, flow, s, y, h) - y) / h, t, x, h)
-
-
-def _combined(weights: tuple[float, ...], stages: list[Array]) -> Array | float:
-    return sum((w * k for w, k in zip(weights, stages, strict=True) if w != 0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +157,10 @@ class System:
         errors far below 1e-16 can be measured in double precision.
         """
 
-        def shifted(field: Field) -> Field:
-            return lambda t, x: field(t, self.start + x)
+        def shifted(field: Field, t: Time, x: Array) -> Array:
+            return field(t, self.start + x)
 
-        fields = {operator: shifted(field) for operator, field in self.fields.items()}
+        fields = {operator: partial(shifted, field) for operator, field in self.fields.items()}
         return System(fields, np.zeros_like(self.start), self.time)
 
 
@@ -130,7 +172,7 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     n, d, m = particles, width, hidden
     draw = partial(_draw, seeds)
     query, key, value = (draw(name, (d, d), d) for name in ("query", "key", "value"))
-    cross_query, cross_key, cross_value = (draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value"))
+    across = [draw(f"cross-{name}", (d, d), d) for name in ("query", "key", "value")]
     # G is the stronger field. In Yoshida's schemes the leading error of Runge-Kutta sub-steps of F cancels (powers of
     # the coefficients sum to 0): the order shows in G alone, and a weak G would hide it.
     value = 0.5 * value
@@ -138,14 +180,17 @@ def particle_system(seeds: int | Sequence[int], particles: int = 4, width: int =
     bias, drift = draw("bias", (1, m), 1), 1.5 * draw("drift", (1, m), 1)
     memory = draw("memory", (n + 1, d), 1)
 
+    def attention(x: Array, y: Array, query: Array, key: Array, value: Array, sharpness: Time = 1.0) -> Array:
+        scores = sharpness * (x @ query) @ np.swapaxes(y @ key, -1, -2) / sqrt(d)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True) @ y @ value
+
     def self_attention(t: Time, x: Array) -> Array:
         # The attention weights and the values both depend on time.
-        scores = (1 + 0.5 * np.sin(t)) * (x @ query) @ np.swapaxes(x @ key, -1, -2) / sqrt(d)
-        return np.cos(0.7 * t + 0.3) * (_softmax(scores) @ x @ value)
+        return np.cos(0.7 * t + 0.3) * attention(x, x, query, key, value, 1 + 0.5 * np.sin(t))
 
     def cross_attention(t: Time, x: Array) -> Array:
-        scores = (x @ cross_query) @ np.swapaxes(memory @ cross_key, -1, -2) / sqrt(d)
-        return np.cos(0.9 * t - 0.2) * (_softmax(scores) @ memory @ cross_value)
+        return np.cos(0.9 * t - 0.2) * attention(x, memory, *across)
 
     def feed_forward(t: Time, x: Array) -> Array:
         # tanh, not ReLU: the theory needs derivatives.
@@ -160,8 +205,3 @@ def _draw(seeds: int | Sequence[int], name: str, shape: tuple[int, ...], fan_in:
     if isinstance(seeds, int):
         return np.random.default_rng([seeds, *name.encode()]).normal(size=shape) / sqrt(fan_in)
     return np.stack([_draw(seed, name, shape, fan_in) for seed in seeds])
-
-
-def _softmax(scores: Array) -> Array:
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)

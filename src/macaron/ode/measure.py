@@ -13,9 +13,17 @@ import numpy as np
 from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
-from macaron.ode.flows import System, exact_step, integrated_flow, layer_step, particle_system
+from macaron.ode.flows import (
+    ButcherTableau,
+    System,
+    exact_step,
+    integrated_flow,
+    integrator,
+    integrator_names,
+    layer_step,
+    particle_system,
+)
 from macaron.ode.scheme import Scheme
-from macaron.ode.tableau import ButcherTableau, integrator, integrator_names
 from macaron.ode.word_series import Array
 
 # Local error divided by the step. Rounding reaches up to about 6e-15.
@@ -33,8 +41,6 @@ class OrderMeter:
     def __init__(self, system: System | None = None, steps: Array = STEPS) -> None:
         self.system = (system or particle_system(SEEDS)).displaced()
         self.steps = steps
-        # Shape (steps, 1, ...): the other axes are systems, particles and coordinates.
-        self._h = steps.reshape(-1, *(1,) * self.system.start.ndim)
         self._references: dict[frozenset[str], Array] = {}
 
     def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
@@ -42,28 +48,24 @@ class OrderMeter:
 
         :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
         """
-        if missing := set(scheme.operators) - set(self.system.fields):
-            raise MacaronError(
-                f"{scheme.name}: the system has no field {', '.join(sorted(missing))}, "
-                f"only {', '.join(self.system.fields)}"
-            )
-        flow = integrated_flow(self.system.fields, method)
-        end = layer_step(scheme, flow, integrator(layer), self.system.time, self.system.start, self._h)
-        errors: Array = np.sqrt(np.sum((end - self._reference(scheme)) ** 2, axis=(-1, -2)))
+        system, operators = self.system, frozenset(scheme.operators)
+        if missing := operators - set(system.fields):
+            have = ", ".join(system.fields)
+            raise MacaronError(f"the system has no field {', '.join(sorted(missing))}, only {have}")
+        # Shape (steps, 1, ...): the other axes are systems, particles and coordinates.
+        h = self.steps.reshape(-1, *(1,) * system.start.ndim)
+        if operators not in self._references:
+            field = system.total(sorted(operators))
+            self._references[operators] = exact_step(field, system.time, system.start, h)
+        flow = integrated_flow(system.fields, method)
+        end = layer_step(scheme, flow, integrator(layer), system.time, system.start, h)
+        errors: Array = np.sqrt(np.sum((end - self._references[operators]) ** 2, axis=(-1, -2)))
         return errors.reshape(len(self.steps), -1)
 
     def local_order(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> float:
         """The measured local order: one more than the order of the method."""
-        errors = self.errors(scheme, method, layer)
         with naming(scheme.name):
-            return slope(self.steps, errors)
-
-    def _reference(self, scheme: Scheme) -> Array:
-        operators = frozenset(scheme.operators)
-        if operators not in self._references:
-            field = self.system.total(sorted(operators))
-            self._references[operators] = exact_step(field, self.system.time, self.system.start, self._h)
-        return self._references[operators]
+            return slope(self.steps, self.errors(scheme, method, layer))
 
 
 def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> float:
@@ -87,29 +89,21 @@ def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> 
 
 def expected_local_order(scheme: Scheme, method: str | ButcherTableau = "exact") -> int:
     """The theoretical local order: one more than the smaller of the orders of the scheme and of its integrator."""
-    if method == "exact":
-        return scheme.order + 1
-    return min(scheme.order, integrator(method).order) + 1
+    return 1 + (scheme.order if method == "exact" else min(scheme.order, integrator(method).order))
 
 
 def layer_order(scheme: Scheme, layer: str) -> int:
-    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`).
-
-    If every operator acts on the layer's input, the layer's move is a field, and the order is the integrator's.
-    Otherwise the move of an operator contains that of an earlier one. The sum of the fields has no such term of second
-    degree, and no integrator of the whole removes it: order 1.
-    """
-    parallel = all(len(branch.steps) <= 1 for branch in scheme.branches)
-    return integrator(layer).order if parallel else 1
+    """The order of a layer with Euler sub-steps that is integrated as a whole (`macaron.ode.flows.layer_step`)."""
+    # Where operators act in turn, the move has a term of second degree that no integrator of the whole removes.
+    return integrator(layer).order if all(len(branch.steps) <= 1 for branch in scheme.branches) else 1
 
 
 def parse_selection(selection: Iterable[str]) -> list[tuple[Scheme, str]]:
     """Read ``NAME`` (exact sub-flows) and ``NAME:INTEGRATOR``."""
     chosen = []
     for entry in selection:
-        name, method = entry, "exact"
-        if ":" in entry and not entry.lstrip().startswith("{"):
-            name, _, method = entry.rpartition(":")
+        alone = ":" not in entry or entry.lstrip().startswith("{")
+        name, _, method = (entry, "", "exact") if alone else entry.rpartition(":")
         if method not in METHODS:
             raise unknown("integrator", method, METHODS)
         chosen.append((find_scheme(name), method))

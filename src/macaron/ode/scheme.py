@@ -1,18 +1,18 @@
 """A splitting scheme: which operators act, in which order, for how long. It is a layer's architecture as data."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import combinations, groupby
 from math import fsum, isclose
-from typing import Any, NamedTuple
+from typing import Any
 
 from macaron.errors import MacaronError, shown
 from macaron.json_files import parse_json
 from macaron.limits import MOST_STEPS
-from macaron.ode.word_series import Branches, order_and_error, word_series
+from macaron.ode.word_series import Branch, Branches, Step, order_and_error
 
 # Sums of coefficients may differ from 1 by rounding only.
 SUM_TOLERANCE = 1e-12
@@ -24,20 +24,6 @@ LARGEST = 1e6
 
 class SchemeError(MacaronError):
     """The data of a scheme is not a consistent splitting."""
-
-
-class Step(NamedTuple):
-    """One sub-step: follow ``operator`` for ``coefficient`` times the step of the whole scheme."""
-
-    operator: str
-    coefficient: float
-
-
-class Branch(NamedTuple):
-    """One sequence of sub-steps, in order of application, and its weight in the sum of all branches."""
-
-    weight: float
-    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, init=False)
@@ -120,17 +106,14 @@ class Scheme:
         """The norm of the first word coefficients that differ from the flow's: how good the order is."""
         return self._order_and_error[1]
 
-    @cached_property
+    @property
     def euler_error(self) -> dict[str, float]:
         """The error of a step h with Euler sub-steps is h²/2 Σ c·Y'X; this has c under the key ``"Y'X"``."""
-        operators = self.operators
-        second = word_series(self.branches, operators, 2, stability=(1.0, 1.0))[2]
-        # Adding 0.0 turns a negative zero into a plain one.
-        return {
-            f"{y}'{x}": 1.0 - 2.0 * float(second[i, j]) + 0.0
-            for i, x in enumerate(operators)
-            for j, y in enumerate(operators)
-        }
+        errors = {f"{y}'{x}": 1.0 for x in self.operators for y in self.operators}
+        for weight, steps in self.branches:
+            for (x, c), (y, d) in combinations(steps, 2):
+                errors[f"{y}'{x}"] -= 2.0 * weight * c * d
+        return errors
 
     def adjoint(self) -> "Scheme":
         """The scheme that undoes this one when run backwards in time: the sub-steps in reverse order."""
@@ -166,15 +149,13 @@ class Scheme:
                 "a scheme was expected as a dictionary or JSON object with the keys 'name' and 'branches', "
                 f"not {shown(data)}"
             )
-        name, branches = data["name"], data["branches"]
-        if not isinstance(branches, Iterable):
-            raise SchemeError(f"{shown(name)}: 'branches' must be a list, not {shown(branches)}")
-        pairs = []
-        for branch in branches:
-            if not isinstance(branch, Mapping) or set(branch) != {"weight", "steps"}:
-                raise SchemeError(f"{shown(name)}: a branch has the keys 'weight' and 'steps', not {shown(branch)}")
-            pairs.append((branch["weight"], branch["steps"]))
-        return cls(name, pairs)
+        name, branches, keys = data["name"], data["branches"], {"weight", "steps"}
+        if not isinstance(branches, Sequence) or any(not isinstance(b, Mapping) or set(b) != keys for b in branches):
+            raise SchemeError(
+                f"{shown(name)}: 'branches' must be a list of dictionaries with the keys 'weight' and 'steps', "
+                f"not {shown(branches)}"
+            )
+        return cls(name, [(branch["weight"], branch["steps"]) for branch in branches])
 
     def to_json(self) -> str:
         """The scheme as one line of JSON. Reading it back gives the same bits."""
@@ -184,26 +165,25 @@ class Scheme:
     def from_json(cls, text: str) -> "Scheme":
         """Read what ``to_json`` writes."""
         try:
-            return cls.from_dict(parse_json(text, "a scheme was expected as JSON", Any))
-        except SchemeError:
-            raise
+            data = parse_json(text, "a scheme was expected as JSON", Any)
         except (MacaronError, TypeError) as error:
             raise SchemeError(f"{error}: {shown(text)}") from error
+        return cls.from_dict(data)
 
 
 def _branches(scheme: str, branches: Any) -> Iterator[Branch]:
-    for weight, steps in _pairs(scheme, branches, "the branches", "(weight, steps)"):
+    for weight, given in _pairs(scheme, branches, "the branches", "(weight, steps)"):
+        steps = []
+        for operator, coefficient in _pairs(scheme, given, "the steps of a branch", "(operator, coefficient)"):
+            if not isinstance(operator, str) or not operator.isidentifier():
+                raise SchemeError(
+                    f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G"
+                )
+            steps.append(Step(operator, finite(scheme, coefficient, f"coefficient of {operator}")))
         number = finite(scheme, weight, "weight")
         if number == 0:
             raise SchemeError(f"{scheme}: a branch has weight 0; leave it out")
-        yield Branch(number, _merged(list(_steps(scheme, steps))))
-
-
-def _steps(scheme: str, steps: Any) -> Iterator[Step]:
-    for operator, coefficient in _pairs(scheme, steps, "the steps of a branch", "(operator, coefficient)"):
-        if not isinstance(operator, str) or not operator.isidentifier():
-            raise SchemeError(f"{scheme}: {shown(operator)} is not an operator name; use an identifier such as F or G")
-        yield Step(operator, finite(scheme, coefficient, f"coefficient of {operator}"))
+        yield Branch(number, _merged(steps))
 
 
 def _pairs(scheme: str, values: Any, what: str, pair: str) -> Iterator[tuple[Any, Any]]:

@@ -4,7 +4,7 @@ The particles live in a plane, so that a drawing shows the system itself, not a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,10 @@ STEPS = (1, 2, 4, 8, 16, 32)
 #: The seed was chosen among 400 for paths that do not overlap and visible errors; the orders do not depend on it.
 SEED, PARTICLES, DURATION = 81, 5, 2.0
 #: Points of the exact path; points of a sub-step's curve if there is one step.
-_EXACT_POINTS, _CURVE_POINTS = 96, 16
+_EXACT_POINTS, _CURVE_POINTS = 97, 16
 
 
-@dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(NamedTuple):
     """A scheme's path with a given number of steps.
 
     :param nodes: (steps + 1, n, 2), the states after whole steps, the start first
@@ -42,8 +41,7 @@ class Trajectory:
     ratio: float
 
 
-@dataclass(frozen=True, eq=False)
-class SchemeTrajectories:
+class SchemeTrajectories(NamedTuple):
     """The trajectories of one scheme, by number of steps."""
 
     scheme: Scheme
@@ -55,8 +53,7 @@ class SchemeTrajectories:
         return next(each for each in self.trajectories if each.steps == steps)
 
 
-@dataclass(frozen=True, eq=False)
-class TrajectoryComparison:
+class TrajectoryComparison(NamedTuple):
     """The exact path, (points, n, 2), and the trajectories of schemes."""
 
     exact: Array
@@ -75,9 +72,8 @@ def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[
                 f"{scheme.name} splits {', '.join(scheme.operators)}: to be compared on one system, all schemes must "
                 f"split the same operators, out of {', '.join(system.fields)}"
             )
-    times = np.linspace(0.0, DURATION, _EXACT_POINTS + 1)[1:].reshape(-1, 1, 1)
-    path = exact_step(system.total(operators), system.time, system.start, times)
-    exact = np.concatenate([system.start[np.newaxis], path])
+    times = np.linspace(0.0, DURATION, _EXACT_POINTS).reshape(-1, 1, 1)
+    exact = exact_step(system.total(operators), system.time, system.start, times)
     schemes = []
     for scheme, method in chosen:
         # Also with twice as many steps, for the ratio of errors.
@@ -92,16 +88,14 @@ def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Ar
     moves: list[tuple[str, Array]] = []
     flow = integrated_flow(system.fields, method)
     # An Euler step is a straight line; of a short curve the end is enough.
-    fine = max(1, _CURVE_POINTS // steps) if method == "exact" else 1
-    shares = (np.arange(1, fine + 1) / fine).reshape(-1, 1, 1)
+    points = 1 + (max(1, _CURVE_POINTS // steps) if method == "exact" else 1)
+    shares = np.linspace(0, 1, points).reshape(-1, 1, 1)
 
     def recorded(operator: str, t: Time, x: Array, h: Time) -> Array:
-        curve = flow(operator, t, x, shares * h)
-        moves.append((operator, np.concatenate([x[np.newaxis], curve])))
-        return curve[-1]
+        moves.append((operator, flow(operator, t, x, shares * h)))
+        return moves[-1][1][-1]
 
-    step = DURATION / steps
-    nodes = [system.start]
+    step, nodes = DURATION / steps, [system.start]
     for k in range(steps):
         nodes.append(split_step(scheme, recorded, system.time + k * step, nodes[-1], step))
     return np.stack(nodes), tuple(moves) if scheme.is_sequential else ()

@@ -1,13 +1,8 @@
-"""A velocity beside the state: particles of second order, as data.
+"""A velocity beside the state: particles of second order, as data (docs/operators.md).
 
-Every sub-step kicks the velocity and lets the particle drift, from v = 0 at the first layer:
-
-    v <- beta v + c O(x + mu v)
-    x <- x + nu v
-
-With beta = mu = 0 and nu = 1 that is the plain sub-step x + c O(x). With friction (beta < 1) and a constant O, v tends
-to c O / (1 - beta): the particle follows dx/dt = rate O with the rate nu / (1 - beta). Without friction (beta = 1) it
-follows another equation, of second order in time, and has no order here.
+Every sub-step kicks the velocity, v <- beta v + c O(x + mu v), and lets the particle drift, x <- x + nu v, from v = 0
+at the first layer. With friction (beta < 1) and a constant O, v tends to c O / (1 - beta): the particle follows
+dx/dt = rate O.
 """
 
 from collections.abc import Mapping
@@ -56,19 +51,13 @@ class Velocity:
 
     @property
     def order(self) -> int | None:
-        """The order for one operator that is tied across depth, 1 or 2; None if it does not follow that operator.
+        """The order for one operator that is tied across depth, from the terminal speed on; None if it is unstable.
 
-        It is then a method of two steps for dx/dt = rate O,
-
-            x[n+1] = x[n] + beta (x[n] - x[n-1]) + nu c O(x[n] + mu/nu (x[n] - x[n-1])),
-
-        stable for -1 <= beta < 1. Its terms of second degree agree where (1 + beta) nu = 2 (1 - beta) mu, those of
-        third degree never. That is from the terminal speed on: a particle that starts at rest is late, by an
-        error of first order unless beta = 0. Several operators that kick one velocity in turn are of order 1 in
-        general.
+        It is then a method of two steps, x[n+1] = x[n] + beta (x[n] - x[n-1]) + nu c O(x[n] + mu/nu (x[n] - x[n-1])).
         """
         if self.nu == 0 or not -1 <= self.beta < 1:
             return None
+        # Terms of second degree agree here, those of third degree never.
         return 2 if isclose((1 + self.beta) * self.nu, 2 * (1 - self.beta) * self.mu, abs_tol=1e-12) else 1
 
 

@@ -10,7 +10,7 @@ The letters of a word are in order of application: the word FG belongs to the di
 
 from collections.abc import Iterable, Sequence
 from math import factorial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +25,23 @@ ORDER_LIMIT = 10
 TOLERANCE = 1e-13
 
 
-def word_series(
-    branches: Branches, operators: Sequence[str], degree: int, stability: Sequence[float] | None = None
-) -> list[Array]:
-    """The coefficients of all words up to ``degree``, one array of shape (operators,) * d for each length d.
+class Step(NamedTuple):
+    """One sub-step: follow ``operator`` for ``coefficient`` times the step of the whole scheme."""
 
-    :param stability: coefficients of the sub-steps' stability polynomial, (1, 1) for explicit Euler; by default
-        sub-steps are exact flows. Words of more than two letters then describe linear fields only
-    """
+    operator: str
+    coefficient: float
+
+
+class Branch(NamedTuple):
+    """One sequence of sub-steps, in order of application, and its weight in the sum of all branches."""
+
+    weight: float
+    steps: tuple[Step, ...]
+
+
+def word_series(branches: Branches, operators: Sequence[str], degree: int) -> list[Array]:
+    """The coefficients of all words up to ``degree``, one array of shape (operators,) * d for each length d."""
     series: list[Array] = [np.zeros((len(operators),) * d) for d in range(degree + 1)]
-    if stability is None:
-        stability = [1 / factorial(k) for k in range(degree + 1)]
     for weight, steps in branches:
         branch: list[Array] = [np.zeros_like(level) for level in series]
         branch[0][()] = weight
@@ -43,9 +49,9 @@ def word_series(
             letter = operators.index(operator)
             # Multiply by the sub-step. Longer words first: they need the old coefficients of the shorter ones.
             for d in range(degree, 0, -1):
-                for k in range(1, min(d, len(stability) - 1) + 1):
+                for k in range(1, d + 1):
                     ending: Any = (..., *(letter,) * k)
-                    branch[d][ending] += stability[k] * coefficient**k * branch[d - k]
+                    branch[d][ending] += coefficient**k / factorial(k) * branch[d - k]
         series = [total + level for total, level in zip(series, branch, strict=True)]
     return series
 

@@ -329,7 +329,7 @@ class Engine:
                 try:
                     await worker.start()
                     self.metrics.restarts.inc()
-                except MacaronError as error:
+                except (MacaronError, OSError) as error:  # as there may be no memory or no files left
                     print(f"macaron: a worker cannot be started: {error}", file=sys.stderr, flush=True)
                     await asyncio.sleep(_PAUSE)
             elif self._queue:

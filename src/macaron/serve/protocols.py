@@ -25,6 +25,8 @@ from macaron.serve.requests import AUTO, Asked, Fields, route
 _MOST_ALTERNATIVES, _MOST_ANSWERS = 10, 1000
 #: Seconds until the translation of a file is given up.
 _FILE_DEADLINE = 600.0
+#: Lines, tags and sentences of a file, about: cutting a word list of 4 MiB would hold up all others for seconds.
+_MOST_PARTS = 200_000
 #: Milliseconds between the last key and a request, on LibreTranslate's page.
 _FRONTEND_TIMEOUT = 500
 #: DeepL's clients refuse the bare code as a target; the varieties are translated alike.
@@ -34,8 +36,6 @@ _VARIETIES = {
 }
 #: Seconds: DeepL's clients wait 10, and then ask again.
 _DEEPL_DEADLINE = 9.0
-#: What DeepL says where there is no limit.
-_UNLIMITED = 10**12
 #: These would change the translation, so they cannot be ignored; context, split_sentences and the like can.
 _NOT_SUPPORTED = ("glossary_id", "glossary_ids", "style_id", "translation_memory_id", "custom_instructions")
 _EMBED = "feature_extraction"
@@ -132,6 +132,8 @@ async def _translate_file(ask: Asked) -> Any:
         text = (await file.read()).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MacaronError("the file is not UTF-8 text") from None
+    if sum(map(text.count, ("\n", "<", ". ", "! ", "? "))) > _MOST_PARTS:
+        raise HTTPException(413, f"the file has more than {_MOST_PARTS:,} lines, tags and sentences: send it in parts")
     [([translated], _, _)] = await ask.translate([text], source, target, format=format, deadline=_FILE_DEADLINE)
     ask.access.characters[ask.key] += len(text)
     name = f"{path.stem}.{ask.engine.catalogue.language(target)}{path.suffix}"
@@ -172,8 +174,8 @@ async def _deepl_translate(ask: Asked) -> Any:
 
 
 async def _usage(ask: Asked) -> Any:
-    """Characters since the server has started."""
-    return {"character_count": ask.access.characters[ask.key], "character_limit": _UNLIMITED}
+    """Characters since the server has started. DeepL gives this limit where there is none."""
+    return {"character_count": ask.access.characters[ask.key], "character_limit": 10**12}
 
 
 async def _deepl_languages(ask: Asked) -> Any:

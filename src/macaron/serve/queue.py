@@ -9,7 +9,7 @@ import asyncio
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 #: Requests that are asked for a batch, from the front of the line: who waits there is not passed by many.
@@ -43,15 +43,12 @@ class Work:
 
     kind: BatchKind
     waiting: list[Sentence]
-    turn: float = 0.0
+    length: int = field(init=False)
+    turn: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.waiting = sorted(self.waiting, key=lambda each: each.length)
-
-    @property
-    def length(self) -> int:
-        """Characters of all that waits."""
-        return sum(each.length for each in self.waiting)
+        self.length = sum(each.length for each in self.waiting)
 
     def nearest(self, length: int) -> int:
         """The index of the sentence that is nearest to a length. There is one."""
@@ -112,8 +109,9 @@ class TurnQueue:
         """
         first = next(iter(self._line))
         sharing = [work for work in self._line if work.kind == first.kind][:_ASKED]
-        batch, served = [first.waiting.pop()], {first: None}
+        batch = [first.waiting.pop()]
         size = longest = batch[0].length
+        served = {first: size}  # characters
         while True:
             before = len(batch)
             offers = [(work.nearest(size), work) for work in sharing if work.waiting]
@@ -122,10 +120,11 @@ class TurnQueue:
                 if padded * (len(batch) + 1) <= budget and len(batch) < most:
                     longest = padded
                     batch.append(work.waiting.pop(index))
-                    served[work] = None
+                    served[work] = served.get(work, 0) + batch[-1].length
             if len(batch) == before:
                 break
-        for work in served:
+        for work, given in served.items():
             self.discard(work)
+            work.length -= given
             self.add(work)
         return first.kind, batch

@@ -131,7 +131,7 @@ class TextTask(Task):
         name = {"train": "training", "valid": "validation"}[split]
         if split not in self.sentences or not len(self.sentences[split]):
             raise MacaronError(f"{self.data.folder}: no {name} text in these data; prepare more documents")
-        corpus = Corpus.of(self.sentences[split], self.data.documents(split))
+        corpus = Corpus(self.sentences[split].offsets, self.data.documents(split))
         if self.settings.nsp and corpus.count < 2:
             raise MacaronError(
                 f"{self.data.folder}: next-sentence prediction needs at least two {name} documents. Set pretrain.nsp = "
@@ -168,7 +168,8 @@ class TextTask(Task):
         corpus = self.corpora["train"]
         if self.sections > 1:
             blocks = section_blocks(corpus.count, (number - 1) % self.sections, self.sections, self.train.seed)
-            corpus = replace(corpus, chosen=np.concatenate([np.arange(*block) for block in blocks]))
+            chosen = np.concatenate([np.arange(*block) for block in blocks])
+            corpus = Corpus(corpus.offsets, corpus.documents, chosen)
         made = self._plan(corpus, seed, group)
         tokens = made.tokens.tolist()
         return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]

@@ -1,8 +1,7 @@
 """A tokenizer with more subwords: those of another are kept with their ids, new ones follow.
 
-BPE goes on where it had stopped. The words of a new corpus are split by the old merges, and the most frequent pairs of
-pieces are merged further. All old merges come first, and no new one makes an old piece: text is split as before, except
-where a new piece stands for several old ones.
+The words of a new corpus are split by the old merges, and the most frequent pairs of pieces are merged further. All old
+merges come first, and no new one makes an old piece: text is split as before, but for new pieces.
 """
 
 import json
@@ -33,12 +32,9 @@ Pairs = list[tuple[str, str]]
 def extended(
     tokenizer: MacaronTokenizer, words: Mapping[str, int], count: int, multiple: int = 1, tags: Sequence[str] = ()
 ) -> MacaronTokenizer:
-    """The tokenizer with up to ``count`` more subwords, and with these tags.
+    """The tokenizer with up to ``count`` more subwords of counted words of prepared text, and with these tags.
 
-    Vocabularies of words also take letters that they lack, and that occur twice.
-
-    :param words: of prepared text, with their counts
-    :param multiple: pad the vocabulary to a multiple of this with entries that no text reaches
+    Vocabularies of words also take letters that they lack, and that occur twice. The size becomes a multiple.
     """
     content = _content(tokenizer)
     model, size = content["model"], len(tokenizer)
@@ -53,13 +49,13 @@ def extended(
     for tag in fresh:
         check_tag(tag)
         require(tag not in vocabulary, f"the vocabulary has {tag!r}: choose another name for this tag")
-    model["vocab"] = _numbered([*known, *ghosts])
+    model["vocab"] = {symbol: index for index, symbol in enumerate([*known, *ghosts])}
     split = Tokenizer.from_str(json.dumps(content))
     learned = _learned(_split(split, words, len(known), tokenizer.pipeline == "raw"), 2 * count) if count else []
     merges, new = _chosen(learned, known, {*known, *ghosts}, count - len(letters))
     made = [*known, *new, *fresh]
     made += fillers(len(made), multiple, first=sum(symbol.startswith(FILLER) for symbol in old))
-    model["vocab"] = _numbered([*made, *ghosts])
+    model["vocab"] = {symbol: index for index, symbol in enumerate([*made, *ghosts])}
     model["merges"] = [*model["merges"], *merges]
     known_to_model = None if tokenizer.dictionary_size is None else len(made)
     backend = Tokenizer.from_str(json.dumps(content))
@@ -84,10 +80,8 @@ def extends(new: MacaronTokenizer, old: MacaronTokenizer) -> bool:
 
 
 def origins(old: MacaronTokenizer, new: MacaronTokenizer) -> dict[int, list[int]]:
-    """For every id of an extension that the old tokenizer lacks, the old ids that stand for it.
-
-    A subword is what its merges are made of, a letter its bytes, or ``<unk>``. A tag has none, and neither has an entry
-    that no text reaches.
+    """For every id of an extension that the old tokenizer lacks, the old ids that stand for it: of its merges, or of
+    its bytes. A tag has none, and neither has an entry that no text reaches.
     """
     parts = {token: [index] for token, index in old.get_vocab().items()}
     content, vocabulary = _content(new), new.get_vocab()
@@ -117,12 +111,8 @@ def _merges(content: dict[str, Any]) -> Pairs:
     return [(left, right) for left, right in content["model"].get("merges", ())]
 
 
-def _numbered(symbols: Sequence[str]) -> dict[str, int]:
-    return {symbol: index for index, symbol in enumerate(symbols)}
-
-
 def _new_letters(words: Mapping[str, int], symbols: Sequence[str], model: dict[str, Any]) -> list[str]:
-    """Letters that a vocabulary of words lacks, inside a word and at its end, the most frequent first."""
+    # Inside a word and at its end, the most frequent first.
     end, found = model["end_of_word_suffix"], Counter[str]()
     for word, times in words.items():
         for letter in (*word[:-1], word[-1] + end):
@@ -132,11 +122,7 @@ def _new_letters(words: Mapping[str, int], symbols: Sequence[str], model: dict[s
 
 
 def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) -> Counter[str]:
-    """Words as sequences of pieces, each a private letter, with their counts.
-
-    A sequence ends where the pre-tokenizer splits, and at pieces that cannot be merged: bytes of unknown letters,
-    ``<unk>``, pieces that the model does not know.
-    """
+    """Words as sequences of pieces, each a private letter, with their counts, up to pieces that cannot be merged."""
     backend.encode_special_tokens = True  # "</s>" in a text is text
     names = {index: symbol for symbol, index in backend.get_vocab().items()}
     letters = {i: chr(_LETTERS + i) for i in range(known) if i > UNK and not names[i].startswith("<0x")}
@@ -157,7 +143,6 @@ def _split(backend: Tokenizer, words: Mapping[str, int], known: int, raw: bool) 
 
 
 def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
-    """The most frequent merges of private letters."""
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))
@@ -172,7 +157,7 @@ def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) ->
     """The merges of private letters that make up to ``count`` new pieces, of the pieces; and the new ones.
 
     :param known: the pieces by number
-    :param taken: what may not be made: pieces that exist. Text without a new piece would be split differently
+    :param taken: pieces that exist: text without a new piece would be split differently
     """
     usable, chosen = set(known), []
     new: dict[str, None] = {}
@@ -190,6 +175,5 @@ def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) ->
 
 
 def _spelled(letter: str, ids: Mapping[str, list[int]]) -> list[int]:
-    """The ids of a letter's bytes, or ``<unk>``."""
     names = (f"<0x{byte:02X}>" for byte in letter.encode())
     return [ids[name][0] for name in names if name in ids] or [UNK]

@@ -1,8 +1,7 @@
 """The fingerprint of a tokenizer, which config.json and prepared.json hold.
 
 It has two parts, ``IDS+REST``: a SHA-256 of all that decides how text becomes ids, and 16 digits of one of everything
-else, such as the decoder and the special tokens that are added to a sentence. Earlier versions wrote the first part
-alone, and identities of data and runs still are the first part alone.
+else. Earlier versions wrote the first part alone, and identities of data and runs still are the first part alone.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""The tokenizer of a model folder, checked to be the model's own.
-
-A model's config.json holds the fingerprint of the tokenizer that it was trained with.
-"""
+"""The tokenizer of a model folder, checked to be the model's own by the fingerprint in config.json."""
 
 from pathlib import Path
 from typing import Any

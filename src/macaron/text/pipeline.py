@@ -38,11 +38,9 @@ _LETTER, _ESCAPED = re.compile(r"\S"), re.compile(r"&(?:amp|lt|gt|apos|quot|#\d+
 class Pipeline:
     """A pipeline by its name, see above, and its settings, which mean something for ``moses`` only.
 
-    ``raw`` puts one space in front of every non-empty text and takes it off on the way back: the first word of a line
-    is then the same token as that word elsewhere, and nothing is lost, whatever the text begins with.
+    ``raw`` puts one space in front of every text: its first word is the same token as that word elsewhere.
 
-    :param normalize: apply Moses' punctuation normaliser (quotes and dashes to ASCII). The customary IWSLT14 data was
-        made without it: leave it out for models of that data.
+    :param normalize: apply Moses' punctuation normaliser; the customary IWSLT14 data was made without it
     """
 
     name: str
@@ -96,11 +94,8 @@ class Pipeline:
 def spans_of_original(
     text: str, prepared: str, spans: Sequence[tuple[int, int]], pipeline: str
 ) -> list[tuple[int, int]]:
-    """Spans of prepared text as spans of the text it was made of.
-
-    Both have the same characters but for white space and Moses' escapes; where normalising has changed their number,
-    places are approximate.
-    """
+    """Spans of prepared text as spans of the text it was made of; approximate where normalising has changed it."""
+    # Both have the same characters but for white space and Moses' escapes.
     letters = [place for place, letter in enumerate(text) if not letter.isspace()]
     counts = [0] * (len(prepared) + 1)
     for letter in (_ESCAPED if pipeline == "moses" else _LETTER).finditer(prepared):

@@ -9,11 +9,8 @@ the next word does not begin with a lower-case letter. The rules are about full 
     list numbers        1. First                                never end one
     ordinals (German)   am 3. Mai, der 2. Weltkrieg             end none before a month, or after an article
 
-Nothing is lost or moved: the concatenated sentences are the paragraph, except for white space.
-
-English and German have lists of words in abbreviations.toml. For other languages Moses' list is added to the English
-one. An entry in lower case matches any case, an entry with a capital only itself: "Mag." is a title, "mag." a verb. The
-full stop at the end is left out, and inner spaces too: "z.B" is "z. B." as well.
+The concatenated sentences are the paragraph, except for white space. English and German have lists of words in
+abbreviations.toml; for other languages Moses' list is added to the English one.
 """
 
 import re
@@ -50,9 +47,6 @@ _LETTER = re.compile(r"\W*[^\W\d_]\.")
 _ROMAN = re.compile(r"[IVX]{2,5}")
 #: Characters before a stop that may belong to an abbreviation with spaces, as "i. d. R.".
 _NEAR = 40
-
-
-#: The words of a language that decide about a full stop: see abbreviations.toml.
 Abbreviations = dict[str, frozenset[str]]
 
 
@@ -74,10 +68,7 @@ def abbreviations(lang: str) -> Abbreviations:
 
 
 def splitter(state: State = "raw", lang: str = "en") -> Callable[[str], list[str]]:
-    """The splitter for plain text of a language, or for text that is already tokenised by Moses' rules.
-
-    It returns the sentences of a paragraph, none of them empty.
-    """
+    """What gives the sentences of a paragraph, plain or tokenised by Moses' rules; none is empty."""
     return split_tokenised if state == "moses" else partial(_split, known=abbreviations(lang))
 
 
@@ -97,7 +88,7 @@ def _split(paragraph: str, known: Abbreviations) -> list[str]:
 
 
 def _late_closers(paragraph: str, start: int, end: int) -> int:
-    """The start of the next sentence: after closing quotes and brackets that have a space before them."""
+    # The start of the next sentence: after closing quotes and brackets that have a space before them.
     while (late := _LATE_CLOSERS.match(paragraph, end)) is not None:
         if late[1] and paragraph.count(late[1], max(start, end - _QUOTED), end) % 2 == 0:
             break
@@ -106,7 +97,6 @@ def _late_closers(paragraph: str, start: int, end: int) -> int:
 
 
 def _ends(paragraph: str, start: int, stop: re.Match[str], end: int, cased: bool, known: Abbreviations) -> bool:
-    """Whether the sentence that began at ``start`` ends with a stop."""
     mark = stop[0].rstrip()
     if mark[0] in "。！？":
         return True

@@ -56,22 +56,16 @@ def fairseq_backend(
     pad_to_multiple: int = 1,
     **settings: Any,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """The subword model of a fairseq ``dict.txt`` and, for plain words, its BPE codes.
+    """The subword model and the settings of a tokenizer of a fairseq ``dict.txt`` and, for plain words, its BPE codes.
 
     With codes, words are split exactly as subword-nmt does. Without, they are looked up unchanged (``foo@@ bar``), and
     decoding joins at ``@@``. Encoders get the reference's segments: 1 for the first sentence and for padding, 0 for
     the second.
-
-    :param settings: of `MacaronTokenizer`, but punctuation is normalised only if ``normalize`` says so: the usual
-        IWSLT14 data was not
-    :returns: the subword model and the tokenizer's settings
     """
-    settings.setdefault("normalize", False)
+    settings.setdefault("normalize", False)  # the usual IWSLT14 data was not
     tokens = read_dictionary(dict_path, kind, pad_to_multiple)
     if pipeline == "raw":
-        raise MacaronError(
-            f"{dict_path}: a fairseq dictionary holds words, not bytes. Choose pipeline 'moses' or 'spaces'."
-        )
+        raise MacaronError(f"{dict_path}: a dictionary holds words, not bytes. Choose pipeline 'moses' or 'spaces'.")
     if codes is not None:
         backend = dictionary_bpe(tokens, read_codes(codes), kind)
         settings["dictionary_size"] = len(tokens)
@@ -96,21 +90,15 @@ def trained_backend(
     pad_to_multiple: int = 1,
     **settings: Any,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """Train a joint subword vocabulary on lines of text.
-
-    The same lines give the same tokenizer. Counting and merging use all cores; the ``moses`` pipeline runs in this
-    process, so a big corpus is better prepared in several and given as `prepared`.
+    """Train a joint subword vocabulary on lines of text; the same lines give the same tokenizer.
 
     No character of new text is lost: with ``raw`` all are bytes; otherwise letters that the training text lacks are
     spelled in bytes, or, in a vocabulary of less than 1000 entries, which has no room for these, come back as
     ``<unk>``. (``moses`` itself drops ASCII's control characters.)
 
-    :param lines: plain text of the source side, or of both
-    :param vocab_size: size of the vocabulary, special tokens included
-    :param target_lines: plain text of the target side, in its own language
-    :param prepared: the lines have been through the pipeline already
+    :param lines: plain text of the source side, or of both; or prepared text
+    :param vocab_size: special tokens included
     :param pad_to_multiple: pad the vocabulary to a multiple of this with entries that no text reaches
-    :param settings: of `MacaronTokenizer`
     :returns: the subword model and the tokenizer's settings
     """
     require(not isinstance(lines, str), f"expected lines of text, not {lines!r} alone")
@@ -126,10 +114,7 @@ def trained_backend(
 
 
 def train_byte_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind = "translation") -> Tokenizer:
-    """Train a byte-level BPE on prepared lines of the ``raw`` pipeline: no text is unknown to it.
-
-    `vocab_size` counts the special tokens. A small corpus may hold fewer merges than asked for.
-    """
+    """Train a byte-level BPE on prepared lines of the ``raw`` pipeline; a small corpus may hold fewer merges."""
     check_size(vocab_size, True, kind)
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = Steps(
@@ -149,9 +134,6 @@ def train_byte_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind = 
 
 def train_word_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind) -> Tokenizer:
     """Train a BPE inside words on prepared lines of space-separated words.
-
-    From `COMPLETE_SIZE` entries on no text is unknown to it: printable ASCII is always among its letters, and other
-    characters that the corpus lacks are spelled in bytes. In a smaller vocabulary they are ``<unk>``.
 
     The trainer of `tokenizers` numbers letters at the end of a word in random order, which decides ties between
     merges: two runs would differ. So it is given single letters of their own for these, renamed afterwards.
@@ -221,7 +203,7 @@ RESERVED = (*specials("encoder"), "<0x")
 
 
 def _mark_word_ends(line: str) -> str:
-    """Replace the last letter of every word by its private copy; words that cannot be learned are left out."""
+    # Words that cannot be learned are left out.
     words = line.split(" ")
     if max(line, default="") >= chr(_COPIED):
         words = [word for word in words if max(word, default="") < chr(_COPIED)]
@@ -246,12 +228,8 @@ def added_specials(kind: TokenizerKind) -> list[AddedToken]:
 
 
 def _warn_of_inversions(merges: Sequence[tuple[str, str]]) -> None:
-    """Warn where the order of merges could differ from subword-nmt's.
-
-    subword-nmt applies a merge everywhere in a word before it looks for the next one; `tokenizers` goes on
-    with the best pair at once. The two agree if no merge uses a symbol that a later merge can still make.
-    That holds for codes as they are learned, except for odd ones with long runs of one character.
-    """
+    # subword-nmt applies a merge everywhere in a word before it looks for the next one; `tokenizers` goes on with the
+    # best pair at once. The two agree if no merge uses a symbol that a later merge can still make.
     last_made = {left + right: rank for rank, (left, right) in enumerate(merges)}
     used = ((symbol, rank) for rank, pair in enumerate(merges) for symbol in pair)
     symbol, rank = next((each for each in used if last_made.get(each[0], -1) > each[1]), ("", -1))

@@ -1,8 +1,7 @@
 """Special tokens and their ids, tags among them; fairseq's ``dict.txt`` and subword-nmt's codes files.
 
-A tag is one token in front of a source, ``<law> Der Vertrag ...``: of its domain, of the language to translate into, or
-of its origin (back-translated). It has an entry of its own at the end of the vocabulary and is never split. In plain
-text ``<law>`` is text.
+A tag is one token in front of a source, ``<law> Der Vertrag ...``, with an entry of its own at the end of the
+vocabulary. In plain text ``<law>`` is text.
 """
 
 import json
@@ -43,8 +42,7 @@ PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 CONTINUED = "@@"
 #: Inside a BPE the mark is on the other pieces: those that end a word. This is subword-nmt's.
 WORD_END = "</w>"
-#: In a BPE that we train it is the space itself, one byte: a letter without an entry is spelled in bytes together with
-#: the mark of the word that it ends, and reads back as it was.
+#: In a BPE that we train it is the space itself: with a letter that is spelled in bytes it is one more byte.
 SPACE_END = " "
 
 #: How the names of entries begin that no text reaches.
@@ -64,27 +62,19 @@ def specials(kind: TokenizerKind) -> tuple[str, ...]:
 
 
 def byte_tokens() -> list[str]:
-    """Return the names of the bytes that spell what a complete vocabulary has no entry for.
-
-    All bytes of UTF-8 but printable ASCII, and the space. (0xC0, 0xC1 and those from 0xF5 on are in no valid text.)
-    The names are those that `tokenizers` looks for.
-    """
+    """Return the names (as in `tokenizers`) of the bytes that spell what a complete vocabulary has no entry for."""
+    # All of UTF-8 but printable ASCII, and the space. 0xC0, 0xC1 and those from 0xF5 on are in no valid text.
     codes = (*range(0x21), *range(0x7F, 0xC0), *range(0xC2, 0xF5))
     return [f"<0x{code:02X}>" for code in codes]
 
 
 def check_size(vocab_size: int, raw: bool, kind: TokenizerKind = "translation") -> None:
-    """Refuse a vocabulary that is too small for its alphabet, or beyond the limit.
-
-    :param raw: an alphabet of bytes, otherwise of letters, of which there are two at least
-    """
+    """Refuse a vocabulary that is too small for its alphabet (of bytes if raw, else of two letters), or too large."""
     Between(0, LARGEST_VOCABULARY).check("the vocabulary", vocab_size)
     smallest = len(specials(kind)) + (BYTES if raw else 2)
     if vocab_size < smallest:
-        why = f" ({BYTES} bytes and the special tokens)" if raw else ""
-        raise MacaronError(
-            f"a{' byte-level' if raw else ''} vocabulary needs at least {smallest} entries{why}, not {vocab_size}"
-        )
+        kind_of, why = (" byte-level", f" ({BYTES} bytes and the special tokens)") if raw else ("", "")
+        raise MacaronError(f"a{kind_of} vocabulary needs at least {smallest} entries{why}, not {vocab_size}")
 
 
 def chosen_size(words: int, kind: TokenizerKind = "translation") -> tuple[int, str]:
@@ -108,10 +98,7 @@ def check_tag(tag: str, where: str = "") -> None:
 
 
 def with_tags(tokenizer: Tokenizer, tags: Sequence[str], multiple: int = 1) -> Tokenizer:
-    """A subword model with fillers, which no text and no merge can reach, and tags at the end of its vocabulary.
-
-    :param multiple: what the size of the vocabulary, fillers and tags included, is to be a multiple of
-    """
+    """A subword model with fillers, which no text and no merge can reach, and then tags; its size is a multiple."""
     for tag in tags:
         check_tag(tag)
         if tokenizer.token_to_id(tag) is not None:
@@ -159,8 +146,7 @@ def stand_ins(text: str, tokens: Sequence[str]) -> tuple[str, dict[str, str]]:
 def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_to_multiple: int = 1) -> list[str]:
     """Read a fairseq ``dict.txt`` (lines ``token count``) and return all tokens, specials first, by id.
 
-    fairseq pads a dictionary when it *writes* it (the file then has ``madeupword0000`` lines), not when it
-    reads it; hence the default of no padding, which gives the size a checkpoint was trained with.
+    fairseq pads a dictionary when it *writes* it; no padding gives the size a checkpoint was trained with.
     """
     tokens = list(specials(kind))
     first_line = dict.fromkeys(tokens, 0)
@@ -180,13 +166,9 @@ def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_t
 
 
 def read_codes(path: str | Path) -> list[tuple[str, str]]:
-    """Read a subword-nmt codes file (version 0.2) and return its merges by rank.
-
-    Files without the version line come from subword-nmt 0.1, where the end of a word is a symbol of its own:
-    the same merges mean other segmentations, so they are refused rather than read wrongly.
-    """
+    """Read a subword-nmt codes file (version 0.2) and return its merges by rank."""
     lines = read_lines(path)
-    header = next(lines, "")
+    header = next(lines, "")  # there is none in version 0.1, where the same merges mean other segmentations
     if header.split() != CODES_HEADER.split():
         raise MacaronError(
             f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}. Codes of other versions "

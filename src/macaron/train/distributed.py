@@ -6,10 +6,10 @@ Started by ``torchrun --standalone --nproc-per-node N -m macaron train ...``; so
 import gc
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -24,11 +24,15 @@ _BUCKET = 1 << 23  # gradients that are summed at once
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among the others."""
+    """This process among the others.
+
+    :param grouped: whether there is a process group; torchrun can start a group of one
+    """
 
     rank: int = 0
     world: int = 1
     local_rank: int = 0
+    grouped: bool = False
 
     @property
     def first(self) -> bool:
@@ -37,7 +41,7 @@ class Processes:
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over all processes, in place."""
-        if self.world > 1:
+        if self.grouped:
             dist.all_reduce(values)
         return values
 
@@ -46,7 +50,7 @@ class Processes:
 
         The CPUs communicate here; no GPU is synchronised.
         """
-        if self.world == 1:
+        if not self.grouped:
             return stop, seconds
         values = torch.tensor([float(stop), seconds if self.first else 0.0], dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
@@ -54,7 +58,7 @@ class Processes:
 
     def most(self, value: float) -> float:
         """The largest of all processes' values; the CPUs communicate."""
-        if self.world == 1:
+        if not self.grouped:
             return value
         values = torch.tensor(value, dtype=torch.float64)
         dist.all_reduce(values, op=dist.ReduceOp.MAX)
@@ -64,16 +68,53 @@ class Processes:
         """Sum gradients over all processes, in place, some megabytes at a time."""
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         while gradients:
-            ends = itertools.accumulate(gradient.numel() for gradient in gradients)
-            count = max(1, sum(end <= _BUCKET for end in ends))
-            bucket, gradients = gradients[:count], gradients[count:]
-            flat = self.sum(torch.cat([gradient.flatten() for gradient in bucket]))
-            pieces = torch.split(flat, [gradient.numel() for gradient in bucket])
-            torch._foreach_copy_(bucket, [piece.view_as(own) for piece, own in zip(pieces, bucket, strict=True)])
+            bucket, gradients = _next_bucket(gradients)
+            _unflatten(self.sum(_flattened(bucket)), bucket)
+
+    @contextmanager
+    def summing(self, parameters: Sequence[nn.Parameter], totals: Sequence[Tensor]) -> Iterator[None]:
+        """A context for a backward pass: its gradients are added to these totals, which are summed over all processes.
+
+        Each bucket is sent in the background as soon as its gradients are there, in an order that is the same in all
+        processes. The backward pass reaches the last parameters first.
+        """
+        total_of = dict(zip(parameters, totals, strict=True))
+        left, buckets = list(parameters)[::-1], []
+        while left:
+            bucket, left = _next_bucket(left)
+            buckets.append(bucket)
+        number_of = {each: number for number, bucket in enumerate(buckets) for each in bucket}
+        missing = [len(bucket) for bucket in buckets]
+        sent: list[tuple[Any, Tensor, list[Tensor]]] = []
+
+        def send() -> None:
+            made = [each for each in buckets[len(sent)] if each.grad is not None]
+            if made:
+                torch._foreach_add_([total_of[each] for each in made], [each.grad for each in made])
+            own = [total_of[each] for each in buckets[len(sent)]]
+            flat = _flattened(own)
+            sent.append((dist.all_reduce(flat, async_op=True), flat, own))
+
+        def note(parameter: Tensor) -> None:
+            missing[number_of[parameter]] -= 1
+            while len(sent) < len(buckets) and not missing[len(sent)]:
+                send()
+
+        hooks = [each.register_post_accumulate_grad_hook(note) for each in parameters]  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+        while len(sent) < len(buckets):  # some parameters have had no gradient
+            send()
+        for work, flat, own in sent:
+            work.wait()
+            _unflatten(flat, own)
 
     def gather(self, content: bytes) -> list[bytes]:
         """What every process gives, by rank; the CPUs communicate."""
-        if self.world == 1:
+        if not self.grouped:
             return [content]
         sizes = torch.zeros(self.world, dtype=torch.long)
         sizes[self.rank] = len(content)
@@ -98,13 +139,31 @@ class Processes:
         return [(i, True) if i < count else (0, False) for i in mine]
 
 
+def _next_bucket(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The first tensors, as many as are summed at once, and the others."""
+    ends = itertools.accumulate(each.numel() for each in tensors)
+    count = max(1, sum(end <= _BUCKET for end in ends))
+    return tensors[:count], tensors[count:]
+
+
+def _flattened(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([each.flatten() for each in tensors])
+
+
+def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    pieces = torch.split(flat, [each.numel() for each in tensors])
+    torch._foreach_copy_(list(tensors), [piece.view_as(own) for piece, own in zip(pieces, tensors, strict=True)])
+
+
 @contextmanager
 def join(on_gpu: bool) -> Iterator[Processes]:
     """A context in which this process is one of torchrun's process group; without torchrun it is alone.
 
-    Inside another such context the group is used that exists. Objects that communicate must be gone at the end.
+    Under torchrun even one process is a group. Inside another such context the group is used that exists. Objects that
+    communicate must be gone at the end.
     """
-    if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    one = int(os.environ.get("WORLD_SIZE", "1")) == 1 and "TORCHELASTIC_RUN_ID" not in os.environ
+    if "RANK" not in os.environ or one:
         yield Processes()
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -118,7 +177,7 @@ def join(on_gpu: bool) -> Iterator[Processes]:
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world)
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), local)
+        yield Processes(dist.get_rank(), dist.get_world_size(), local, grouped=True)
     finally:
         if opens:
             gc.collect()
@@ -130,12 +189,13 @@ def distribute(
 ) -> None:
     """Prepare a module for distributed training, in place.
 
-    With ``ddp`` the gradients are summed after the backward pass (`Processes.sum_gradients`), not during it as torch's
-    wrapper does: if memory runs out in one process, the others do not wait for it inside a collective.
+    With ``ddp`` the gradients are summed during the last backward pass only where memory cannot run out any more
+    (`Processes.summing`), otherwise after it (`Processes.sum_gradients`): if memory runs out in one process, the others
+    must not wait for it inside a collective.
 
     :param parts: the modules that FSDP gathers one at a time
     """
-    if processes.world == 1:
+    if not processes.grouped:
         return
     if how == "fsdp":
         mesh = init_device_mesh(device.type, (processes.world,))

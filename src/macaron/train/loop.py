@@ -53,7 +53,7 @@ class Trainer:
         autocast = partial(precision, self.device, self.half)
         freeze(task.module, settings.freeze).to(self.device)
         fixed_shapes = settings.packs(on_gpu)
-        sharded = processes.world > 1 and settings.distributed == "fsdp"
+        sharded = processes.grouped and settings.distributed == "fsdp"
         wanted = settings.compile == "on" or (settings.compile == "auto" and on_gpu)
         lacks = task.fuse(settings, fixed_shapes, self.half, sharded) if wanted else ""
         path = f"compiled ({lacks})" if lacks else "fused kernels" if wanted else "eager"
@@ -63,7 +63,7 @@ class Trainer:
         parts = [] if task.model.config.tying == "depth" else task.layers  # FSDP gathers one at a time
         distribute(task.module, parts, settings.distributed, processes, self.device)
         recorded = wanted and on_gpu and fixed_shapes and not sharded  # FSDP communicates between the kernels
-        self.step = (RecordedStep if recorded else TrainStep)(task.module, autocast)
+        self.step = RecordedStep(task.module, autocast, processes) if recorded else TrainStep(task.module, autocast)
         self.validation = Validation(task, settings, processes, self.device, autocast)
         self.optimiser = Optimiser(task.module, settings, keep_gradients=recorded)
         self.log_losses = torch.zeros(len(task.loss_names), dtype=torch.float64, device=self.device)
@@ -120,15 +120,15 @@ class Trainer:
         self.rate = learning_rate(self.settings, state.update, self._shares()[0])
         seed = (self.settings.seed * 1_000_003 + state.update) * 4099
 
-        def gradients(parts: int) -> Tensor:
+        def gradients(parts: int) -> tuple[Tensor, bool]:
             return accumulate(self.task, self.step, group, self.processes, self.device, seed, parts)
 
         # The parts are those of the later ones, too: they would not fit either.
-        losses, state.parts = within_memory(
+        (losses, summed), state.parts = within_memory(
             gradients, state.parts, self.task, self.processes.most, self._drop_gradients
         )
         self.log_losses += losses
-        if self.processes.world > 1 and self.settings.distributed == "ddp":
+        if self.processes.grouped and self.settings.distributed == "ddp" and not summed:
             self.processes.sum_gradients(self.optimiser.named.values())
         self.norm = self.optimiser.step(self.rate, state.update)
         state.update += 1

@@ -18,10 +18,15 @@ from macaron.train.checkpoint import RunState, Weights
 from macaron.train.distributed import Processes, gathered
 from macaron.train.optimiser import copy_weights
 from macaron.train.settings import TrainSettings
-from macaron.train.step import TrainStep
+from macaron.train.step import RecordedStep, TrainStep
 from macaron.train.task import MicroBatch, Task
 
 T = TypeVar("T")
+
+
+class OthersLackError(Exception):
+    """Another process lacks memory, as they have agreed before this one had finished; the value of their agreement."""
+
 
 #: Distance between the seeds of a micro-batch's parts, and the range of seeds.
 _PART_SEED, _SEEDS = 0x9E3779B97F4A7C15, (1 << 64) - 1
@@ -50,16 +55,18 @@ def within_memory(
     if isinstance(task.module, FSDPModule):  # the other processes wait inside a layer
         return attempt(parts), parts
     while True:
-        result, lacking = None, 0
+        result, lacking, agreed = None, 0.0, False
         try:
             result = attempt(parts)
+        except OthersLackError as error:
+            lacking, agreed = error.args[0], True
         except RuntimeError as error:
             if not isinstance(error, torch.OutOfMemoryError) and not any(map(str(error).__contains__, _NO_MEMORY)):
                 raise
             rows, width = task.present
             lacking = 1 + width if rows <= parts else 1
         # Not inside the clause above: an error keeps its frames, and these their tensors.
-        lacking = int(most(lacking))
+        lacking = lacking if agreed else most(lacking)
         if not lacking:
             return cast(T, result), parts
         result = None
@@ -69,9 +76,9 @@ def within_memory(
             torch.cuda.empty_cache()
         if lacking > 1:
             raise MacaronError(
-                f"out of memory with a single row of {lacking - 1} tokens. Leave long ones out (train.row_tokens, or "
-                "train.max_length with train.batching = 'bucket'; validation data: prepare it without them), or take a "
-                "smaller model.preset or train.precision = 'bfloat16'."
+                f"out of memory with a single row of {lacking - 1:.0f} tokens. Leave long ones out (train.row_tokens, "
+                "or train.max_length with train.batching = 'bucket'; validation data: prepare it without them), or "
+                "take a smaller model.preset or train.precision = 'bfloat16'."
             )
         parts *= 2
 
@@ -84,18 +91,18 @@ def accumulate(
     device: torch.device,
     seed: int,
     parts: int,
-) -> Tensor:
+) -> tuple[Tensor, bool]:
     """Add the gradients of all micro-batches of an update that are this process's share.
 
     :param seed: of the update
     :param parts: in which each micro-batch is computed: the same gradients but for rounding and dropout
-    :returns: the sums of their losses, in float64
+    :returns: the sums of their losses, in float64; whether the gradients are summed over all processes already
     """
     module, targets = step.module, sum(planned.targets for planned in group)
     # FSDP averages gradients over the processes; otherwise they are summed.
     weight = (processes.world if isinstance(module, FSDPModule) else 1) / max(targets, 1)
     sums = torch.zeros(len(task.loss_names), dtype=torch.float64, device=device)
-    turns = processes.turns(len(group))
+    turns, summed = processes.turns(len(group)), False
     for turn, (i, counts) in enumerate(turns, start=1):
         for j, (part, real) in enumerate(task.parts(group[i].collate(device), parts), start=1):
             # Seeded by its index in the run, a part has the same dropout after a resume or in another process.
@@ -104,10 +111,16 @@ def accumulate(
                 module.set_requires_gradient_sync(turn == len(turns) and j == parts)
             elif not real:
                 continue
-            losses = step(part, weight if counts and real else 0.0)
+            if processes.grouped and isinstance(step, RecordedStep) and turn == len(turns) and parts == 1:
+                # Whoever has failed before waits in `within_memory` for the same agreement, with 1 or more.
+                lacking = processes.most(0.0 if step.prepare(part) else 0.5)
+                if lacking >= 1:
+                    raise OthersLackError(lacking)
+                summed = not lacking
+            losses = step(part, weight if counts and real else 0.0, summed)
             if counts and real:
                 sums += losses
-    return sums
+    return sums, summed
 
 
 class Validation:

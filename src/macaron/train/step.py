@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from macaron.device import Recording, keep_freed_memory
+from macaron.train.distributed import Processes
 
 #: Eager steps of a shape before it is recorded: they compile the module, and let libraries choose their kernels.
 WARM_UP = 3
+Autocast = Callable[[], AbstractContextManager[Any]]
+Shapes = tuple[torch.Size, ...]
 
 
 class TrainStep:
@@ -21,13 +24,16 @@ class TrainStep:
     :param autocast: makes the context in which the module is called
     """
 
-    def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, module: nn.Module, autocast: Autocast) -> None:
         self.module, self.autocast = module, autocast
         if not any(parameter.is_cuda for parameter in module.parameters()):
             keep_freed_memory()
 
-    def __call__(self, batch: Any, weight: float | Tensor) -> Tensor:
-        """The sums of the losses; the first one's gradients are multiplied by ``weight``."""
+    def __call__(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
+        """The sums of the losses; the first one's gradients are multiplied by ``weight``.
+
+        :param summed: sum all gradients over all processes meanwhile, see `prepare`
+        """
         with self.autocast():
             losses: Tensor = self.module(batch)
         torch.autograd.backward(losses[0] * weight)
@@ -40,46 +46,65 @@ class TrainStep:
 class RecordedStep(TrainStep):
     """The same as CUDA graphs, one for each shape of batch that comes more than ``WARM_UP`` times.
 
+    With several processes there is another graph for an update's last micro-batch, which sums the gradients over all
+    processes during its backward pass. A replay needs no memory, so no process waits in vain for one that has failed.
+
     Dropout draws new numbers at every replay: the generator's seed is read then, not when the graph was recorded.
     Parameters and gradients must keep their addresses (see `Optimiser`). All calls must be made on one stream that is
     not the default one: autograd remembers the stream of a parameter's first gradient.
     """
 
-    def __init__(self, module: nn.Module, autocast: Callable[[], AbstractContextManager[Any]]) -> None:
+    def __init__(self, module: nn.Module, autocast: Autocast, processes: Processes | None = None) -> None:
         super().__init__(module, autocast)
-        self.calls: dict[tuple[torch.Size, ...], int] = {}
-        #: The recording of a shape, and the tensors of its own into which every batch and weight are copied.
-        self.recorded: dict[tuple[torch.Size, ...], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
+        self.processes = processes or Processes()
+        self.calls: dict[Shapes, int] = {}
+        #: The recording of a shape, summing or not, and the tensors into which every batch and weight are copied.
+        self.recorded: dict[tuple[Shapes, bool], tuple[Recording[Tensor], list[Tensor], Tensor]] = {}
         for parameter in module.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
 
-    def __call__(self, batch: Any, weight: float | Tensor) -> Tensor:
+    def prepare(self, batch: Any) -> bool:
+        """Whether a call with this batch can sum the gradients, and needs no more memory: it is recorded if due."""
+        due = self.calls.get(shapes(batch), 0) >= WARM_UP
+        if due:
+            self._record(batch, summed=True)
+        return due
+
+    def __call__(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
         """The sums of the losses, in a tensor that the next call overwrites."""
-        given, run = tensors_of(batch), self._run
-        shape = tuple(each.shape for each in given.values())
+        shape = shapes(batch)
         self.calls[shape] = self.calls.get(shape, 0) + 1
         if self.calls[shape] <= WARM_UP:
-            return run(batch, weight)
-        if shape not in self.recorded:
-            # Replayed one after the other, all graphs can use the same memory.
-            pool = next((recording.graph.pool() for recording, _, _ in self.recorded.values()), None)
-            own = {name: each.clone() for name, each in given.items()}
-            factor = torch.zeros((), device=next(iter(own.values())).device)
-            recording = Recording(lambda: run(replace(batch, **own), factor), pool, release_memory=True)
-            self.recorded[shape] = recording, list(own.values()), factor
-        recording, tensors, factor = self.recorded[shape]
-        torch._foreach_copy_(tensors, list(given.values()))
+            return self._run(batch, weight)
+        self._record(batch, summed)
+        recording, tensors, factor = self.recorded[shape, summed]
+        torch._foreach_copy_(tensors, list(tensors_of(batch).values()))
         factor.fill_(weight)
         return recording.replay()
 
-    def _run(self, batch: Any, weight: float | Tensor) -> Tensor:
+    def _record(self, batch: Any, summed: bool) -> None:
+        """Record the step for batches of this shape, if it is not recorded yet."""
+        kind = shapes(batch), summed
+        if kind in self.recorded:
+            return
+        # Replayed one after the other, all graphs can use the same memory.
+        pool = next((recording.graph.pool() for recording, _, _ in self.recorded.values()), None)
+        own = {name: each.clone() for name, each in tensors_of(batch).items()}
+        factor = torch.zeros((), device=next(iter(own.values())).device)
+        recording = Recording(lambda: self._run(replace(batch, **own), factor, summed), pool, release_memory=True)
+        self.recorded[kind] = recording, list(own.values()), factor
+
+    def _run(self, batch: Any, weight: float | Tensor, summed: bool = False) -> Tensor:
         """The step itself; the new gradients are added to the old ones all at once, not one by one."""
         parameters = [each for each in self.module.parameters() if each.grad is not None]
         totals = [each.grad for each in parameters]
         for each in parameters:
             each.grad = None
         try:
+            if summed:
+                with self.processes.summing(parameters, totals):  # type: ignore[arg-type]
+                    return super().__call__(batch, weight)
             losses = super().__call__(batch, weight)
             made = [each for each in parameters if each.grad is not None]
             old = [total for each, total in zip(parameters, totals, strict=True) if each.grad is not None]
@@ -99,6 +124,11 @@ def precision(device: torch.device, half: bool) -> AbstractContextManager[Any]:
     """A context for forward passes: matrix products in bfloat16 if ``half``, otherwise without autocast."""
     # No cache: a CUDA graph would keep its casts in memory of its own.
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False) if half else nullcontext()
+
+
+def shapes(batch: Any) -> Shapes:
+    """The shapes of the tensors of a batch."""
+    return tuple(each.shape for each in tensors_of(batch).values())
 
 
 def tensors_of(batch: Any) -> dict[str, Tensor]:

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from macaron.data.prepare import encoding, inputs
+from macaron import files as files_module
+from macaron.data.prepare import encoding
 from macaron.data.prepare import roles as duplicates
-from macaron.data.prepare.cleaning import CleanedChunk, clean_pairs
+from macaron.data.prepare.cleaning import AlignedFiles, Chunk, CleanedChunk, chunks, clean_pairs
 from macaron.data.prepare.encoding import WordEncoder
-from macaron.data.prepare.inputs import AlignedFiles, Chunk, chunks, raw_lines
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID
 from macaron.data.settings import CorpusSettings, PairsSettings
 from macaron.errors import MacaronError
+from macaron.files import raw_lines
 from macaron.text import MacaronTokenizer
 from macaron.text.extension import repeated_words
 
@@ -64,7 +65,7 @@ def test_compressed_files(tmp_path: Path, ending: str, compress: object) -> None
 
 
 def test_lines_without_end_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "MAX_LINE", 10)
+    monkeypatch.setattr(files_module, "MAX_LINE", 10)
     path = write(tmp_path / "x", b"short\n" + b"x" * 35 + b"\nagain\n" + b"y" * 10 + b"\n" + b"z" * 9 + b"\n")
     assert list(raw_lines(path)) == [b"short", None, b"again", None, b"z" * 9]
 
@@ -126,12 +127,12 @@ def test_chunks_hold_all_lines(tmp_path: Path) -> None:
 def test_rules(left: bytes | None, right: bytes, rule: str | None) -> None:
     cleaned = clean([(left, right)])
     assert cleaned.dropped == ({rule: 1} if rule else {})
-    assert cleaned.counts["rows"] == (rule is None)
+    assert cleaned.rows == (rule is None)
 
 
 def test_a_ratio_of_zero_means_no_such_rule() -> None:
-    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).counts["rows"] == 1
-    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).counts["rows"] == 1
+    assert clean([(b"x", b"x " * 9)], max_ratio=0.0, ratio_slack=0.0).rows == 1
+    assert clean([(b"x x", b"x x x")], ratio_slack=0.0).rows == 1
     assert clean([(b"x x", b"x x x x")], ratio_slack=0.0).dropped == {"ratio": 1}
 
 

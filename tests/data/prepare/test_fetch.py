@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from macaron.data.prepare import download as download_module
+from macaron.data.prepare import fetch as download_module
 from macaron.data.prepare import prepare
 from macaron.data.prepare.archive import extract
-from macaron.data.prepare.download import download
+from macaron.data.prepare.fetch import download
 from macaron.data.prepared import PreparedData
 from macaron.data.settings import CorpusSettings, PairsSettings, file_name
 from macaron.errors import MacaronError

@@ -17,10 +17,9 @@ import pytest
 from macaron.data.prepare import archive as archive_module
 from macaron.data.prepare import prepare, wikipedia
 from macaron.data.prepare.archive import extract, members
-from macaron.data.prepare.inputs import raw_lines
 from macaron.data.settings import CorpusSettings
 from macaron.errors import MacaronError
-from macaron.files import read_lines
+from macaron.files import raw_lines, read_lines
 from macaron.recipe import data_recipe
 
 TEXT = b"".join(b"<seg id='%d'>Satz %d</seg>\n" % (i, i) for i in range(200))
@@ -281,6 +280,6 @@ def test_nothing_is_fetched_to_a_place_outside_root(path: str, tmp_path: Path):
     ],
 )
 def test_stray_braces_and_other_addresses(url: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("macaron.data.prepare.download.PAUSE", 0.0)
+    monkeypatch.setattr("macaron.data.prepare.fetch.PAUSE", 0.0)
     with pytest.raises(MacaronError, match=message):
         prepare(replace(corpus(tmp_path, "a", url=url)), workers=1)

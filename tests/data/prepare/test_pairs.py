@@ -371,15 +371,10 @@ def test_a_damaged_tokenizer_is_named_and_prepared_again(recipe: PairsSettings) 
 def test_foreign_stores_are_refused(recipe: PairsSettings) -> None:
     data = prepare(recipe, workers=1).data
     unseal(recipe.out)
-    for suffix in ("ids", "offsets", "json"):
+    for suffix in ("ids", "offsets"):
         (recipe.out / f"valid.de.{suffix}").write_bytes((recipe.out / f"test.de.{suffix}").read_bytes())
-    with pytest.raises(MacaronError, match=r"valid\.de: does not match prepared\.json: 4 pairs"):
+    with pytest.raises(MacaronError, match=r"valid\.de\.ids: truncated: [\d,]+ bytes instead of"):
         data.pairs("valid")
-    header = recipe.out / "test.de.json"
-    header.write_text(header.read_text().replace(f'"vocab_size": {data.vocab_size}', '"vocab_size": 9999'))
-    differ = rf"test\.de: does not match prepared\.json: 9,999 entries of the vocabulary, not {data.vocab_size}\. Run"
-    with pytest.raises(MacaronError, match=differ):
-        data.pairs("test")
     manifest = json.loads((recipe.out / "prepared.json").read_text())
     (recipe.out / "prepared.json").write_text(json.dumps({**manifest, "vocab_size": 1}))
     with pytest.raises(MacaronError, match=r"tokenizer: not the tokenizer that prepared\.json names"):

@@ -18,7 +18,7 @@ from macaron.errors import MacaronError, UsageError
 from macaron.evaluate import stored
 from macaron.evaluate.evaluation import evaluate_split
 from macaron.evaluate.stored import Search
-from macaron.lab.compare import comparison as module
+from macaron.lab.compare import comparison_page as module
 from macaron.lab.compare.kind_statistics import Words
 from macaron.recipe import data_recipe, load_recipe
 from macaron.seal import seal

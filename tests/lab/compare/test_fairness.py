@@ -15,7 +15,7 @@ import pytest
 from macaron.data.prepared import PreparedData
 from macaron.errors import UsageError
 from macaron.evaluate.stored import Search
-from macaron.lab.compare import comparison as module
+from macaron.lab.compare import comparison_page as module
 from macaron.lab.compare.fairness import Fairness, Question, fairness
 from macaron.lab.compare.finished_run import FinishedRun, Kind, open_runs
 from macaron.seal import seal
@@ -139,7 +139,7 @@ def test_the_same_lengths_are_not_the_same_data(train: Train, data: Path, tmp_pa
     store = PreparedData.open(data).pairs("train").target
     sentences = [store[i] for i in range(len(store))]
     ids = [token for sentence in sentences for token in (*sentence[-2::-1], sentence[-1])]  # backwards, the end last
-    np.array(ids, dtype=store.dtype).tofile(mixed / "train.tgt.ids")
+    np.array(ids, dtype=store.ids.dtype).tofile(mixed / "train.tgt.ids")
     seal(mixed)
     moved = copy(data, tmp_path / "moved")
     other, same = (train(each.name, f"data.out={each}", "model.scheme=strang-gfg") for each in (mixed, moved))

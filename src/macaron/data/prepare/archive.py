@@ -12,10 +12,9 @@ from functools import reduce
 from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
-from macaron.data.prepare.inputs import MAX_LINE
 from macaron.data.settings import ArchiveFormat, CorpusSettings
 from macaron.errors import MacaronError
-from macaron.files import DAMAGED, LONGEST_LINE, atomic_file
+from macaron.files import DAMAGED, LONGEST_LINE, MAX_LINE, atomic_file
 from macaron.limits import RATIO, Bounded
 
 #: Bytes that may be unpacked from an archive, if that is more than `RATIO` times its size.
@@ -65,10 +64,7 @@ class _Header(tarfile.TarInfo):
 
 
 def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) -> None:
-    """Extract the text of some members, in one pass; each file appears when it is complete.
-
-    :param wanted: by member: the file to write, and the corpus that says how
-    """
+    """Extract the text of some members, in one pass: by member, the file to write, and the corpus that says how."""
     left = dict(wanted)
     names: list[str] = []
     try:
@@ -83,9 +79,7 @@ def extract(archive: Path, wanted: Mapping[str, tuple[Path, CorpusSettings]]) ->
             if not left:
                 return
     except (*DAMAGED, tarfile.TarError, zipfile.BadZipFile) as error:
-        raise MacaronError(
-            f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again, or put a good one there."
-        ) from None
+        raise MacaronError(f"{archive}: not an archive, or damaged ({error}). Delete it to fetch it again.") from None
     alike = [name for name in names if name.rpartition("/")[2] in {member.rpartition("/")[2] for member in left}]
     shown = ", ".join((alike or names)[:8]) or "nothing"
     raise MacaronError(f"{archive}: no {', '.join(sorted(left))} in it. It holds {shown}")
@@ -99,11 +93,7 @@ def _replaced(text: bytes, pair: tuple[bytes, bytes]) -> bytes:
 
 
 def members(archive: Path, wanted: Container[str] | None = None) -> Iterator[tuple[str, IO[bytes]]]:
-    """The names and contents of an archive's files, in its order; nothing is written to the paths that it names.
-
-    Links and devices are passed over. More than `LEAST` bytes, and `RATIO` times the archive's size, are refused, and
-    so are more than `MOST_FILES` of a tar.
-    """
+    """The names and contents of an archive's files, in its order, within the limits; links and devices are left out."""
     most = max(LEAST, RATIO * archive.stat().st_size)
     message = f"{archive}: unpacks to more than the limit of {most:,} bytes. {_BY_HAND}"
     if zipfile.is_zipfile(archive):

@@ -1,43 +1,80 @@
-"""Cleaning: lines into prepared pairs or sentences, in worker processes; the rules by which something is dropped."""
+"""Cleaning: aligned files in chunks of lines, and these into prepared pairs or sentences, in worker processes."""
 
 import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
-from macaron.data.prepare.inputs import MAX_LINE, Chunk
 from macaron.data.settings import HEADING, PairsSettings, TextSettings
 from macaron.errors import MacaronError
-from macaron.text.pipeline import Pipeline
+from macaron.files import MAX_LINE, raw_lines
+from macaron.settings import load_toml
+from macaron.text.pipeline import Pipeline, State
 from macaron.text.sentence_splitter import SPACELESS, splitter
 
-#: The rules for pairs, in the order in which they are applied: a pair counts for the first that drops it.
-RULES: dict[str, str] = {
-    "bad bytes": "not UTF-8, or with NUL characters",
-    "too short": "fewer than min_words words on a side",
-    "too long": "more than max_words words on a side",
-    "ratio": "one side too long for the other",
-    "duplicate": "the same pair occurred before",
-    "overlap": "also in valid or test",
-}
-#: The rules for documents: what they drop, and why.
-TEXT_RULES: dict[str, tuple[str, str]] = {
-    "bad bytes": ("paragraphs", "not UTF-8, or with NUL characters"),
-    "long line": ("paragraphs", "1 MiB or longer; line breaks may be missing"),
-    "too long": ("sentences", "more than max_words words"),
-    "nothing": ("sentences", "empty after the pipeline"),
-}
+_END: Any = object()
+#: What each rule drops, by the kind of data.
+RULES: dict[str, dict[str, str]] = load_toml(Path(__file__).with_suffix(".toml"))[0]
+
+
+@dataclass(frozen=True)
+class AlignedFiles:
+    """Files that are aligned line by line: the two sides of a corpus, by its prefix in the recipe, or a single text."""
+
+    paths: tuple[Path, ...]
+    state: State = "raw"
+    prefix: str = ""
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some lines of aligned files, see `raw_lines`: what one worker does at a time. Files end with their last chunk."""
+
+    files: AlignedFiles
+    first_line: int
+    columns: tuple[list[bytes | None], ...]
+    last: bool = False
+
+
+def chunks(files: AlignedFiles, max_lines: int, max_bytes: int) -> Iterator[Chunk]:
+    """Stream aligned files in chunks. Files that are empty or of different length are refused."""
+    names = " and ".join(map(str, files.paths))
+    streams = [raw_lines(path) for path in files.paths]
+    columns: tuple[list[bytes | None], ...] = tuple([] for _ in streams)
+    done = size = 0
+    blank = len(streams) == 1  # a text of blank lines is empty; pairs of blank lines are pairs
+    for lines in zip_longest(*streams, fillvalue=_END):
+        if _END in lines:
+            sizes = " and ".join(f"{sum(1 for _ in raw_lines(path)):,}" for path in files.paths)
+            raise MacaronError(f"{names} are not aligned: they have {sizes} lines. They must agree line by line.")
+        if len(columns[0]) >= max_lines or size >= max_bytes:
+            yield Chunk(files, done + 1, columns)
+            done += len(columns[0])
+            columns, size = tuple([] for _ in streams), 0
+        for column, line in zip(columns, lines, strict=True):
+            column.append(line)
+            size += len(line or b"")
+        blank = blank and lines[0] is not None and not lines[0].strip()
+    if blank or not columns[0]:
+        raise MacaronError(f"{names}: empty. Give files with text, or leave them out.")
+    yield Chunk(files, done + 1, columns, last=True)
 
 
 @dataclass
 class CleanedChunk:
     """The rows of a chunk that were kept: pairs or sentences.
 
-    :param counts: of the rows, of the pairs or paragraphs that were read, and of the words of sentences
+    :param counts: as prepared.json names them
     :param columns: prepared lines (see `macaron.text.pipeline`) of each column, each ending in ``\\n``
     :param hashes: two 64-bit hashes per pair, of its source and its target, by which equal lines are found
     :param starts: of documents: a byte for each sentence and one more, 1 if a document of this chunk ended before it
     """
 
+    rows: int
     counts: Counter[str]
     columns: tuple[bytes, ...]
     dropped: Counter[str]
@@ -78,7 +115,8 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
         texts.append(given)
         hashes += _hash(source_words) + _hash(target_words)
     return CleanedChunk(
-        Counter(rows=len(rows), read=len(chunk.columns[0])),
+        len(rows),
+        Counter(read=len(chunk.columns[0]), kept_by_line_rules=len(rows)),
         columns=tuple(_join([row[side] for row in rows]) for side in (0, 1)),
         dropped=dropped,
         hashes=bytes(hashes),
@@ -118,7 +156,8 @@ def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     if chunk.last:
         ends.add(len(sentences))
     return CleanedChunk(
-        Counter(rows=len(sentences), read=paragraphs, words=words),
+        len(sentences),
+        Counter(documents=0, paragraphs=paragraphs, sentences=len(sentences), words=words),
         columns=(_join(sentences),),
         dropped=dropped,
         starts=bytes(index in ends for index in range(len(sentences) + 1)),

@@ -1,7 +1,6 @@
 """Whether a prepared folder is up to date, and the run that writes it.
 
-The folder is written aside and renamed when it is complete. It is written again only if the settings that decide its
-contents, or the contents of the input files, have changed.
+It is written again only if settings that decide its contents, or the contents of the input files, have changed.
 """
 
 from dataclasses import dataclass, replace
@@ -30,13 +29,10 @@ _ELSEWHERE = "Choose another path with --out (in a recipe: data.out)."
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of `prepare`.
-
-    :param reason: why the folder was written; None if it was up to date
-    """
+    """The result of `prepare`."""
 
     data: PreparedData | PreparedText
-    reason: str | None
+    reason: str | None  # why the folder was written; None: it was up to date
 
 
 def prepare(
@@ -46,10 +42,7 @@ def prepare(
     progress: Progress | None = None,
     verify: bool = False,
 ) -> Outcome:
-    """Prepare a corpus for training; the result does not depend on the number of worker processes.
-
-    :param verify: read an existing folder, even if it has not changed since it was last verified
-    """
+    """Prepare a corpus for training; ``verify``: read an existing folder, even if it has not changed since then."""
     from macaron.data.prepare.fetch import gather  # late: worker processes do without it
 
     progress = progress or Progress(quiet=True)

@@ -31,9 +31,8 @@ MAX_KNOWN = 300_000
 
 @dataclass(frozen=True)
 class CleanedPart:
-    """The position of one chunk in the files of a `CleanedSplit`.
+    """The position of one chunk in the files of a `CleanedSplit`: first byte in that of each column, first row.
 
-    :param offsets: first byte in the file of each column
     :param corpus: index of the split's corpus that the chunk is from, and its tag
     """
 
@@ -63,13 +62,14 @@ class CleanedSplit:
     hashes      of pairs: see `CleanedChunk`
     starts      of sentences: one byte for each, 1 if a document starts with it
     roles       one byte per row (see `macaron.data.prepare.roles`)
+    text.de     the given lines of pairs that are scored, one file per column
 
-    :param sources: the same for each input, as the manifest has it
+    :param sources: counts for each input, as the manifest has it
     :param ended: 1 if the next sentence starts a document
     """
 
     folder: Path
-    texts: tuple[Path, ...] = ()
+    rows: int = 0
     parts: list[CleanedPart] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -78,23 +78,22 @@ class CleanedSplit:
 
     def add(self, cleaned: CleanedChunk, offsets: tuple[int, ...], tag: str | None = None) -> bytes:
         """Note a chunk that is written at these offsets, after the others; return its document starts."""
-        starts, rows = bytearray(cleaned.starts), cleaned.counts["rows"]
-        if rows or not starts:
+        starts = bytearray(cleaned.starts)
+        if cleaned.rows or not starts:
             number = len(self.sources)  # of the corpus: those before it are complete
-            self.parts.append(CleanedPart(self.folder, offsets, self.counts["rows"], rows, (number, tag)))
+            self.parts.append(CleanedPart(self.folder, offsets, self.rows, cleaned.rows, (number, tag)))
         if starts:
             starts[0] |= self.ended
             self.ended = starts.pop()
-        self.counts.update(cleaned.counts, documents=sum(starts))
+            self.counts["documents"] += sum(starts)
+        self.rows += cleaned.rows
+        self.counts.update(cleaned.counts)
         self.dropped.update(cleaned.dropped)
         return bytes(starts)
 
 
 def count_words(workers: Workers, parts: Sequence[CleanedPart]) -> tuple[Counter[str], int]:
-    """Count the words that are trained on, up to the limits, part by part in a shuffled order; and the rows.
-
-    Below the limits everything is counted; otherwise a sample that is the same in every run.
-    """
+    """Count the words that are trained on, and the rows: up to the limits, a sample that is the same in every run."""
     shuffled = list(parts)
     Random(len(parts)).shuffle(shuffled)
     counts: Counter[str] = Counter()
@@ -128,10 +127,7 @@ EncodedRows = tuple[list[FlatIds], NDArray[np.int64] | None]
 
 
 def encode_part(part: CleanedPart, tokenizer: Path, fingerprint: str) -> dict[int, EncodedRows]:
-    """Encode a part; the rows by role (training, or held out to validate on).
-
-    :param fingerprint: of the tokenizer; it tells two versions of the folder apart
-    """
+    """Encode a part; the rows by role (training, or held out to validate on)."""
     encoder = word_encoder(tokenizer, fingerprint)
     tags = (part.corpus[1], None)
     roles, starts = part.bytes_of("roles"), part.bytes_of("starts")
@@ -148,8 +144,7 @@ class WordEncoder:
     """Encodes prepared lines word by word, and remembers the words: text repeats itself.
 
     A subword never crosses a space, so the ids of a line are the concatenated ids of its words. This is ten times as
-    fast as the tokenizer, with the same result (lines with runs of spaces are given to the tokenizer). Lines to
-    translate end with ``</s>``.
+    fast as the tokenizer (which gets lines with runs of spaces). Lines to translate end with ``</s>``.
     """
 
     def __init__(self, tokenizer: MacaronTokenizer) -> None:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
-from macaron.data.prepare.cleaning import RULES, TEXT_RULES, CleanedChunk, clean_pairs, clean_text
+from macaron.data.prepare.cleaning import RULES, AlignedFiles, CleanedChunk, chunks, clean_pairs, clean_text
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
-from macaron.data.prepare.inputs import AlignedFiles, chunks
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
 from macaron.data.settings import PairsSettings, TextSettings
@@ -34,19 +33,11 @@ from macaron.text.vocabulary import chosen_size
 
 #: Lines and bytes of a chunk, which a worker cleans at a time.
 CHUNKS: dict[DataKind, tuple[int, int]] = {"pairs": (10_000, 8 << 20), "text": (5_000, 2 << 20)}
-#: What prepared.json calls the counts of a file, or of all.
-_COUNTED: dict[DataKind, dict[str, str]] = {
-    "pairs": {"read": "read", "kept_by_line_rules": "rows"},
-    "text": {"documents": "documents", "paragraphs": "read", "sentences": "rows", "words": "words"},
-}
 
 
 @dataclass
 class PrepareJob:
-    """One run of ``macaron prepare`` into an empty folder, for pairs or for documents.
-
-    :param given: a tokenizer to use, instead of a new one
-    """
+    """One run of ``macaron prepare`` into an empty folder, with a new tokenizer or a given one."""
 
     settings: PairsSettings | TextSettings
     folder: Path
@@ -71,13 +62,14 @@ class PrepareJob:
         tokenizer, subwords = self.learn(train)
         roles: dict[int, Split] = {TRAIN: "train", VALID: "valid"} if kept[VALID] else {TRAIN: "train"}
         splits = self.encode(train, files["train"], tokenizer, roles)
-        if not self.is_text and kept[VALID]:
-            self._write_held_out(train)
-            splits["valid"]["text_state"] = files["train"][0].state
         for split, cleaned in held.items():
             splits |= self.encode(cleaned, files[split], tokenizer, {TRAIN: split})
-            splits[split]["text_state"] = files[split][0].state
         shutil.rmtree(self.work)
+        cleaning = {**train.counts, "dropped": {rule: train.dropped[rule] for rule in RULES[self.settings.kind]}}
+        if self.is_text:
+            cleaning["files"] = train.sources
+        else:
+            cleaning |= {"held_out": kept[VALID], "kept": kept[TRAIN], "corpora": train.sources}
         source_lang, target_lang = self.settings.languages
         pair = {"source_lang": source_lang, "target_lang": target_lang}
         return {
@@ -87,19 +79,9 @@ class PrepareJob:
             "vocab_size": len(tokenizer),
             "tokenizer_fingerprint": tokenizer.fingerprint(),
             "splits": splits,
-            "cleaning": self._cleaning(train, kept),
+            "cleaning": cleaning,
             "subwords": {**subwords, f"of_{self.unit}": kept[TRAIN]},
         }
-
-    def _cleaning(self, train: CleanedSplit, kept: Counter[int]) -> dict[str, Any]:
-        dropped = {rule: train.dropped[rule] for rule in (TEXT_RULES if self.is_text else RULES)}
-        if self.is_text:
-            return {**self._named(train.counts), "dropped": dropped, "files": train.sources}
-        sizes = {"held_out": kept[VALID], "kept": kept[TRAIN]}
-        return {"read": train.counts["read"], "dropped": dropped, **sizes, "corpora": train.sources}
-
-    def _named(self, counts: Counter[str]) -> dict[str, int]:
-        return {name: counts[key] for name, key in _COUNTED[self.settings.kind].items()}
 
     # Step 1
 
@@ -107,8 +89,7 @@ class PrepareJob:
         """Stream files through the workers. The pairs of valid and test are checked, and none is dropped."""
         strict = split != "train"
         keep_text = not self.is_text and (strict or self.settings.holds_out)
-        texts = self._names(self.folder if strict else self.work, split) if keep_text else ()
-        cleaned = CleanedSplit(self.work / f"cleaned-{split}", texts)
+        cleaned = CleanedSplit(self.work / f"cleaned-{split}")
         cleaned.folder.mkdir()
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
         settings = self.settings
@@ -119,9 +100,9 @@ class PrepareJob:
         )
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
-            names = [*map(str, range(len(self.endings))), "hashes", "starts"]
-            paths = [*(cleaned.folder / name for name in names), *texts]
-            outputs = [stack.enter_context(path.open("wb")) for path in paths]
+            texts = [f"text{ending}" for ending in self.endings if keep_text]
+            names = [*map(str, range(len(self.endings))), "hashes", "starts", *texts]
+            outputs = [stack.enter_context((cleaned.folder / name).open("wb")) for name in names]
             for each in files:
                 before = cleaned.counts.copy()
                 for chunk in self.workers.map(task, chunks(each, *CHUNKS[self.settings.kind])):
@@ -130,17 +111,15 @@ class PrepareJob:
                     contents = (*chunk.columns, chunk.hashes, starts, *chunk.texts)
                     for file, content in zip(outputs, contents, strict=True):
                         file.write(content)
-                    step(chunk.counts["rows" if self.is_text else "read"])
+                    step(chunk.rows if self.is_text else chunk.counts["read"])
                 sides = dict(
                     zip(("file",) if self.is_text else ("source", "target"), map(str, each.paths), strict=True)
                 )
-                cleaned.sources.append({**sides, "state": each.state, **self._named(cleaned.counts - before)})
+                counts = {name: count - before[name] for name, count in cleaned.counts.items()}
+                cleaned.sources.append({**sides, "state": each.state, **counts})
         if strict:  # nothing is dropped
-            (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.counts["rows"])
+            (cleaned.folder / "roles").write_bytes(bytes([TRAIN]) * cleaned.rows)
         return cleaned
-
-    def _names(self, folder: Path, name: str) -> tuple[Path, ...]:
-        return tuple(folder / f"{name}{ending}" for ending in self.endings)
 
     # Step 2
 
@@ -150,12 +129,9 @@ class PrepareJob:
         names = ", ".join(source["file" if self.is_text else "source"] for source in train.sources)
         if isinstance(settings, TextSettings):
             if counts["documents"] == 1:
-                raise MacaronError(
-                    f"{names}: only one document. Validation and negative next sentences need at least two. "
-                    "Separate documents by blank lines, or give more files."
-                )
+                raise MacaronError(f"{names}: only one document. Two are needed. Separate documents by blank lines.")
             held_out = hold_out_documents(train.folder, settings.valid_every, counts["documents"])
-            kept = Counter({TRAIN: counts["rows"] - held_out, VALID: held_out})
+            kept = Counter({TRAIN: train.rows - held_out, VALID: held_out})
         else:
             with self.progress.step("duplicates and overlap") as step:
                 hashes = [split.folder / "hashes" for split in (train, *held.values())]
@@ -167,7 +143,7 @@ class PrepareJob:
         if not kept[TRAIN]:
             listed = ", ".join(f"{count:,} {rule}" for rule, count in train.dropped.items() if count)
             raise MacaronError(
-                f"{names}: nothing is left to train on: of {counts['read']:,} "
+                f"{names}: nothing is left to train on: of {counts['paragraphs'] or counts['read']:,} "
                 f"{'paragraphs' if self.is_text else 'pairs'} everything was dropped ({listed}). Look at the files, or "
                 "loosen the rules in [data]."
             )
@@ -236,11 +212,10 @@ class PrepareJob:
         """Write the token stores of the splits that the roles go to, and return their sizes."""
         task = partial(encode_part, tokenizer=self.folder / "tokenizer", fingerprint=tokenizer.fingerprint())
         with ExitStack() as stack:
-            name, rows = f"encoding {names[TRAIN]}", cleaned.counts["rows"]
-            step = stack.enter_context(self.progress.step(name, self.unit, total=rows))
+            step = stack.enter_context(self.progress.step(f"encoding {names[TRAIN]}", self.unit, total=cleaned.rows))
             writers: dict[int, list[StoreWriter]] = {}
             for role, split in names.items():
-                paths = self._names(self.folder, split)
+                paths = (self.folder / f"{split}{ending}" for ending in self.endings)
                 stores = (StoreWriter(path, len(tokenizer), documents=self.is_text) for path in paths)
                 writers[role] = [stack.enter_context(store) for store in stores]
             pairs: Counter[tuple[int, int]] = Counter()  # of a role and a corpus
@@ -263,10 +238,11 @@ class PrepareJob:
             ]
             tokens = {"source_tokens": first.tokens, "target_tokens": last.tokens}
             sizes[split] = {"pairs": first.sequences, **tokens, "corpora": corpora}
+            if split != "train":  # it is scored: its text as it was given
+                sizes[split]["text_state"] = files[0].state
+                roles = (cleaned.folder / "roles").read_bytes()
+                for ending in self.endings:
+                    given, written = cleaned.folder / f"text{ending}", self.folder / f"{split}{ending}"
+                    with given.open("rb") as lines, written.open("wb") as file:
+                        file.writelines(line for line, each in zip(lines, roles, strict=True) if each == role)
         return sizes
-
-    def _write_held_out(self, train: CleanedSplit) -> None:
-        roles = (train.folder / "roles").read_bytes()
-        for given, path in zip(train.texts, self._names(self.folder, "valid"), strict=True):
-            with given.open("rb") as lines, path.open("wb") as file:
-                file.writelines(line for line, role in zip(lines, roles, strict=True) if role == VALID)

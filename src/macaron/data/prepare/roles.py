@@ -1,8 +1,7 @@
 """The role of every pair or sentence: trained on, held out to validate on, or dropped as duplicate or overlap.
 
-A pair is identified by two 64-bit hashes, of its source and its target, in a file (see
-`macaron.data.prepare.cleaning`). In memory there is one byte per pair for its role, and temporarily the hashes of a
-part of the pairs. Whole documents are held out; their sentences' roles are written to a file.
+A pair is identified by two 64-bit hashes, of its source and its target, in a file. In memory there is one byte per pair
+for its role, and temporarily the hashes of a part of the pairs. Sentences' roles are written to a file.
 """
 
 from collections.abc import Iterator
@@ -30,10 +29,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def choose_pairs(settings: PairsSettings, hashes: Path, *held: Path) -> Roles:
-    """The role of every training pair.
-
-    :param hashes: file with the hashes of the training pairs
-    """
+    """The role of every training pair, by files of hashes: of these pairs, and of those of valid and test."""
     whole_pair = settings.remove_overlap == "pair"
     roles = np.full(hashes.stat().st_size // 16, TRAIN, np.uint8)
     if settings.remove_duplicates:
@@ -78,12 +74,8 @@ def hold_out(roles: Roles, every: int) -> None:
 
 
 def hold_out_documents(folder: Path, every: int, documents: int) -> int:
-    """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document.
-
-    Of few documents two are held out, so that there is another one to draw a negative next sentence from; of two or
-    three documents only one.
-    """
-    held = 2 if documents >= 4 else 1
+    """Write the roles of all sentences, and return the number of those held out to validate on: every Nth document."""
+    held = 2 if documents >= 4 else 1  # of few documents: two, so that negative next sentences can be drawn
     few = [(1 + number) * documents // (1 + held) for number in range(held)]
     number, sentences = -1, 0
     with (folder / "starts").open("rb") as given, (folder / "roles").open("wb") as file:
@@ -96,10 +88,7 @@ def hold_out_documents(folder: Path, every: int, documents: int) -> int:
 
 
 def sorted_keys(path: Path, whole_pair: bool, roles: Roles | None = None) -> Hashes:
-    """The sorted keys of the pairs in a file of hashes.
-
-    :param roles: the roles of the pairs; only those held out to validate on are wanted
-    """
+    """The sorted keys of the pairs in a file of hashes; with roles, only of those held out to validate on."""
     found = [np.empty(0, np.uint64)]
     for start, key in _keys(path, whole_pair):
         found.append(key if roles is None else key[roles[start : start + len(key)] == VALID])

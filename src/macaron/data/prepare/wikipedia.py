@@ -1,11 +1,10 @@
 """The articles of a Wikipedia dump (``...-pages-articles.xml.bz2``) as plain text.
 
-One paragraph per line, a blank line between articles, as `macaron prepare` reads it. The dump is streamed: one process
-decompresses and parses it, the others remove the markup, and memory does not grow with its size.
+One paragraph per line, a blank line between articles, as `macaron prepare` reads it. One process decompresses and
+parses the dump, the others remove the markup; memory does not grow with its size.
 
-Of a page only the running text is kept: no templates, tables, lists, headings, references, files or categories. BERT
-was trained on "only the text passages" of Wikipedia, too. Every step is linear in the length of the page. Markup that
-is opened and never closed loses its brackets, not the rest of the page.
+As for BERT only the running text is kept: no templates, tables, lists, headings, references, files or categories. Every
+step is linear in the length of the page. Markup that is never closed loses its brackets, not the rest of the page.
 """
 
 import gzip
@@ -23,6 +22,7 @@ from macaron.errors import MacaronError
 from macaron.files import atomic_file, open_binary
 from macaron.limits import Bounded
 from macaron.processes import Progress, Workers
+from macaron.settings import load_toml
 
 IS_IT = "Is it a ...-pages-articles.xml.bz2 of a wiki?"
 #: Numbers of namespaces, the same in every language.
@@ -113,10 +113,8 @@ def _elements(dump: Path) -> Iterator[ElementTree.Element]:
                     raise MacaronError(f"{dump}: a page has more than {MOST_ELEMENTS:,} elements. {IS_IT}")
     except ElementTree.ParseError as error:
         line, column = error.position
-        raise MacaronError(
-            f"{dump}, line {line} of the XML, column {column + 1}: {error.msg.partition(':')[0]}. "
-            f"The dump is damaged. {remedy}"
-        ) from None
+        reason = f"column {column + 1}: {error.msg.partition(':')[0]}"
+        raise MacaronError(f"{dump}, line {line} of the XML, {reason}. The dump is damaged. {remedy}") from None
     except (ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise MacaronError(f"{dump}: cannot be read ({error}). {remedy}") from None
 
@@ -126,15 +124,10 @@ def _name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-#: Namespaces whose links are dropped. A dump names them in its own language as well.
-DROPPED_NAMESPACES = frozenset(("file", "image", "category", "media"))
-
-#: Elements that are removed with their contents. Of all others only the tags are removed.
-_ELEMENTS = (
-    "ref|references|math|chem|ce|gallery|timeline|score|imagemap|hiero|syntaxhighlight|source|code|pre|table|style|"
-    "templatestyles|mapframe|maplink|graph|poem|includeonly|noinclude|section|indicator|categorytree|inputbox"
-)
-_ELEMENT = re.compile(rf"<(/?)\s*({_ELEMENTS})\b([^<>]*)>", re.IGNORECASE)
+_TABLES, _ = load_toml(Path(__file__).with_suffix(".toml"))
+DROPPED_NAMESPACES = frozenset(_TABLES["dropped_namespaces"])
+_ELEMENT = re.compile(rf"<(/?)\s*({'|'.join(_TABLES['elements'])})\b([^<>]*)>", re.IGNORECASE)
+_INLINE, _TIDY = ([(re.compile(old), new) for old, new in _TABLES[name]] for name in ("inline", "tidy"))
 
 #: Templates and links anywhere, tables at the beginning of a line.
 _BRACKET = re.compile(r"(?P<open>\{\{|\[\[|^[ \t:]*\{\|)|(?:\}\}|\]\]|^[ \t]*\|\}(?!\}))", re.MULTILINE)
@@ -142,43 +135,14 @@ _KINDS = {"{{": "template", "}}": "template", "[[": "link", "]]": "link"}
 _INTERWIKI = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.IGNORECASE)
-
-#: Templates that are part of their sentence, and the arguments that are kept.
-_KEPT = {
-    **dict.fromkeys(("lang", "transl", "transliteration"), (2,)),
-    **dict.fromkeys(("nowrap", "nobr", "abbr", "small", "em", "as of"), (1,)),
-    **dict.fromkeys(("convert", "cvt"), (1, 2)),
-}
-_MARKS = {"snd": " – ", "spnd": " – ", "ndash": "–", "endash": "–", "mdash": "—", "emdash": "—", "'": "'", "nbsp": " "}
 _PARAMETER = re.compile(r"\{\{\{[^{}]*\}\}\}")
-
-#: Markup inside a line: external links, line breaks, other tags, magic words, bold and italics.
-_INLINE = (
-    (re.compile(r"\[(?:(?:https?:|ftp:)?//|mailto:)[^\s\[\]]+([^\[\]\n]*)\]", re.IGNORECASE), r"\1"),
-    (re.compile(r"<\s*/?\s*(?:br|hr|p|div|li|td|tr)\b[^<>]*>", re.IGNORECASE), " "),
-    (re.compile(r"</?[a-zA-Z][^<>]*>"), ""),
-    (re.compile(r"__[A-Z]{3,}__"), ""),
-    (re.compile(r"'{2,}"), ""),
-)
-#: Remains of removed markup: empty brackets, spaces before a comma.
-_TIDY = (
-    (re.compile(r"[(\[]\s*(?:[,;:/|–-]\s*)*[)\]]"), ""),
-    (re.compile(r"([(\[])\s*(?:[,;:]\s*)+"), r"\1"),
-    (re.compile(r"(?<![\s,;–—])(?:\s*+[,;–—])++\s*([)\]])"), r"\1"),
-    (re.compile(r"\s+([,.;:!?)\]])"), r"\1"),
-    (re.compile(r"([(\[])\s+"), r"\1"),
-    (re.compile(r",(?:\s*,)+"), ","),
-)
 #: How a line of running text begins; others are headings, lists, remains of tables.
 _PROSE = re.compile(r"(?!----)[^=*#:;|!{}]")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> list[str]:
-    """The paragraphs of a page, one line each; none for a redirect.
-
-    :param dropped: namespaces whose links are removed with their text, in lower case
-    """
+    """The paragraphs of a page, one line each; links to dropped namespaces (in lower case) go. None for a redirect."""
     if _REDIRECT.match(markup):
         return []
     closed, end, rest = markup.rpartition("-->")  # before it every comment ends: no search is in vain
@@ -188,7 +152,6 @@ def paragraphs(markup: str, dropped: Collection[str] = DROPPED_NAMESPACES) -> li
 
 
 def _without_elements(text: str) -> str:
-    """Remove the elements whose contents are not text. Of one that is not closed, only the tag."""
     tags = list(_ELEMENT.finditer(text))
     closed: dict[str, int] = {}  # by name: the end of the nearest closing tag
     ends: list[int] = []
@@ -207,10 +170,8 @@ def _without_elements(text: str) -> str:
 
 
 def _without_brackets(text: str, dropped: Collection[str]) -> str:
-    """Replace templates, tables and links by what is read of them, inner ones first.
-
-    A bracket without its partner is removed. Inside a pair of another kind it is ordinary text.
-    """
+    # Templates, tables and links become what is read of them, inner ones first. A bracket without its partner is
+    # removed. Inside a pair of another kind it is ordinary text.
     levels: list[tuple[str, list[str]]] = [("", [])]  # the kind of each open bracket, and the text after it
     opened: Counter[str] = Counter()
     position = 0
@@ -234,12 +195,11 @@ def _without_brackets(text: str, dropped: Collection[str]) -> str:
 
 
 def _template(inside: str) -> str:
-    """The text of the few templates that are part of a sentence."""
     name, *given = inside.split("|")
     name = name.strip().lower()
-    kept, arguments = _KEPT.get(name, ()), [argument for argument in given if "=" not in argument]
+    kept, arguments = _TABLES["kept"].get(name, ()), [argument for argument in given if "=" not in argument]
     if not kept or len(arguments) < max(kept):
-        return _MARKS.get(name, "")
+        return str(_TABLES["marks"].get(name, ""))
     text = " ".join([arguments[number - 1] for number in kept])
     return f"As of {text}" if name == "as of" else text
 
@@ -255,7 +215,6 @@ def _link(inside: str, dropped: Collection[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Adjacent lines are one paragraph; headings, lists and remains of tables are left out."""
     lines = (" ".join(line.split()) for line in text.split("\n"))
     joined = (" ".join(run) for prose, run in groupby(lines, lambda line: bool(_PROSE.match(line))) if prose)
     tidied = (" ".join(_substituted(paragraph, _TIDY).split()) for paragraph in joined)

@@ -142,15 +142,17 @@ class Int8Linear(PackedLinear):
         scales = (weight.abs().amax(dim=1) / 127).clamp_(min=_SMALLEST)
         rounded = (weight / scales[:, None]).round_().to(torch.int8)
         self.scales, self.zeros = scales * self.coefficient, torch.zeros(len(weight), dtype=torch.long)
-        self.rounds, self.nonnegative = rounding_products(), nonnegative
+        self.nonnegative = nonnegative
         self.levels = 127 if nonnegative else activation_levels()
         self.zero = 0 if nonnegative else self.levels + 1
         self.smallest = torch.tensor(_SMALLEST)
+        self.kernel = _rounding_kernel()
+        self.rounds = self.kernel is not None
         if self.rounds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # PyTorch may remove such tensors one day; then the other branch serves
                 tensor = torch._make_per_channel_quantized_tensor(rounded, self.scales, self.zeros, 0)
-            self.weight, self.kernel = torch.ops.quantized.linear_prepack(tensor, None), _rounding_kernel()
+            self.weight = torch.ops.quantized.linear_prepack(tensor, None)
         else:
             self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
             self.kernel = torch.ops.onednn.qlinear_pointwise.default
@@ -215,18 +217,14 @@ def activation_levels() -> int:
 
 
 def _rounding_kernel() -> Any:
-    """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none."""
-    packs = torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
-        torch, "_make_per_channel_quantized_tensor"
-    )
+    """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none.
+
+    It is for processors without VNNI, for which oneDNN has no packed kernel.
+    """
+    packs = torch.backends.quantized.engine in ("x86", "fbgemm") and activation_levels() == _SEVEN_BITS
+    packs &= hasattr(torch, "_make_per_channel_quantized_tensor")
     found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if packs else None
     return found and found.default
-
-
-@cache
-def rounding_products() -> bool:
-    """Whether int8 products are those of fbgemm: on processors without VNNI, for which oneDNN has no packed kernel."""
-    return activation_levels() == _SEVEN_BITS and _rounding_kernel() is not None
 
 
 def check_int8() -> None:

@@ -21,7 +21,7 @@ from macaron.models.translation import DecoderNetwork, LanguageModel, Translatio
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
 from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.interaction import Interaction
-from macaron.nn.layer import SchemeLayer, SubLayer, Visitor
+from macaron.nn.layer import SchemeLayer, SubLayer
 from macaron.nn.linear import FeedForward
 from macaron.nn.stack import Stack
 from macaron.ode import ButcherTableau
@@ -75,10 +75,9 @@ class RowStack(Direct, Stack):
             for move in layer.moves:
                 coefficients[layer.sublayer(move)].add(move.coefficient)
         euler = all(layer.tableau.stages == 1 for layer in plain.steps) and not plain.has_velocity
+        kind = linear.sublayer or RowSubLayer
         sublayers = {
-            sublayer: (linear.sublayer or RowSubLayer)(
-                sublayer, linear, found.pop() if euler and len(found) == 1 else None
-            )
+            sublayer: kind(sublayer, linear, found.pop() if euler and len(found) == 1 else None)
             for sublayer, found in coefficients.items()
         }
         layers = {layer: RowLayer(layer, sublayers) for layer in plain.steps}
@@ -87,18 +86,10 @@ class RowStack(Direct, Stack):
         self.norm, self.gradient_checkpointing = plain.norm, False
         self.has_velocity, self.needs_positions, self.signals = plain.has_velocity, plain.needs_positions, plain.signals
 
-    def forward(
-        self,
-        x: Tensor,
-        context: Context,
-        states: list[Tensor] | None = None,
-        *,
-        visit: Visitor | None = None,
-        norm: bool = True,
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: Context, states: list[Tensor] | None = None, **options: Any) -> Tensor:
         """As `Stack.forward`, (B, T, D) to (B, T, D); a visitor sees rows."""
         context.batch = len(x)
-        rows = super().forward(x.flatten(0, 1), context, states, visit=visit, norm=norm)
+        rows = super().forward(x.flatten(0, 1), context, states, **options)
         if states is not None:
             states[:] = [state.reshape(x.shape) for state in states]
         return rows.reshape(x.shape)
@@ -205,14 +196,13 @@ class RowSelfAttention(RowAttention):
     def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:
         """Move (B T, D) by attention; ``slot`` is that of this evaluation in the cache."""
         parts, cache = self.heads(self.qkv(x), context.batch, 3), context.cache
-        query = parts.select(3, 0)
         if isinstance(cache, BeamCache):
             key, value = cache.extend_both(slot, parts.narrow(3, 1, 2))
         else:
             key, value = parts.select(3, 1), parts.select(3, 2)
             if cache is not None:
                 key, value = cache.extend(slot, key, value)
-        return self.out(self.mix(query, key, value, context.mask, context), onto)
+        return self.out(self.mix(parts.select(3, 0), key, value, context.mask, context), onto)
 
 
 class RowCrossAttention(RowAttention):
@@ -241,9 +231,8 @@ class RowCrossAttention(RowAttention):
             kept = cache.memory(slot) if cache is not None else None
             if kept is not None:
                 key, value = kept
-            elif context.memory is None:
-                raise ValueError("cross-attention needs the encoder's output: Context.memory is None")
             else:
+                assert context.memory is not None
                 both = self.heads(self.kv(context.memory.flatten(0, 1)), context.batch, 2)
                 key, value = both.select(3, 0), both.select(3, 1)
                 # Each sentence would have folded keys of its own, while a batch shares the matrices. Folding takes time

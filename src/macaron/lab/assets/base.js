@@ -41,7 +41,7 @@ window.macaron = (() => {
     return element;
   };
 
-  // As macaron.lab.scales writes numbers.
+  // As macaron.lab.charts writes numbers.
   function readable(value) {
     if (value === 0) return "0";
     const size = Math.abs(value);

@@ -1,31 +1,35 @@
-"""Compare runs: fairness, scores, tests, breakdowns and example sentences, as a page and as JSON."""
+"""Compare runs: fairness, scores, tests, breakdowns and example sentences, as a value and for JSON."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, cast
 
+from macaron.data.manifest import DataKind
 from macaron.data.prepared import PreparedData, PreparedText, Split
 from macaron.decode import Translator
-from macaron.errors import MacaronError, UsageError
+from macaron.errors import MacaronError
+from macaron.evaluate import Interval, SentenceStatistics, bootstrap_interval
 from macaron.evaluate.evaluation import evaluate_split, text_digest
 from macaron.evaluate.stored import Evaluation, Measurement, Search
-from macaron.files import write_json
-from macaron.lab.compare.examples import choose
+from macaron.lab.compare.examples import Reading, choose
 from macaron.lab.compare.fairness import Fairness, Question, fairness, group
 from macaron.lab.compare.finished_run import FinishedRun, Kind, label_kinds, open_runs
 from macaron.lab.compare.kind_statistics import (
     TRIALS,
+    Part,
     Words,
     by_frequency,
     by_length,
     parts_of,
+    pooled,
     seed_test,
     sentence_test,
 )
-from macaron.lab.compare.result import KindScore, Pair, Result
-from macaron.lab.compare.verdict import Evidence, corrected
-from macaron.lab.page import check_page_path, write_page
+from macaron.lab.compare.verdict import DifferenceTest, Evidence, Verdict, corrected, overall, verdict
+from macaron.lab.page import note
 from macaron.nn.budget import TOLERANCE
 from macaron.text.fingerprint import of_ids
 
@@ -33,26 +37,154 @@ Say = Callable[[str], None]
 LOSS = "validation loss"
 
 
-def write_comparison(
-    runs: Mapping[str, Path] | Sequence[Path],
-    data: Path | None,
-    split: str,
-    out: Path,
-    *,
-    json_file: Path | None = None,
-    **options: Any,
-) -> Result:
-    """Compare runs, write the page and, if asked for, all numbers as JSON; parameters as in `compare`."""
-    from macaron.lab.compare.comparison_page import comparison_page
+@dataclass(frozen=True)
+class KindScore:
+    """The scores of a kind in a metric, those of its runs.
 
-    check_page_path(out)
-    if json_file is not None and json_file.resolve() == out.resolve():
-        raise UsageError(f"--json {json_file} is the page (--out): the numbers need a file of their own")
-    result = compare(runs, data, split, **options)
-    write_page(out, comparison_page(result))
-    if json_file is not None:
-        write_json(json_file, result.to_dict())
-    return result
+    :param statistics: the counts behind the scores; a loss has none
+    """
+
+    scores: tuple[float, ...]
+    statistics: tuple[SentenceStatistics, ...] = ()
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """The interval over sentences of their mean."""
+        return bootstrap_interval(pooled(self.statistics)) if self.statistics else None
+
+    @property
+    def mean(self) -> float:
+        """The mean over its runs."""
+        return mean(self.scores)
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over its runs, if there are several."""
+        return stdev(self.scores) if len(self.scores) > 1 else None
+
+    def text(self, digits: int) -> str:
+        """Its mean, and the standard deviation if there is one."""
+        return f"{self.mean:.{digits}f}" + ("" if self.deviation is None else f" ± {self.deviation:.{digits}f}")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A kind compared with the first one. An unfair pair is not tested.
+
+    :param reading: sentences, translated by the first run of either kind
+    """
+
+    first: Kind
+    second: Kind
+    fairness: Fairness
+    sentences: dict[str, DifferenceTest]
+    seeds: dict[str, DifferenceTest]
+    evidence: Evidence
+    reading: Reading | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """What may be said of the two kinds."""
+        return verdict(self.evidence)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a comparison.
+
+    :param metric: the metric that decides; it is chosen before anything is scored
+    :param trials: resamples, and random exchanges, of a test over sentences
+    """
+
+    task: DataKind
+    kinds: list[Kind]
+    metric: str
+    metrics: dict[str, str]
+    scores: dict[str, list[KindScore]]
+    pairs: list[Pair]
+    data: str | None = None
+    split: str | None = None
+    count: int = 0
+    trials: int = 0
+    cautions: Sequence[str] = ()
+    translated: dict[str, Evaluation] = field(default_factory=dict)
+    lengths: Sequence[Part] = ()
+    frequencies: Sequence[Part] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The verdict, in one sentence."""
+        return overall([pair.verdict for pair in self.pairs], self.kinds[0].label)
+
+    def table(self) -> list[list[str]]:
+        """The scores for a terminal: names of columns, and a row for each kind; mean and deviation of several seeds."""
+        losses = [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in self.kinds]
+        columns = {"valid loss": losses, **self.scores} if self.task == "pairs" else self.scores
+        several = any(len(kind.runs) > 1 for kind in self.kinds)
+        rows = [["", *(["seeds"] if several else []), "parameters", "updates", *columns]]
+        for i, kind in enumerate(self.kinds):
+            updates = sorted({f"{run.progress.update:,}" for run in kind.runs})
+            seeds = [str(len(kind.runs))] if several else []
+            row = [kind.label, *seeds, f"{kind.parameters:,}", ", ".join(updates)]
+            rows.append([*row, *(scores[i].text(4 if "loss" in name else 2) for name, scores in columns.items())])
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        kinds: list[dict[str, Any]] = []
+        for i, kind in enumerate(self.kinds):
+            scores = {
+                metric: {
+                    "mean": scores[i].mean,
+                    "scores": scores[i].scores,
+                    "standard_deviation": scores[i].deviation,
+                    "interval_over_sentences": None if (ends := scores[i].interval) is None else asdict(ends),
+                }
+                for metric, scores in self.scores.items()
+            }
+            size = {"parameters": kind.parameters, "difference_in_size": kind.parameters / self.kinds[0].parameters - 1}
+            runs = [self._run(run) for run in kind.runs]
+            kinds.append({"label": kind.label, **size, "scores": scores, "runs": runs})
+        comparisons = [
+            {
+                "first": pair.first.label,
+                "second": pair.second.label,
+                "verdict": asdict(pair.verdict),
+                "deciding_p_value": None if pair.fairness.unfair else pair.evidence.p_value,
+                "fairness": {"fair": not pair.fairness.unfair, **asdict(pair.fairness)},
+                "tests_over_sentences": {metric: asdict(test) for metric, test in pair.sentences.items()},
+                "tests_over_seeds": {metric: asdict(test) for metric, test in pair.seeds.items()},
+                "sentences": pair.reading and asdict(pair.reading),
+            }
+            for pair in self.pairs
+        ]
+        same = {name: getattr(self, name) for name in ("trials", "metric", "metrics", "data", "split", "cautions")}
+        return {
+            "format": 2,
+            "verdict": self.sentence,
+            **same,
+            "sentences": self.count,
+            "kinds": kinds,
+            "comparisons": comparisons,
+            "by_length": [asdict(part) for part in self.lengths],
+            "by_frequency": [asdict(part) for part in self.frequencies],
+        }
+
+    def _run(self, run: FinishedRun) -> dict[str, Any]:
+        made, translations = self.translated.get(run.name), {}
+        if made is not None:
+            translations = {"search": made.search, "translations": made.kept and str(made.kept), "reused": made.reused}
+        return {
+            "name": run.name,
+            "folder": str(run.path),
+            "seed": run.seed,
+            "updates": run.progress.update,
+            "seconds": run.summary["seconds"],
+            "final_model": run.summary["final_model"],
+            "validation_loss": run.final_loss,
+            "model": run.fingerprint,
+            **translations,
+        }
 
 
 def compare(
@@ -94,68 +226,57 @@ def _compare_translations(
     sources, references = (data.text(split, language) for language in data.languages)
     if not sources:
         raise MacaronError(f"{folder}: its {split} split is empty: there is nothing to compare on")
-    definition = shared_definition(runs)
-    made = {run.name: translate_run(run, data, split, search, definition, say) for run in runs}
+    # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
+    tokenizers = [run.tokenizer_settings for run in runs]
+    folded = any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
+    said = getattr(runs[0].model_config, "evaluation", None) or {}
+    lower, compound_split = folded or bool(said.get("lower", True)), bool(said.get("compound_split", False))
+    definition = {"lower": lower, "compound_split": compound_split}
+    made = {run.name: _translate(run, data, split, search, definition, say) for run in runs}
+    metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
+    scores = {}
+    for i, metric in enumerate(metrics):
+        found = [[made[run.name].scores[i] for run in kind.runs] for kind in kinds]
+        scores[metric] = [KindScore(tuple(s.score for s in each), tuple(s.statistics for s in each)) for each in found]
+    primary = "tokenised BLEU" if folded else next(iter(metrics))
     allowed = [not each.unfair for each in fair]
     if any(allowed):
         say("testing the differences")
-    metrics = {score.metric: score.definition for score in made[runs[0].name].scores}
-    scored = {name: {score.metric: score for score in each.scores} for name, each in made.items()}
-    scores = {
-        metric: tuple(KindScore.of([scored[run.name][metric] for run in kind.runs]) for kind in kinds)
-        for metric in metrics
-    }
-    # sacreBLEU is case-sensitive, which would be unfair to models of lower-cased text.
-    folded = caseless(runs)
-    primary = "tokenised BLEU" if folded else next(iter(metrics))
-    tested = _pairs(kinds, fair, primary, scores, trials)
-    sizes = [len(line.split()) for line in sources]
-    lengths = by_length(sizes, [each.statistics for each in scores[primary]])
+    pairs = []
+    for pair in _pairs(kinds, fair, primary, scores, trials):
+        first, second = (made[kind.runs[0].name].translations for kind in (pair.first, pair.second))
+        reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
+        pairs.append(replace(pair, reading=reading))
+    lengths = by_length([len(line.split()) for line in sources], [each.statistics for each in scores[primary]])
     words = Words(data, split)
     say("counting the words of the training data")
     counts, wanted = words.counts(data.pairs("train").target), words.of(references)
-    said = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
-    pairs = []
-    for pair in tested:
-        names = pair.first.runs[0].name, pair.second.runs[0].name
-        first, second = (made[name].translations for name in names)
-        reading = choose(sources, references, first, second, folded, ranked=not pair.fairness.unfair)
-        pairs.append(replace(pair, reading=reading, read_runs=names))
+    translated = [[words.of(made[run.name].translations) for run in kind.runs] for kind in kinds]
+    cautions = []
+    if any(run.data_digest not in (None, data.digest) for run in runs):
+        cautions.append(note("compare", "other-data", folder=data.folder, split=split))
+    if split == "valid":
+        cautions.append(note("compare", "selected"))
     return Result(
-        task="pairs",
-        kinds=tuple(kinds),
-        metric=primary,
-        metrics=metrics,
-        scores=scores,
-        pairs=tuple(pairs),
+        *("pairs", kinds, primary, metrics, scores, pairs),
         data=str(folder),
         split=split,
         count=len(sources),
         trials=trials,
-        cautions=tuple(_data_cautions(runs, data, split)),
+        cautions=cautions,
         translated=made,
         lengths=parts_of(lengths, allowed, trials),
-        frequencies=parts_of(by_frequency(counts, wanted, said), allowed, trials),
+        frequencies=parts_of(by_frequency(counts, wanted, translated), allowed, trials),
     )
 
 
-def shared_definition(runs: Sequence[FinishedRun]) -> dict[str, bool]:
-    """The tokenised BLEU of all runs: as `macaron evaluate` defines that of the first; caseless if any run is."""
-    said = getattr(runs[0].model_config, "evaluation", None) or {}
-    lower = caseless(runs) or said.get("lower", True)
-    return {"lower": bool(lower), "compound_split": bool(said.get("compound_split", False))}
-
-
-def caseless(runs: Sequence[FinishedRun]) -> bool:
-    """Whether any of the models works on lower-cased tokens."""
-    tokenizers = [run.tokenizer_settings for run in runs]
-    return any(each.get("pipeline") == "moses" and each.get("lower", True) for each in tokenizers)
-
-
-def translate_run(
+def _translate(
     run: FinishedRun, data: PreparedData, split: Split, search: Search, definition: dict[str, bool], say: Say
 ) -> Evaluation:
-    """Translate and score a split as `macaron evaluate` does, or read what is stored in the run."""
+    """Translate and score a split as `macaron evaluate` does, or read what is stored in the run.
+
+    :param definition: of the tokenised BLEU of all runs: as that of the first is, but caseless if any run is
+    """
     lines, references = (data.text(split, language) for language in data.languages)
     tags = data.tags(split) if run.tokenizer_settings.get("tags") else ()  # as in evaluate_split
     text = text_digest(lines, references, data.text_state(split), data.languages, tags)
@@ -177,32 +298,24 @@ def _compare_losses(kinds: list[Kind], fair: list[Fairness], folder: Path | None
         for run in (run for kind in kinds for run in kind.runs):
             if of_ids(run.model_config.tokenizer_fingerprint or held) != held:
                 raise MacaronError(f"{run.path} was not trained on {folder}: the tokenizers differ. Give other data.")
-    scores = {LOSS: tuple(KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds)}
-    pairs = _pairs(kinds, fair, LOSS, scores, trials=0, lower_is_better=True, digits=4)
+    scores = {LOSS: [KindScore(tuple(run.final_loss for run in kind.runs)) for kind in kinds]}
     definition = "of the final model on the validation data, as measured by the run; lower is better"
     data = None if folder is None else str(folder)
-    return Result("text", tuple(kinds), LOSS, {LOSS: definition}, scores, tuple(pairs), data)
+    return Result("text", kinds, LOSS, {LOSS: definition}, scores, _pairs(kinds, fair, LOSS, scores), data)
 
 
 def _pairs(
-    kinds: list[Kind],
-    fair: list[Fairness],
-    primary: str,
-    scores: dict[str, tuple[KindScore, ...]],
-    trials: int,
-    **style: Any,
+    kinds: list[Kind], fair: list[Fairness], primary: str, scores: dict[str, list[KindScore]], trials: int = 0
 ) -> list[Pair]:
     """Each kind against the first; p-values are corrected for all comparisons."""
     first, pairs = kinds[0], []
     for i, (kind, each) in enumerate(zip(kinds[1:], fair, strict=True), start=1):
-        tested = {} if each.unfair else {metric: (of[0], of[i]) for metric, of in scores.items()}
-        sentences = {
-            metric: sentence_test(one.statistics, other.statistics, trials)
-            for metric, (one, other) in tested.items()
-            if one.statistics
-        }
-        over_seeds = {metric: seed_test(one.scores, other.scores) for metric, (one, other) in tested.items()}
-        seeds = {metric: test for metric, test in over_seeds.items() if test is not None}
+        sentences, seeds = {}, {}
+        for metric, of in scores.items() if not each.unfair else ():
+            if of[0].statistics:
+                sentences[metric] = sentence_test(of[0].statistics, of[i].statistics, trials)
+            if (test := seed_test(of[0].scores, of[i].scores)) is not None:
+                seeds[metric] = test
         share = kind.parameters / first.parameters - 1
         size = f"{100 * abs(share):.2f} % {'more' if share > 0 else 'fewer'} parameters"
         evidence = Evidence(
@@ -215,20 +328,9 @@ def _pairs(
             seeds=seeds.get(primary),
             unfair=each.unfair,
             remarks=(f"{kind.label} has {size} than {first.label}",) if abs(share) > TOLERANCE else (),
-            **style,
+            lower_is_better=primary == LOSS,
+            digits=4 if primary == LOSS else 2,
         )
         pairs.append(Pair(first, kind, each, sentences, seeds, evidence))
     shown = corrected([pair.evidence for pair in pairs])
     return [replace(pair, evidence=own) for pair, own in zip(pairs, shown, strict=True)]
-
-
-def _data_cautions(runs: Sequence[FinishedRun], data: PreparedData, split: Split) -> list[str]:
-    cautions = []
-    if any(run.data_digest not in (None, data.digest) for run in runs):
-        cautions.append(
-            f"not all runs were trained on the training data of {data.folder}: its {split} sentences may be among "
-            "what they were trained on, and word frequencies are those of this folder"
-        )
-    if split == "valid":
-        cautions.append("the final models were selected by their loss on these sentences; use the test split")
-    return cautions

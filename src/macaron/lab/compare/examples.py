@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macaron.evaluate.scores import chrf_statistics
-from macaron.lab.page import asset, escape
 
 #: The number of sentences where one model is better, the size of the random sample, and its seed.
 MOST, DRAWN, SEED = 12, 10, 1
@@ -76,12 +75,8 @@ def choose(
     order = np.argsort(difference, kind="stable").tolist()
     counts = (int((difference < 0).sum()), int((difference > 0).sum()), int((difference == 0).sum()))
     most = min(MOST, *counts[:2]) if ranked else 0
-    sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN]
-    chosen: dict[Sort, list[int]] = {
-        "first": order[:most],
-        "second": order[::-1][:most],
-        "drawn": sorted(sample.tolist()),
-    }
+    sample = np.random.default_rng(SEED).permutation(len(sources))[:DRAWN].tolist()
+    chosen: dict[Sort, list[int]] = {"first": order[:most], "second": order[::-1][:most], "drawn": sorted(sample)}
     examples = [
         Example(i + 1, sort, sources[i], references[i], [first[i], second[i]], scores[:, i].tolist())
         for sort, lines in chosen.items()
@@ -93,51 +88,10 @@ def choose(
 
 def marked(line: str, other: str, reference: str, caseless: bool = False) -> list[tuple[str, Mark]]:
     """The words of a translation, each compared with another translation and the reference."""
-    ours, theirs, wanted = ((each.lower() if caseless else each).split() for each in (line, other, reference))
-    in_other, in_reference = _matching(ours, theirs), _matching(ours, wanted)
-    return [
-        (word, "same" if i in in_other else "right" if i in in_reference else "other")
-        for i, word in enumerate(line.split())
-    ]
-
-
-def _matching(ours: list[str], theirs: list[str]) -> set[int]:
-    """Indices of our words that are in theirs, in the same order."""
-    blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-    return {block.a + i for block in blocks for i in range(block.size)}
-
-
-def show_examples(reading: Reading, names: tuple[str, str]) -> str:
-    """The sentences with buttons to choose among them, which need compare.js."""
-    labels = {"first": f"{names[0]} higher", "second": f"{names[1]} higher", "drawn": "random sample"}
-    sorts = [sort for sort in labels if any(example.sort == sort for example in reading.examples)]
-    buttons = "".join(
-        f'<button type="button" data-sort="{sort}" aria-pressed="{"true" if sort == sorts[0] else "false"}">'
-        f"{escape(labels[sort])}</button>"
-        for sort in sorts
-    )
-    ranked = {} if reading.counts is None else {"difference": "largest difference"}
-    orders = {**ranked, "line": "line number", "length": "length"}
-    options = "".join(f'<option value="{value}">{name}</option>' for value, name in orders.items())
-    cards = "\n".join(_card(example, names, reading.caseless) for example in reading.examples)
-    return asset("compare-examples.html").format(buttons=buttons, options=options, cards=cards)
-
-
-def _card(example: Example, names: tuple[str, str], caseless: bool) -> str:
-    rows = [("source", escape(example.source)), ("reference", escape(example.reference))]
-    for name, score, line, other in zip(
-        names, example.chrf, example.translations, reversed(example.translations), strict=True
-    ):
-        words = marked(line, other, example.reference, caseless)
-        text = " ".join(
-            escape(word) if mark == "same" else f'<mark class="{mark}">{escape(word)}</mark>' for word, mark in words
-        )
-        chrf = f'{escape(name)} <span class="muted">chrF {score:.1f}</span>'
-        rows.append((chrf, text or '<span class="muted">(nothing)</span>'))
-    lines = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows)
-    difference = abs(example.chrf[1] - example.chrf[0])
-    return (
-        f'<li class="sentence" data-sort="{example.sort}" data-line="{example.line}" '
-        f'data-length="{len(example.source.split())}" data-difference="{difference:.4f}">'
-        f'<span class="muted">Sentence {example.line:,}</span><dl>{lines}</dl></li>'
-    )
+    ours, *others = ((each.lower() if caseless else each).split() for each in (line, other, reference))
+    found = []
+    for theirs in others:  # indices of our words that are in theirs, in the same order
+        blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
+        found.append({block.a + i for block in blocks for i in range(block.size)})
+    marks: list[Mark] = ["same" if i in found[0] else "right" if i in found[1] else "other" for i in range(len(ours))]
+    return list(zip(line.split(), marks, strict=True))

@@ -54,9 +54,7 @@ class Question:
         """What a difference in this setting means for these runs."""
         if key in _TABLE["compared"] or key in self.vary:
             return "compared"
-        harmless = (
-            key in _TABLE["harmless"] or key in self.searched or all(_without_influence(run, key) for run in runs)
-        )
+        harmless = key in _TABLE["harmless"] | self.searched or all(_without_influence(run, key) for run in runs)
         return "harmless" if harmless else "unfair"
 
 
@@ -124,17 +122,30 @@ def fairness(first: Kind, second: Kind, question: Question) -> Fairness:
         found.pop("train.seed", None)  # there are several on either side
     worse = [each for each in found.values() if each.effect == "unfair"]
     unfair = [f"{each.key} is {each.first} for {first.label} and {each.second} for {second.label}" for each in worse]
-    stopped, cautions = _ends(runs)
-    unfair += stopped
+    cautions: list[str] = []
+    same = len({run.progress.update for run in runs}) == 1
+    for run in runs:
+        if (reason := run.ended_by) != run.governing:
+            of = f" of {run.recipe.train.max_updates:,}" if run.recipe.train.max_updates else ""
+            made = f"{run.progress.update:,}{of} updates"
+            said = f"{run.name} was stopped after {made}, before its schedule ended ({reason})"
+            (cautions if same or reason == "patience" else unfair).append(said)
+    starts = [start for run in runs for start in run.starts]
+    if not same and any(run.governing == "max_minutes" for run in runs):
+        made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
+        machines = {(start.get("gpu"), start.get("machine"), start.get("processes")) for start in starts}
+        said = "the budget is time, not updates, so the machine's speed is compared too"
+        if len(machines) > 1:
+            said = "the budget is time, and the runs had different machines"
+        (unfair if len(machines) > 1 else cautions).append(f"{said} (updates: {made})")
     if unverified := [run.name for run in runs if run.data_digest is None]:
         cautions.append(
             f"cannot verify that the training data are the same for {', '.join(unverified)} (checkpoints are gone, "
             "or are of an old version)"
         )
     cautions += [f"{run.name}: {remark}" for run in runs for remark in run.remarks]
-    starts = [start for run in runs for start in run.starts]
-    packages = sorted({(name, str(version)) for start in starts for name, version in start.get("packages", {}).items()})
-    versions = {name: [version for other, version in packages if other == name] for name, _ in packages}
+    packages = [item for start in starts for item in start.get("packages", {}).items()]
+    versions = {name: sorted({version for other, version in packages if other == name}) for name, _ in sorted(packages)}
     differing = [f"{name} {' / '.join(several)}" for name, several in versions.items() if len(several) > 1]
     if differing:
         cautions.append(f"the runs were made with different versions: {', '.join(differing)}")
@@ -159,50 +170,16 @@ def _without_influence(run: FinishedRun, key: str) -> bool:
     return False
 
 
-def _ends(runs: Sequence[FinishedRun]) -> tuple[list[str], list[str]]:
-    """How the runs ended: what makes a comparison unfair, and what is only a caution."""
-    unfair: list[str] = []
-    cautions: list[str] = []
-    same = len({run.progress.update for run in runs}) == 1
-    for run in runs:
-        train, reason = run.recipe.train, run.ended_by
-        if reason == run.governing:
-            continue
-        whole = f" of {train.max_updates:,}" if train.max_updates else ""
-        said = (
-            f"{run.name} was stopped after {run.progress.update:,}{whole} updates, before its schedule ended ({reason})"
-        )
-        (cautions if same or reason == "patience" else unfair).append(said)
-    if not same and any(run.governing == "max_minutes" for run in runs):
-        made = ", ".join([f"{run.name} {run.progress.update:,}" for run in runs])
-        starts = [start for run in runs for start in run.starts]
-        machines = {(start.get("gpu"), start.get("machine"), start.get("processes")) for start in starts}
-        if len(machines) > 1:
-            unfair.append(f"the budget is time, and the runs had different machines (updates: {made})")
-        else:
-            cautions.append(
-                f"the budget is time, not updates, so the machine's speed is compared too (updates: {made})"
-            )
-    return unfair, cautions
-
-
 def _refuse_repeated(kind: Sequence[FinishedRun], run: FinishedRun) -> None:
     for other in kind:
-        if other.seed == run.seed:
-            raise MacaronError(
-                f"{other.path} and {run.path} have the same recipe and the same seed ({run.seed}): they would count "
-                "as two results. Leave one out."
-            )
-        if other.fingerprint == run.fingerprint:
-            raise MacaronError(
-                f"{other.path} and {run.path} hold the same model, though their seeds differ ({other.seed} and "
-                f"{run.seed}): one of them is a copy. Leave it out."
-            )
+        seeds = f"({run.seed})" if run.seed == other.seed else f"({other.seed} and {run.seed})"
+        said = f"have the same recipe and the same seed {seeds}: they would count as two results"
+        if other.seed != run.seed:
+            said = f"hold the same model, though their seeds differ {seeds}: one of them is a copy"
+        if other.seed == run.seed or other.fingerprint == run.fingerprint:
+            raise MacaronError(f"{other.path} and {run.path} {said}. Leave one out.")
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value[:12] if len(value) == 64 else value
-    return json.dumps(value)
+    text = "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text[:12] if len(text) == 64 else text

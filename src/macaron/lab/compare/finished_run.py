@@ -1,6 +1,5 @@
 """Finished runs, as comparisons need them: checked, with recipe, configuration and progress; grouped into kinds."""
 
-import itertools
 import json
 import math
 import os
@@ -14,10 +13,9 @@ from macaron import ode
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
 from macaron.models.configuration import TranslationConfig
-from macaron.models.load import load_config
 from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
-from macaron.recipe import CONFIGURATIONS, recipe_from
+from macaron.recipe import recipe_from
 from macaron.train import stopping
 from macaron.train.checkpoint import RunState, checkpoints, load
 from macaron.train.settings import LIMITS
@@ -59,8 +57,7 @@ class FinishedRun(RunFolder):
                 f"{self.progress.update:,}: finish it with {resume_command(path)}"
             )
         self.recipe = recipe_from(self.settings, self.origin)
-        self.data, self.seed = self.recipe.data.resolve(), self.recipe.train.seed
-        self.model_config: AnyConfig = load_config(path / "model", CONFIGURATIONS[self.recipe.task])
+        self.seed = self.recipe.train.seed
 
     @property
     def data_digest(self) -> str | None:
@@ -78,15 +75,11 @@ class FinishedRun(RunFolder):
 
     @property
     def ended_by(self) -> str:
-        """What ended it: the limit of its schedule, or an earlier stop."""
+        """What ended it: the limit of its schedule, another one, or patience."""
         train, progress = self.recipe.train, self.progress
-        if stopping.shares(train, progress, progress.seconds)[0] >= 1:
-            return self.governing
-        if train.patience and progress.validations_without_gain >= train.patience:
-            return "patience"
-        done = {"max_epochs": progress.epoch - 1, "max_minutes": progress.seconds / 60}
-        passed = (name for name, value in done.items() if (getattr(train, name) or math.inf) <= value)
-        return next(passed, "unknown reason")
+        given = (name for name in LIMITS if getattr(train, name) is not None)
+        shares = zip(given, stopping.shares(train, progress, progress.seconds), strict=True)
+        return next((name for name, share in shares if share >= 1), "patience" if train.patience else "unknown reason")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +96,12 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
     paths = [Path(path) for path in (runs.values() if isinstance(runs, Mapping) else runs)]
     if len(paths) < 2:
         raise UsageError("give at least two runs to compare")
-    places = [path.resolve().parts for path in paths]
-    for path, parts in zip(paths, places, strict=True):
-        if places.count(parts) > 1:
+    places = [path.resolve() for path in paths]
+    for path, place in zip(paths, places, strict=True):
+        if places.count(place) > 1:
             raise MacaronError(f"{path} is given twice: a run cannot be compared with itself")
-    # Names of folders have as many parents as it takes to distinguish them.
-    depth = next(n for n in itertools.count(1) if len({parts[-n:] for parts in places}) == len(places))
-    names = runs if isinstance(runs, Mapping) else ["/".join(parts[-depth:]) for parts in places]
+    folders = [place.name for place in places]
+    names = runs if isinstance(runs, Mapping) else folders if len(set(folders)) == len(folders) else map(str, paths)
     found = [FinishedRun(path, name) for name, path in zip(names, paths, strict=True)]
     check_same_task(found)
     return found
@@ -117,24 +109,22 @@ def open_runs(runs: Mapping[str, Path] | Sequence[Path]) -> list[FinishedRun]:
 
 def label_kinds(groups: Sequence[Sequence[FinishedRun]], named: bool) -> list[Kind]:
     """Kinds with distinct labels: the given names, or their schemes, or both."""
+    schemes = [scheme_label(runs[0].model_config) for runs in groups]
+    names = [_common_name([run.name for run in runs]) for runs in groups]
     alone = all(len(runs) == 1 for runs in groups)
-    schemes, names = [scheme_label(runs[0].model_config) for runs in groups], [_common_name(runs) for runs in groups]
     choices = [names, schemes] if named and alone else [schemes, names]
     both = [
         scheme if schemes.count(scheme) == 1 else f"{scheme} ({name or runs[0].name})"
         for scheme, name, runs in zip(schemes, names, groups, strict=True)
     ]
     labels = next((each for each in choices if len(set(each)) == len(each) and all(each)), both)
-    sizes = [count(runs[0].model_config) for runs in groups]
-    return [Kind(label, tuple(runs), size) for label, runs, size in zip(labels, groups, sizes, strict=True)]
+    return [Kind(label, tuple(runs), count(runs[0].model_config)) for label, runs in zip(labels, groups, strict=True)]
 
 
-def _common_name(runs: Sequence[FinishedRun]) -> str:
-    """The common beginning of the names of runs, without a trailing "seed" or punctuation."""
-    if len(runs) == 1:
-        return runs[0].name
-    common = os.path.commonprefix([run.name for run in runs])  # noqa: RUF071 (letters, not parts of a path)
-    return re.sub(r"(\W*seed\W*|[\W_]+)$", "", common)
+def _common_name(names: Sequence[str]) -> str:
+    """The common beginning of several names, without a trailing "seed" or punctuation."""
+    common = os.path.commonprefix(names)  # noqa: RUF071 (letters, not parts of a path)
+    return common if len(names) == 1 else re.sub(r"(\W*seed\W*|[\W_]+)$", "", common)
 
 
 def scheme_label(config: AnyConfig) -> str:

@@ -38,14 +38,12 @@ _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 
 def pooled(runs: Sequence[SentenceStatistics]) -> SentenceStatistics:
     """The statistics of several runs as those of one, whose score is the mean of theirs."""
-    if len(runs) == 1:
-        return runs[0]
-    rows, formula = np.concatenate([each.rows for each in runs], axis=1), runs[0].formula
+    formula = runs[0].formula
 
     def mean(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.mean([formula(part) for part in np.split(sums, len(runs), axis=-1)], axis=0))
 
-    return SentenceStatistics(rows, mean)
+    return SentenceStatistics(np.concatenate([each.rows for each in runs], axis=1), mean)
 
 
 def paired(
@@ -53,8 +51,7 @@ def paired(
 ) -> tuple[SentenceStatistics, SentenceStatistics]:
     """Two kinds pooled to the same shape: runs are repeated to the least common multiple, which keeps the means."""
     whole = math.lcm(len(first), len(second))
-    sides = [[each for each in side for _ in range(whole // len(side))] for side in (first, second)]
-    return pooled(sides[0]), pooled(sides[1])
+    return pooled([*first] * (whole // len(first))), pooled([*second] * (whole // len(second)))
 
 
 def sentence_test(
@@ -163,23 +160,18 @@ class Words:
 
     def __init__(self, data: PreparedData, split: Split) -> None:
         self.tokenizer, self.state = data.tokenizer, data.text_state(split)
-        self.plain = self.tokenizer.text_pipeline.name == "raw"
 
     def of(self, lines: Sequence[str]) -> list[list[str]]:
         """The words of each line."""
-        pipeline = self.tokenizer.text_pipeline
-        return [self.split(pipeline.encode(line, "target", self.state)) for line in lines]
-
-    def split(self, prepared: str) -> list[str]:
-        """The words of prepared text."""
-        return _WORD.findall(prepared) if self.plain else prepared.split()
+        return [self._split(self.tokenizer.text_pipeline.encode(line, "target", self.state)) for line in lines]
 
     def counts(self, store: TokenStore) -> Counter[str]:
         """How often each word occurs in a token store."""
-        found: Counter[str] = Counter()
-        for index in range(len(store)):
-            found.update(self.split(self.tokenizer.join(store[index].tolist(), skip_special_tokens=True)))
-        return found
+        texts = (self.tokenizer.join(store[i].tolist(), skip_special_tokens=True) for i in range(len(store)))
+        return Counter(word for text in texts for word in self._split(text))
+
+    def _split(self, prepared: str) -> list[str]:
+        return _WORD.findall(prepared) if self.tokenizer.text_pipeline.name == "raw" else prepared.split()
 
 
 def parts_of(classes: Iterable[Class], fair: Sequence[bool], trials: int = TRIALS) -> tuple[Part, ...]:
@@ -190,10 +182,8 @@ def parts_of(classes: Iterable[Class], fair: Sequence[bool], trials: int = TRIAL
     parts = []
     for name, size, (first, *others) in found:
         differences = [
-            paired_bootstrap(*paired(first, runs), resamples=trials, level=level).interval
-            if compared and size >= LEAST
-            else None
-            for runs, compared in zip(others, fair, strict=True)
+            paired_bootstrap(*paired(first, runs), resamples=trials, level=level).interval if tested else None
+            for runs, tested in zip(others, (each and size >= LEAST for each in fair), strict=True)
         ]
         whole = [pooled(runs) for runs in (first, *others)]
         scores, intervals = [each.score() for each in whole], [bootstrap_interval(each) for each in whole]

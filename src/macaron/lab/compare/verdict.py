@@ -88,38 +88,44 @@ class Verdict:
 
 def verdict(evidence: Evidence) -> Verdict:
     """What may be said of two kinds of model."""
-    first, second = evidence.first, evidence.second
+    first, second, tests, digits = evidence.first, evidence.second, evidence.tests, evidence.digits
     if evidence.unfair:
         reasons = "; ".join(evidence.unfair)
         said = f"This is not a fair comparison of {first} and {second}, so nothing is concluded: {reasons}."
         return Verdict("unfair", "nothing", said)
-    reach: Reach = "seeds" if "seeds" in evidence.tests else "models"
-    size = f"{signed(evidence.difference, evidence.digits)} {evidence.metric}"
-    p_value = evidence.p_value
-    if p_value is None:
+    reach: Reach = "seeds" if "seeds" in tests else "models"
+    whole = f"{second} − {first} is {signed(evidence.difference, digits)} {evidence.metric}"
+    outcome: VerdictKind = "none"
+    if (p_value := evidence.p_value) is None:
         few = "one seed each" if max(evidence.runs) == 1 else f"a test over seeds needs {LEAST_SEEDS} of each"
         reason = few if min(evidence.runs) < LEAST_SEEDS else "no spread"
-        said = f"{second} − {first} is {size}; nothing could be tested ({reason})"
-        return _said("untested", "models", said, evidence)
-    intervals = " and ".join(
-        f"{signed(test.low, evidence.digits)} to {signed(test.high, evidence.digits)}"
-        + (f" over {over}" if len(evidence.tests) > 1 else "")
-        for over, test in evidence.tests.items()
-    )
-    equals = "" if p_value <= LEAST_P else "= "
-    numbers = f"{size}, 95 % interval {intervals}, p {equals}{p_text(p_value)}"
-    several = f" after Holm's correction for {evidence.comparisons} comparisons" if evidence.comparisons > 1 else ""
-    whole = f"{second} − {first} is {numbers}{several}"
-    if p_value >= ALPHA or not all(test.shows(evidence.difference) for test in evidence.tests.values()):
-        missed = "any difference inside the interval could have been missed"
-        said = f"no difference between {first} and {second} could be shown: {whole}; {missed}"
-        return _said("none", reach, said, evidence)
-    second_wins = (evidence.difference > 0) != evidence.lower_is_better
-    better, worse = (second, first) if second_wins else (first, second)
-    verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
-    limits = "; other seeds may give another result" if reach == "models" else ""
-    said = f"{better} {verb} than {worse}: {whole}{limits}"
-    return _said("second" if second_wins else "first", reach, said, evidence)
+        outcome, said = "untested", f"{whole}; nothing could be tested ({reason})"
+    else:
+        intervals = " and ".join(
+            f"{signed(test.low, digits)} to {signed(test.high, digits)}{f' over {over}' if len(tests) > 1 else ''}"
+            for over, test in tests.items()
+        )
+        whole += f", 95 % interval {intervals}, p {'' if p_value <= LEAST_P else '= '}{p_text(p_value)}"
+        if evidence.comparisons > 1:
+            whole += f" after Holm's correction for {evidence.comparisons} comparisons"
+        if p_value < ALPHA and all(test.shows(evidence.difference) for test in tests.values()):
+            outcome = "second" if (evidence.difference > 0) != evidence.lower_is_better else "first"
+            better, worse = (second, first) if outcome == "second" else (first, second)
+            verb = f"has the lower {evidence.metric}" if evidence.lower_is_better else "scores higher"
+            limits = "; other seeds may give another result" if reach == "models" else ""
+            said = f"{better} {verb} than {worse}: {whole}{limits}"
+        else:
+            said = f"no difference between {first} and {second} could be shown: {whole}; any difference inside the "
+            said += "interval could have been missed"
+    one, other = evidence.runs
+    if reach == "seeds":
+        where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
+        where += " and on these sentences" if evidence.sentences else ""
+    else:
+        where = "on these sentences, " if evidence.sentences else ""
+        where += f"for these {'two' if one + other == 2 else one + other} trained models"
+    text = "; ".join([f"{where}, {said}", *evidence.remarks])
+    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")
 
 
 def overall(verdicts: Sequence[Verdict], first: str) -> str:
@@ -136,7 +142,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     factors = len(p_values) - np.arange(len(p_values))
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * np.array(p_values)[order]), 1.0)
-    return [float(p) for p in adjusted]
+    return adjusted.tolist()
 
 
 def corrected(evidence: Sequence[Evidence]) -> list[Evidence]:
@@ -151,29 +157,12 @@ def p_text(p_value: float) -> str:
     """A p-value that is never rounded across the significance level."""
     if p_value <= LEAST_P:
         return f"≤ {LEAST_P:.4f}"
-    for digits in range(3, 12):
-        text = f"{p_value:.{digits}f}"
-        if (float(text) < ALPHA) == (p_value < ALPHA) and float(text) > 0:
-            return text
-    return repr(p_value)
+    texts = (f"{p_value:.{digits}f}" for digits in range(3, 12))
+    return next((t for t in texts if (float(t) < ALPHA) == (p_value < ALPHA) and float(t) > 0), repr(p_value))
 
 
 def signed(value: float, digits: int = 2) -> str:
     """A difference with its sign, with more decimals if it would be rounded to zero."""
-    for places in range(digits, digits + 4):
-        text = f"{value:+.{places}f}"
-        if float(text) != 0 or value == 0:
-            return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
-    return f"{value:+.1e}".replace("-", "−")
-
-
-def _said(outcome: VerdictKind, reach: Reach, said: str, evidence: Evidence) -> Verdict:
-    one, other = evidence.runs
-    if reach == "seeds":
-        where = f"over {one} seeds each" if one == other else f"over {one} and {other} seeds"
-        where += " and on these sentences" if evidence.sentences else ""
-    else:
-        where = f"for these {'two' if one + other == 2 else one + other} trained models"
-        where = f"on these sentences, {where}" if evidence.sentences else where
-    text = "; ".join([f"{where}, {said}", *evidence.remarks])
-    return Verdict(outcome, reach, f"{text[0].upper()}{text[1:]}.")
+    texts = (f"{value:+.{places}f}" for places in range(digits, digits + 4))
+    text = next((text for text in texts if float(text)), f"{value:+.1e}") if value else f"{0:.{digits}f}"
+    return text.replace("-", "−")

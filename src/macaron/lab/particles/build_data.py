@@ -1,5 +1,7 @@
 """The data of ``macaron particles``: one JSON object, from which the page, the figure and the animation are made."""
 
+import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from macaron.errors import MacaronError, UsageError
 from macaron.lab.particles.depth import cosines, depth
@@ -47,39 +48,35 @@ def build_data(
         if model.kind != "translation" and list(parts) == [other]:
             raise UsageError(f"{model.path} has only {only}: leave out --part {other}")
     if len({model.name for model in loaded}) < len(loaded):
-        # Same names are replaced by paths; the same model twice gets a number.
-        paths = [str(model.path) for model in loaded]
-        for i, model in enumerate(loaded):
-            model.name = paths[i] + (f" ({paths[: i + 1].count(paths[i])})" if paths[i] in paths[:i] else "")
+        for i, model in enumerate(loaded, start=1):
+            model.name = f"{model.path} ({i})"
     sentence = " ".join(sentence.split())
     return assemble(sentence, [model.trace(sentence, parts, target) for model in loaded])
-
-
-def _equation(traced: TracedSentence) -> str:
-    config, part = traced.model.model.config, traced.parts[0]
-    own = part.name == "encoder" or traced.model.kind == "language"
-    settings = config if own else config.decoder_layer_settings()
-    return "\n".join(equations(part.scheme, settings.velocity_value(), settings.layer_integrator))
 
 
 def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
     """The data of traced sentences."""
     words: dict[str, int] = {}  # all words of the lenses, written once
     aligned = len(traced) > 1 and _align(traced)
-    models = [
-        {
-            "name": each.model.name,
-            "kind": each.model.kind,
-            "scheme": each.parts[0].scheme.name,
-            "equation": _equation(each),
-            "parameters": each.model.model.num_parameters(),
-            "output": each.output,
-            "target": each.target,
-            "source": each.source,
-            "parts": [_part(each.model, part, traced, words) for part in each.parts],
-        }
-        for each in traced
-    ]
+    models = []
+    for each in traced:
+        first, settings = each.parts[0], each.model.model.config
+        if first.name == "decoder" and each.model.kind == "translation":
+            settings = settings.decoder_layer_settings()
+        equation = equations(first.scheme, settings.velocity_value(), settings.layer_integrator)
+        models.append(
+            {
+                "name": each.model.name,
+                "kind": each.model.kind,
+                "scheme": first.scheme.name,
+                "equation": "\n".join(equation),
+                "parameters": each.model.model.num_parameters(),
+                "output": each.output,
+                "target": each.target,
+                "source": each.source,
+                "parts": [_part(each.model, part, traced, words) for part in each.parts],
+            }
+        )
     return {"format": FORMAT, "sentence": sentence, "aligned": aligned, "words": list(words), "models": models}
 
 
@@ -108,20 +105,18 @@ def _part(
 ) -> dict[str, Any]:
     same = [other for each in traced for other in each.parts if other.name == part.name]
     axes = {view: bounds([other.views[view] for other in same]) for view in VIEWS}
-    decimals = {view: _decimals(axes[view]) for view in VIEWS}
+    spans = {view: max(right - left, top - bottom) for view, (left, right, bottom, top) in axes.items()}
+    decimals = {view: max(0, math.ceil(-math.log10(span * RESOLUTION))) if span else 0 for view, span in spans.items()}
+    points = {view: np.round(part.views[view].shown, decimals[view]).tolist() for view in VIEWS}
     lenses = _lenses(model, part, words)
-    states = [frame.state.double() for frame in part.trace.frames]
-    frames = []
+    frames, before = [], part.trace.frames[0].state
     for index, frame in enumerate(part.trace.frames):
         attention = None
         if frame.attention is not None:
             to = part.name if frame.operator == "F" else "encoder"
             attention = {"to": to, "weights": (100 * frame.attention).round().int().tolist()}
-        points: dict[str, Any] = {}
-        for view in VIEWS:
-            shown = part.views[view].shown[index].tolist()
-            points[view] = [[_plain(round(x, decimals[view])) for x in point] for point in shown]
-        moved = (states[index] - states[max(index - 1, 0)]).norm(dim=-1)
+        moved, before = (frame.state.double() - before.double()).norm(dim=-1), frame.state
+        nearest = cosines(before.double()).fill_diagonal_(-2).argsort(dim=-1, descending=True, stable=True)
         frames.append(
             {
                 "operator": frame.operator,
@@ -129,11 +124,12 @@ def _part(
                 "step": frame.step,
                 "coefficient": _rounded(frame.coefficient),
                 "label": frame.label,
-                **points,
+                "raw": points["raw"][index],
+                "normalised": points["normalised"][index],
                 "norm": _rounded(frame.state.norm(dim=-1).tolist(), 3),
                 "move": _rounded(moved.tolist(), 3),
-                "nearest": _nearest(frame.state),
-                "lens": lenses[index] if lenses is not None else None,
+                "nearest": nearest[:, : min(NEIGHBOURS, len(nearest) - 1)].tolist(),
+                "lens": lenses and lenses[index],
                 "attention": attention,
             }
         )
@@ -142,11 +138,11 @@ def _part(
         "name": part.name,
         "scheme": part.scheme.name,
         "tokens": part.tokens,
-        "dimension": states[0].shape[-1],
+        "dimension": before.shape[-1],
         "aligned": part.aligned,
         "lens_note": part.lens_note,
         "variance": {view: _rounded(part.views[view].shares[:2].tolist()) for view in VIEWS},
-        "axes": {view: [round(edge, decimals[view]) for edge in axes[view]] for view in VIEWS},
+        "axes": {view: np.round(axes[view], decimals[view]).tolist() for view in VIEWS},
         "layers": layers,
         "times": frame_times(frames, layers, max(other.trace.stack.num_layers for other in same)),
         "frames": frames,
@@ -167,7 +163,7 @@ def frame_times(frames: Sequence[Mapping[str, Any]], layers: int, deepest: int) 
 
 
 @torch.no_grad()
-def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list[list[list[list[int]]]] | None:
+def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list[Any] | None:
     """For every frame and particle the predicted words and their probabilities in percent.
 
     The best word, and the next two if they do not round to 0.
@@ -175,34 +171,16 @@ def _lenses(model: TracedModel, part: TracedPart, words: dict[str, int]) -> list
     if part.lens is None:
         return None
     plain = part.trace.stack.norm is None
-    states = [frame.state for frame in part.trace.frames] if plain else part.trace.normalised()
     lenses = []
-    for state in states:
+    for state in [frame.state for frame in part.trace.frames] if plain else part.trace.normalised():
         best = torch.softmax(part.lens(state), dim=-1).topk(LENS_WORDS, dim=-1)
-        rows = zip(best.indices.tolist(), (100 * best.values).round().int().tolist(), strict=True)
-        found = [[pair for rank, pair in enumerate(zip(*row, strict=True)) if pair[1] or rank == 0] for row in rows]
-        lenses.append([[[words.setdefault(model.labels(id), len(words)), p] for id, p in pairs] for pairs in found])
+        lens: list[list[list[int]]] = []
+        for ids, shares in zip(best.indices.tolist(), (100 * best.values).round().int().tolist(), strict=True):
+            read = [pair for pair in zip(ids, shares, strict=True) if pair[1] or pair[0] == ids[0]]
+            lens.append([[words.setdefault(model.labels(id), len(words)), share] for id, share in read])
+        lenses.append(lens)
     return lenses
 
 
-def _nearest(state: Tensor) -> list[list[int]]:
-    table = cosines(state.double()).fill_diagonal_(-2)
-    count = min(NEIGHBOURS, len(state) - 1)
-    return [row[:count] for row in table.argsort(dim=-1, descending=True, stable=True).tolist()]
-
-
-def _decimals(axes: Sequence[float]) -> int:
-    span = max(axes[1] - axes[0], axes[3] - axes[2])
-    return max(0, int(np.ceil(-np.log10(span * RESOLUTION)))) if span > 0 else 0
-
-
 def _rounded(data: Any, digits: int = 4) -> Any:
-    if isinstance(data, dict):
-        return {key: _rounded(value, digits) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_rounded(value, digits) for value in data]
-    return _plain(float(f"{data:.{digits}g}")) if isinstance(data, float) else data
-
-
-def _plain(value: float) -> float:
-    return int(value) if value == int(value) else value  # 3 instead of 3.0, 0 instead of -0.0
+    return json.loads(json.dumps(data), parse_float=lambda number: float(f"{float(number):.{digits}g}"))

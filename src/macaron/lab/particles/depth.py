@@ -1,27 +1,29 @@
-"""Measures of the particles over depth: the sizes and angles of their moves, their similarity and spread; and of a
-layer as a step of a solver: the vector fields of its operators, their commutators, the local error.
+"""Measures of particles over depth: of their moves and states; of a layer as a step of a solver.
 
 The field of an application of an operator is the move of its sub-step divided by the coefficient c. For pre-norm that
-is f(norm(x)), as in the theory. A post-norm sub-step, norm(x + c f(x)), has no field that stays bounded as c goes to
-zero, so there the move at the actual c is taken.
+is f(norm(x)), as in the theory; for post-norm, norm(x + c f(x)), it is taken at the actual c.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, combinations, pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from macaron.lab.particles.trace import MEANING, LayerTrace, Trace
 from macaron.nn import Context
-from macaron.nn.layer import SubStep
-from macaron.ode import integrator, runge_kutta_step
+from macaron.nn.layer import SubStep, runge_kutta
+from macaron.ode import integrator
 
-VectorField = Callable[[Tensor], Tensor]
+#: A function of a state; also of the number of an integrator's stage, on which it does not depend.
+VectorField = Callable[..., Tensor]
+#: A share of the layer, and the sub-step that has it.
+Term = tuple[float, SubStep]
 #: A share of the layer's time, and the field that acts in it.
 TimeSegment = tuple[float, VectorField]
 
@@ -33,23 +35,22 @@ CONVERGED = 0.01
 
 def depth(traced: Trace) -> dict[str, Any]:
     """All measures over depth, as plain data."""
-    states = [frame.state.double() for frame in traced.frames]
-    moves = [after - before for before, after in pairwise(states)]
-    sizes = []
-    for frame, before, move in zip(traced.frames[1:], states, moves, strict=False):
-        if frame.operator in MEANING:
-            length, size = move.norm(dim=-1), before.norm(dim=-1)
-            means = {"size": float(length.mean()), "relative": float((length / size.clamp(min=1e-30)).mean())}
-            sizes.append({"layer": frame.layer, "operator": frame.operator, **means})
+    states = torch.stack([frame.state for frame in traced.frames]).double()
+    moves = states.diff(dim=0)
+    lengths = moves.norm(dim=-1)
+    relative = lengths / states[:-1].norm(dim=-1).clamp(min=1e-30)
+    sizes = [
+        {"layer": frame.layer, "operator": frame.operator, "size": float(size), "relative": float(share)}
+        for frame, size, share in zip(traced.frames[1:], lengths.mean(-1), relative.mean(-1), strict=True)
+        if frame.operator in MEANING
+    ]
     angles = [None, None, *(mean_angle(before, after) for before, after in pairwise(moves))]
     return {
         "moves": sizes,
         "angles": angles[: len(states)],
         "similarity": [mean_cosine(state) for state in states],
         "spread": [participation(state) for state in states],
-        "commutator": [
-            {"layer": layer.number, **each} for layer in traced.layers for each in commutators(layer, traced.context)
-        ],
+        "commutator": [each for layer in traced.layers for each in commutators(layer, traced.context)],
         "truncation": [
             {"layer": layer.number, "relative": truncation_error(layer, traced.context)}
             for layer in traced.layers
@@ -62,10 +63,8 @@ def mean_angle(before: Tensor, after: Tensor) -> float | None:
     """The mean angle in degrees between two moves (T, D), over the particles that moved both times."""
     lengths = before.norm(dim=-1) * after.norm(dim=-1)
     moving = lengths > 0
-    if not bool(moving.any()):
-        return None
     cosines = ((before * after).sum(-1)[moving] / lengths[moving]).clamp(-1, 1)
-    return float(torch.rad2deg(cosines.acos()).mean())
+    return float(torch.rad2deg(cosines.acos()).mean()) if len(cosines) else None
 
 
 def cosines(state: Tensor) -> Tensor:
@@ -76,10 +75,8 @@ def cosines(state: Tensor) -> Tensor:
 
 def mean_cosine(state: Tensor) -> float | None:
     """The mean cosine of two different particles; None for a single particle."""
-    count = len(state)
-    if count < 2:
-        return None
-    return float(cosines(state).fill_diagonal_(0).sum() / (count * (count - 1)))
+    pairs = len(state) * (len(state) - 1)
+    return float(cosines(state).fill_diagonal_(0).sum() / pairs) if pairs else None
 
 
 def participation(state: Tensor) -> float:
@@ -89,19 +86,24 @@ def participation(state: Tensor) -> float:
     return float(ratio.nan_to_num(0.0, posinf=0.0))  # all particles at one point, or out of range
 
 
-def _step_field(step: SubStep, context: Context, x: Tensor) -> Tensor:
-    sublayer, coefficient = step.sublayer, step.move.coefficient
-    moved = sublayer.field(x, context, 0)
-    if sublayer.pre_norm:
-        return moved
-    return (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
+def _field(terms: Sequence[Term], context: Context, x: Tensor, stage: int = 0) -> Tensor:
+    """The weighted sum of the fields of sub-steps."""
+    total = torch.zeros_like(x)
+    for share, step in terms:
+        sublayer, coefficient = step.sublayer, step.move.coefficient
+        moved = sublayer.field(x, context, 0)
+        if not sublayer.pre_norm:
+            moved = (sublayer.norm(torch.add(x, moved, alpha=coefficient)) - x) / coefficient
+        total = torch.add(total, moved, alpha=share)
+    return total
 
 
-def _sum(terms: Sequence[tuple[float, VectorField]], x: Tensor) -> Tensor:
-    result = torch.zeros_like(x)
-    for share, field in terms:
-        result = torch.add(result, field(x), alpha=share)
-    return result
+def _terms(steps: Sequence[SubStep]) -> dict[str, list[Term]]:
+    """The applications of each operator, with their shares of the layer."""
+    terms: dict[str, list[Term]] = {}
+    for step in steps:
+        terms.setdefault(step.move.operator, []).append((step.weight * step.move.coefficient, step))
+    return terms
 
 
 def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, VectorField]:
@@ -109,43 +111,32 @@ def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, Vec
 
     For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
     """
-    return {operator: partial(_sum, terms) for operator, terms in _terms(steps, context).items()}
-
-
-def _terms(steps: Sequence[SubStep], context: Context) -> dict[str, list[tuple[float, VectorField]]]:
-    """For each operator its applications: their shares of the layer and their fields."""
-    terms: dict[str, list[tuple[float, VectorField]]] = {}
-    for step in steps:
-        share = step.weight * step.move.coefficient
-        terms.setdefault(step.move.operator, []).append((share, partial(_step_field, step, context)))
-    return terms
+    return {operator: partial(_field, terms, context) for operator, terms in _terms(steps).items()}
 
 
 def time_segments(steps: Sequence[SubStep], context: Context) -> list[TimeSegment]:
     """The field of a layer as a function of its time, piecewise constant; the lengths sum to 1.
 
-    The paper's fields depend on time, and every operator has its own clock: its applications follow each other, each
-    for its coefficient. In Macaron's layer G is G1 in the first half and G2 in the second, while F is constant. Where
-    applications are tied, the field is the same in all segments.
+    Every operator has its own clock: its applications follow each other, each for its coefficient. In Macaron's layer
+    G is G1 in the first half and G2 in the second, while F is constant.
 
     With negative coefficients, several branches or several stages of the whole layer times overlap, and only the mean
     is defined: the operators' fields over the whole layer act all the time.
     """
+    operators = _terms(steps).values()
     several = len(steps[0].layer.walk) > 1 or steps[-1].branch > 0
-    if several or any(step.weight * step.move.coefficient <= 0 for step in steps):
-        return [(1.0, partial(_sum, [(1.0, field) for field in operator_fields(steps, context).values()]))]
-    clocks: list[list[tuple[float, float, VectorField]]] = []  # of each operator: (end, speed, field)
-    for terms in _terms(steps, context).values():
-        total = sum(share for share, _ in terms)
-        ends = accumulate(share / total for share, _ in terms)
-        clocks.append([(end, total, field) for end, (_, field) in zip(ends, terms, strict=True)])
+    if several or any(share <= 0 for terms in operators for share, _ in terms):
+        return [(1.0, partial(_field, [term for terms in operators for term in terms], context))]
+    # When the applications of each operator end, in the time of the layer; they act one after the other.
+    ends = [np.cumsum([share for share, _ in terms]) for terms in operators]
+    edges = sorted({round(float(end / clock[-1]), 12) for clock in ends for end in clock})
     segments: list[TimeSegment] = []
-    since = 0.0
-    for until in sorted({round(end, 12) for clock in clocks for end, _, _ in clock} | {1.0}):
-        middle = (since + until) / 2
-        acting = [next(entry for entry in clock if middle < entry[0] + 1e-9) for clock in clocks]
-        segments.append((until - since, partial(_sum, [(speed, field) for _, speed, field in acting])))
-        since = until
+    for since, until in pairwise([0.0, *edges]):
+        acting = []
+        for terms, clock in zip(operators, ends, strict=True):
+            now = int(np.searchsorted(clock / clock[-1], (since + until) / 2))
+            acting.append((float(clock[-1]), terms[now][1]))
+        segments.append((until - since, partial(_field, acting, context)))
     return segments
 
 
@@ -169,7 +160,8 @@ def commutators(layer: LayerTrace, context: Context) -> list[dict[str, Any]]:
         other = torch.func.jvp(fields[b], (x,), (moves[a],))[1]
         size, difference = float(one.norm() + other.norm()), float((one - other).norm())
         relative = difference / size if size > 0 else 0.0
-        found.append({"pair": a + b, "relative": relative, "error": difference / 2 / whole if whole > 0 else 0.0})
+        error = difference / 2 / whole if whole > 0 else 0.0
+        found.append({"layer": layer.number, "pair": a + b, "relative": relative, "error": error})
     return found
 
 
@@ -196,9 +188,8 @@ def truncation_error(layer: LayerTrace, context: Context) -> float:
 
 def flow(segments: Sequence[TimeSegment], x: Tensor, steps: int) -> Tensor:
     """Follow the field through its segments by RK4, with about ``steps`` steps in all."""
-    rk4: Any = partial(runge_kutta_step, integrator("rk4"))  # of arrays, but tensors have the same arithmetic
     for length, field in segments:
         number = max(1, round(steps * length))
         for _ in range(number):
-            x = rk4(lambda _, at, field=field: field(at), 0.0, x, length / number)
+            x = runge_kutta(integrator("rk4"), x, length / number, field)
     return x

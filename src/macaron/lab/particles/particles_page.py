@@ -28,8 +28,6 @@ OPERATORS = {
 
 #: Measures of whole layers; the others are of sub-steps.
 PER_LAYER = ("commutator", "truncation")
-#: The name of a line (default: its model's), its colour (default: its model's) and its points.
-Line = tuple[str, int | None, list[tuple[float, float]]]
 
 Data = Mapping[str, Any]
 
@@ -39,25 +37,21 @@ def particles_page(data: Data) -> str:
     models: list[Data] = data["models"]
     parts = list(dict.fromkeys(part["name"] for model in models for part in model["parts"]))
     names = [escape(model["name"]) for model in models]
-    readouts = [f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names]
     panel = asset("particles-panel.html")
-    panels = [panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models]
-    charts = [_depth_charts(models, part, alone=len(parts) == 1) for part in parts]
     body = asset("particles.html").format(
         legend=_legend(models),
         parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
         views=_switch("view", "View of the states", VIEW_CHOICES),
         count=len(models),
-        panels="".join(panels),
-        readouts="".join(readouts),
+        panels="".join(panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models),
+        readouts="".join(f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names),
         limits=section("What this picture does not show", _limits(data), id="limits"),
-        depth=section("Over depth", *charts, id="depth"),
+        depth=section("Over depth", *(_depth_charts(models, part, len(parts) > 1) for part in parts), id="depth"),
         models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
     )
-    shown = " and ".join(f"<b>{name}</b>" for name in names)
     lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” in {shown}. Every layer moves all points in a few "
-        "sub-steps."
+        f"Each point is a word of “{escape(data['sentence'])}” in {' and '.join(f'<b>{name}</b>' for name in names)}. "
+        "Every layer moves all points in a few sub-steps."
     )
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
     return render_page(
@@ -143,33 +137,28 @@ def _table(models: Sequence[Data]) -> str:
     return html_table(headers, rows, caption="The models in the pictures", numeric=(3,), stack=True)
 
 
-def _depth_charts(models: Sequence[Data], name: str, *, alone: bool) -> str:
-    """The charts of a part, each with all models; the second model's lines are dashed.
-
-    :param alone: whether the page has no other part
-    """
+def _depth_charts(models: Sequence[Data], name: str, heading: bool) -> str:
+    """The charts of a part, each with all models; the second model's lines are dashed."""
     charts = []
     for about in json.loads(asset("particles-depth.json")):  # the text of the page: titles and explanations
-        series, measure = [], about["measure"]
+        series, per_layer = [], about["measure"] in PER_LAYER
         for m, model in enumerate(models):
             for part in (part for part in model["parts"] if part["name"] == name):
-                for what, colour, line in _lines(part, measure):
-                    own = f"{model['name']}: {what}" if what and len(models) > 1 else what or model["name"]
+                for what, colour, points in _lines(part, about["measure"]):
+                    label = f"{model['name']}: {what}" if what and len(models) > 1 else what or model["name"]
                     shade = colour if colour is not None else 5 if len(models) == 1 else 3 + m
-                    series.append(Series(own, line, colour=shade, dashed=m > 0))
-        per_layer = measure in PER_LAYER
-        axis = "layer" if per_layer else "layers passed"
-        title, y_label = about["title"], about["label"]
-        chart = line_chart(series, title=title, x_label=axis, y_label=y_label, height=190, from_zero=True)
+                    series.append(Series(label, points, colour=shade, dashed=m > 0))
+        axes = {"x_label": "layer" if per_layer else "layers passed", "y_label": about["label"]}
+        chart = line_chart(series, title=about["title"], **axes, height=190, from_zero=True)
         # The value of layer 3 is drawn at 3, but layer 3 lasts from 2 to 3: the time line is shifted by its middle.
-        note = f'<p class="note">{about["meaning"]}</p>'
-        charts.append(f'<div data-shift="{0.5 if per_layer else 0}">{chart}{note}</div>')
-    heading = "" if alone else f"<h3>{escape(name.capitalize())}</h3>"
-    return f'<div data-part="{escape(name)}">{heading}<div class="charts">{"".join(charts)}</div></div>'
+        shift = 0.5 if per_layer else 0
+        charts.append(f'<div data-shift="{shift}">{chart}<p class="note">{about["meaning"]}</p></div>')
+    title = f"<h3>{escape(name.capitalize())}</h3>" if heading else ""
+    return f'<div data-part="{escape(name)}">{title}<div class="charts">{"".join(charts)}</div></div>'
 
 
-def _lines(part: Data, measure: str) -> Iterator[Line]:
-    """The lines of a measure: one per operator, one per pair of operators, or a single one."""
+def _lines(part: Data, measure: str) -> Iterator[tuple[str, int | None, list[tuple[float, float]]]]:
+    """The lines of a measure, each with its name and colour, if it is not its model's: one per operator or pair."""
     values = part["depth"].get(measure, part["depth"]["moves"])
     if measure in ("size", "relative"):
         moments = [t for t, frame in zip(part["times"], part["frames"], strict=True) if frame["operator"] in OPERATORS]
@@ -182,6 +171,6 @@ def _lines(part: Data, measure: str) -> Iterator[Line]:
         pairs = list(dict.fromkeys(row.get("pair", "") for row in values))
         for i, pair in enumerate(pairs):
             line = [(row["layer"], row["relative"]) for row in values if row.get("pair", "") == pair]
-            yield " and ".join(pair), (None if len(pairs) == 1 else (5, 3, 4)[i % 3]), line
+            yield " and ".join(pair), (5, 3, 4)[i] if len(pairs) > 1 else None, line
     else:
         yield "", None, [(t, value) for t, value in zip(part["times"], values, strict=True) if value is not None]

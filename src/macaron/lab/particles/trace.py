@@ -3,6 +3,7 @@
 The stack walks its layers itself and reports every sub-step, so the last frame is the model's output to the bit.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -74,9 +75,7 @@ class Trace:
     @torch.no_grad()
     def normalised(self) -> list[Tensor]:
         """Every state (T, D) through the final norm; a post-norm stack has none, so a plain layer norm is used."""
-        norm = self.stack.norm
-        if norm is None:
-            return [F.layer_norm(frame.state, frame.state.shape[-1:]) for frame in self.frames]
+        norm = self.stack.norm or (lambda state: F.layer_norm(state, state.shape[-1:]))
         return [frame.state if frame.operator == END else norm(frame.state) for frame in self.frames]
 
 
@@ -94,24 +93,24 @@ def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
         handle.remove()
     ((embedded, context),) = calls
     states: list[Tensor] = []  # before each layer, and after the last
-    visited: list[tuple[int, SubStep]] = []
-    end = stack(embedded, context, states, visit=lambda step: visited.append((len(states) - 1, step)), norm=False)
-    states.append(end)
+    visited: dict[int, list[SubStep]] = defaultdict(list)
+
+    def visit(step: SubStep) -> None:
+        visited[len(states)].append(step)
+
+    states.append(stack(embedded, context, states, visit=visit, norm=False))
     frames = [Frame(START, 0, 0, 0.0, "The embedded words", states[0][0])]
-    layers: list[LayerTrace] = []
-    first = 1 if stack.prologue is None else 0
-    for index, (start, end) in enumerate(pairwise(states)):
-        steps = [step for visited_index, step in visited if visited_index == index]
+    walked: list[LayerTrace] = []
+    for index, (start, end) in enumerate(pairwise(states), start=0 if stack.prologue is not None else 1):
+        steps = visited[len(walked) + 1]
         before = steps[0].before[..., : start.shape[-1]]  # with the signals of the layer
-        layer = LayerTrace(first + index, steps, before, end)
-        frames += _frames(layer, stack, context)
-        if 1 <= layer.number <= stack.num_layers:
-            layers.append(layer)
+        walked.append(LayerTrace(index, steps, before, end))
+        frames += _frames(walked[-1], stack, context)
+    last = stack.num_layers + 1
     if stack.norm is not None:
-        last = stack.num_layers + 1
         step = 1 + sum(frame.layer == last for frame in frames)
         frames.append(Frame(END, last, step, 0.0, "The final norm", stack.norm(states[-1])[0]))
-    return Trace(stack, frames, layers, context)
+    return Trace(stack, frames, [layer for layer in walked if 0 < layer.number < last], context)
 
 
 def _frames(layer: LayerTrace, stack: Stack, context: Context) -> Iterator[Frame]:

@@ -83,13 +83,11 @@ class TracedModel:
         self.kind: TokenizerKind = model_kind(folder)
         heads = ENCODER_HEADS if self.kind == "encoder" else ()
         self.model, missing = load_model(folder, _NETWORKS[self.kind], torch.float32, heads)
-        lens = (
-            (self.model.mlm_logits, note("particles", "masked"))
-            if self.kind == "encoder"
-            else (self.model.logits, note("particles", "shared"))
-        )
-        # A classifier has no head for masked words.
-        self.lens: tuple[Any, str | None] = (None, None) if missing else lens
+        self.lens: tuple[Any, str | None] = (None, None)
+        if not missing:  # a classifier has no head for masked words
+            encodes = self.kind == "encoder"
+            head = self.model.mlm_logits if encodes else self.model.logits
+            self.lens = (head, note("particles", "masked" if encodes else "shared"))
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.folder = folder
@@ -154,8 +152,11 @@ class TokenLabels:
     def __init__(self, tokenizer: MacaronTokenizer) -> None:
         self.tokenizer = tokenizer
         self.whole_words = isinstance(tokenizer.backend_tokenizer.model, WordLevel)
-        self.word_end: str | None = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None) or None
-        self.bytes = _byte_of_character() if tokenizer.pipeline == "raw" else {}
+        self.word_end: str = getattr(tokenizer.backend_tokenizer.model, "end_of_word_suffix", None) or ""
+        # The characters of a byte-level vocabulary: printable bytes are themselves, the others are shifted.
+        alphabet = sorted(ByteLevel.alphabet())
+        shifted = [byte for byte in range(256) if chr(byte) not in alphabet]
+        self.bytes = dict(zip(alphabet, [*(ord(c) for c in alphabet if ord(c) < 256), *shifted], strict=True))
 
     def __call__(self, token: int) -> str:
         """The label of a token."""
@@ -164,7 +165,7 @@ class TokenLabels:
             return f"[{token}]"  # a row of the embedding beyond the vocabulary
         if symbol in _NAMES:
             return _NAMES[symbol]
-        if self.bytes:
+        if self.tokenizer.pipeline == "raw":
             return self._of_bytes(symbol)
         if symbol.startswith("<0x") and symbol.endswith(">"):
             return f"[{symbol[3:-1]}]"
@@ -172,13 +173,13 @@ class TokenLabels:
             text = symbol.removesuffix(CONTINUED) or symbol
             continued = text != symbol
         else:
-            continued = self.word_end is not None and not symbol.endswith(self.word_end)
-            text = symbol.removesuffix(self.word_end or "")
+            text = symbol.removesuffix(self.word_end)
+            continued = bool(self.word_end) and text == symbol
         text = html.unescape(text) if self.tokenizer.pipeline == "moses" else text
         return text + JOINT if continued else text
 
     def _of_bytes(self, symbol: str) -> str:
-        """The label of a byte-level piece. A piece that starts with a space starts a word."""
+        # A piece that starts with a space starts a word.
         content = bytes(self.bytes[character] for character in symbol if character in self.bytes)
         text = content.decode("utf-8", "replace")
         word = text.strip()
@@ -188,11 +189,3 @@ class TokenLabels:
             return f"[{content.hex(' ').upper()}]"
         # A full stop after a word, without a space, is not a piece of it.
         return JOINT + word if word[0].isalnum() and not text[0].isspace() else word
-
-
-def _byte_of_character() -> dict[str, int]:
-    """The characters of a byte-level vocabulary: printable bytes are themselves, the others are shifted."""
-    alphabet = sorted(ByteLevel.alphabet())
-    printable = [ord(character) for character in alphabet if ord(character) < 256]
-    shifted = [code for code in range(256) if code not in printable]
-    return dict(zip(alphabet, [*printable, *shifted], strict=True))

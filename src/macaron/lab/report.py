@@ -1,0 +1,271 @@
+"""The page of a run: recipe, curves, throughput, scores, samples, environment."""
+
+import json
+from pathlib import Path
+from shlex import quote
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from macaron.data.prepared import PreparedData, PreparedText
+from macaron.errors import MacaronError
+from macaron.lab.charts import Series, duration, line_chart, number
+from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.run_folder import RunFolder, is_number
+from macaron.text.vocabulary import MASK
+
+#: The first of these losses that a run has is shown at the top.
+_LOSSES = {"valid_nll": "validation nll", "valid_mlm": "validation, masked words", "valid_loss": "validation loss"}
+#: Numbers that get no chart of their own: positions, times and sizes.
+_NOT_DRAWN = {"update", "epoch", "time", "seconds", "targets", "bleu_sentences", "parts", "validation_parts"}
+SAMPLES = 6
+#: Sentences of 6 to 40 tokens are preferred.
+_SHORT, _LONG = 6, 40
+#: Characters of a sentence that are shown: a model in early training may not end its sentences.
+_LONGEST = 400
+_GUESSES = 3
+
+#: A sentence around its masked word (before it, the word, after it), and the most probable words with probabilities.
+Filled = tuple[str, str, str, list[tuple[str, float]]]
+
+
+def write_report(run: Path, out: Path | None = None, *, samples: bool = True, data: Path | None = None) -> Path:
+    """Write the page of a run, by default RUN/report.html, and return its path."""
+    path = run / "report.html" if out is None else out
+    check_page_path(path)
+    found = RunFolder(run)
+    parts = [_cards(found), *_curves(found), section("Scores", *_scores(found))]
+    if samples and found.kind != "language-model":
+        parts.append(section("Samples", *_samples(found, data)))
+    recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
+    recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
+    parts += [section("Recipe", recipe), section("Environment", _environment(found))]
+    # At the top, but made last: it says what could not be read.
+    body = "\n".join([_status(found), *parts])
+    write_page(path, render_page(found.name, body, lead=_lead(found), styles=["report.css"]))
+    return path
+
+
+def _lead(run: RunFolder) -> str:
+    what = f"A translation model, {' to '.join(run.languages)}" if run.languages else "A translation model"
+    what = {"pre-training": "An encoder in pre-training", "language-model": "A language model"}.get(run.kind, what)
+    preset, scheme = run.settings.get("model", {}).get("preset"), run.config.get("scheme")
+    scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
+    return what + (f": {preset}" if preset else "") + (f", scheme {scheme}" if scheme else "") + "."
+
+
+def _status(run: RunFolder) -> str:
+    notes = []
+    if not run.update and not run.finished:
+        notes.append("No metrics yet: the run has just begun, or was stopped before the first line of its log.")
+    elif not run.finished:
+        limit = run.settings.get("train", {}).get("max_updates")
+        of = f" of {limit:,}" if isinstance(limit, int) else ""
+        left = next((record["time_left"] for record in reversed(run.metrics) if record.get("time_left")), None)
+        ahead = f", with about {left} left" if left else ""
+        again = " It had finished before and was resumed." if run.summary else ""
+        notes.append(
+            f"Not finished: update {run.update:,}{of}{ahead}. It is still training, or was stopped; macaron train "
+            f"--resume --out {quote(str(run.path))} continues it.{again}"
+        )
+    if run.finished and not run.has_model:
+        notes.append("There is no model in this folder.")
+    return "".join(f'<p class="status">{escape(note)}</p>' for note in (*notes, *run.remarks))
+
+
+def _cards(run: RunFolder) -> str:
+    entries = []
+    if run.evaluations:
+        first = run.evaluations[0]["scores"][0]
+        entries.append((first["metric"], f"{first['score']:.2f}", run.evaluations[0]["data"]))
+    if measured := [(label, points) for metric, label in _LOSSES.items() if (points := run.values(metric))]:
+        label, points = measured[0]
+        update, lowest = min(points, key=lambda point: point[1])
+        entries.append((label, number(lowest), f"nats, lowest, at update {update:,.0f}"))
+    if run.parameters is not None:
+        entries.append(("parameters", f"{run.parameters:,}", ""))
+    if run.update:
+        epoch = max((int(record["epoch"]) for record in run.metrics if "epoch" in record), default=None)
+        entries.append(("updates", f"{run.update:,}", "" if epoch is None else f"in epoch {epoch}"))
+    if seconds := run.summary.get("seconds") or max((x for x, _ in run.values("seconds", "seconds")), default=None):
+        gpus = [start.get("gpu") for start in run.starts]
+        device = next((f"on {gpu}" for gpu in gpus if gpu), "on a CPU" if gpus else "")
+        entries.append(("time", duration(seconds), device))
+    cards = []
+    for entry in entries:
+        shown = zip(("label", "value", "hint"), entry, strict=True)
+        spans = (f'<span class="{kind}">{escape(text)}</span>' for kind, text in shown if text)
+        cards.append(f'<li class="card">{"".join(spans)}</li>')
+    return f'<ul class="cards">{"".join(cards)}</ul>'
+
+
+def _curves(run: RunFolder) -> list[str]:
+    """The sections with charts, see report-charts.json; numbers that nobody foresaw get charts, too."""
+    known = json.loads(asset("report-charts.json"))
+    named = {name for charts in known.values() for chart in charts for name in chart["lines"]}
+    measured = (name for record in run.metrics for name in record if is_number(record[name]))
+    for base in dict.fromkeys(name.removeprefix("valid_") for name in measured if name not in named | _NOT_DRAWN):
+        title = base.replace("_", " ")
+        lines = {base: "training", f"valid_{base}": "validation"}
+        known["Curves"].append({"title": title, "y_label": title, "lines": lines})
+    parts = []
+    for heading, charts in known.items():
+        drawn = [drawn for chart in charts if (drawn := _chart(run, **chart))]
+        about = ""
+        if heading == "Throughput" and (paces := run.values("tokens_per_second")):
+            pace = number(median(pace for _, pace in paces))
+            tokens = number(sum(targets for _, targets in run.values("targets")))
+            about = f'<p class="note">Median {pace} tokens per second; {tokens} tokens in total, excluding padding.</p>'
+        if drawn or heading == "Curves":
+            shown = "".join(drawn) or '<p class="empty">No values yet.</p>'
+            parts.append(section(heading, about, f'<div class="charts">{shown}</div>'))
+    return parts
+
+
+def _chart(
+    run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: str = "logarithmic", x: str = "update"
+) -> str:
+    """A chart of metrics with their legends, or nothing if there are no values.
+
+    :param scale: ``logarithmic`` if the values need it, ``linear`` or ``from zero``
+    """
+    found = [(text, run.values(name, x)) for name, text in lines.items()]
+    series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
+    # With no label smoothing the objective is the likelihood: one chart is enough.
+    if not series or (title == "Loss" and found[0][1] == run.values("nll")):
+        return ""
+    values = [y for each in series for _, y in each.points]
+    log_y, zero = scale == "logarithmic" and min(values) > 0 and max(values) / min(values) > 8, scale == "from zero"
+    x_label = x.removesuffix("s")
+    return line_chart(series, title=title, x_label=x_label, y_label=y_label, log_y=log_y, from_zero=zero, height=240)
+
+
+def _scores(run: RunFolder) -> list[str]:
+    """The scores; a translation model that was not evaluated gets a hint, since a loss is no score."""
+    parts = []
+    for found in run.evaluations:
+        table = [
+            (each["metric"], f"{each['score']:.2f}", f"{each['interval']['low']:.2f} to {each['interval']['high']:.2f}")
+            for each in found["scores"]
+        ]
+        headers, caption = ["score", "value", "95 % interval"], f"{found['data']} ({found['file']})"
+        # Below the table: a definition is too long for a column on a phone.
+        definitions = escape("; ".join(each["definition"] for each in found["scores"]))
+        parts += [html_table(headers, table, caption=caption, numeric=[1, 2]), f'<p class="note">{definitions}.</p>']
+    if candidates := run.summary.get("candidates"):
+        chosen, scores = run.summary.get("final_model"), run.summary.get("candidate_scores", {})
+        rows = [
+            (
+                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
+                "–" if loss is None else f"{loss:.4f}",
+                f"{scores[name]:.2f}" if name in scores else "–",
+            )
+            for name, loss in candidates.items()
+        ]
+        metric = run.settings.get("train", {}).get("best_metric", "loss")
+        caption = f"Candidates for the final model; the one with the best {metric} in validation is chosen"
+        parts.append(html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]))
+    if parts and (run.evaluations or run.kind != "translation" or not run.model_folder):
+        return parts
+    hint = f"macaron evaluate {quote(str(run.path))} --data DIR"
+    more = f" <code>{escape(hint)}</code> adds them." if run.kind == "translation" and run.model_folder else ""
+    said = "No scores of translations yet." if parts else "No scores yet."
+    return [f'<p class="empty">{said}{more}</p>', *parts]
+
+
+def _samples(run: RunFolder, data: Path | None) -> list[str]:
+    if run.model_folder is None:
+        why = "No model is in this folder." if run.finished else "No model and no checkpoint yet."
+        return [f'<p class="empty">{why}</p>']
+    told = run.settings.get("data", {}).get("out")
+    folder = data or Path(str(told))
+    if not (folder / "prepared.json").is_file():
+        if data is not None:
+            raise MacaronError(f"{data}: no prepared.json. Is it a folder that macaron prepare wrote?")
+        return [f'<p class="empty">The data were not found ({escape(told)}): give their folder with --data DIR.</p>']
+    try:
+        if run.kind == "translation":
+            note = "Validation sentences, evenly spaced; none was chosen by its result."
+            shown = [_translated(run, *each) for each in translations(run.path, folder)]
+        else:
+            note = "Validation sentences with one word masked, and the model's predictions."
+            shown = [_filled(*each) for each in filled_masks(run.path, folder)]
+    except MacaronError as error:
+        # The rest of the page is useful without samples.
+        return [f'<p class="status">No samples: {escape(error)}</p>']
+    note += "" if run.has_model else f" There is no final model yet: this is {run.model_folder.name}."
+    return [f'<p class="note">{escape(note)}</p>', f'<ol class="samples">{"".join(shown)}</ol>']
+
+
+def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
+    """Validation sentences, spread evenly over the split: source, translation by a run's model, reference."""
+    from macaron.decode import Translator
+
+    prepared = PreparedData.open(data)
+    sources, references = (prepared.text("valid", language) for language in prepared.languages)
+    chosen = _chosen(prepared.pairs("valid").source.lengths(), count)
+    state = prepared.text_state("valid")
+    # Always on the CPU: the page is the same on every machine.
+    outputs = Translator(run, device="cpu").translate([sources[i] for i in chosen], state=state, one_per_line=True)
+    return [(sources[i], output, references[i]) for i, output in zip(chosen, outputs, strict=True)]
+
+
+def filled_masks(run: Path, data: Path, count: int = SAMPLES) -> list[Filled]:
+    """Mask a word of each of some validation sentences, always the same ones, and let a run's model predict it."""
+    from macaron.tasks.mask_filler import MaskFiller
+
+    prepared = PreparedText.open(data)
+    sentences, filler = prepared.sentences("valid"), MaskFiller(run, "cpu")
+    mask, found = filler.tokenizer.special_names[MASK], []
+    chosen = [sentences[index].tolist() for index in _chosen(sentences.lengths(), count)]
+    for number_, text in enumerate(prepared.tokenizer.decode_lines(chosen)):
+        words = text.split()
+        # A mask is one token: words of one token come first.
+        pieces = filler.tokenizer.encode_lines(words, add_special_tokens=False)
+        whole = [i for i, ids in enumerate(pieces) if len(ids) == 1] or range(len(words))
+        place = int(np.random.default_rng(number_).choice(whole))
+        before, after = " ".join([*words[:place], ""]), " ".join(["", *words[place + 1 :]])
+        [likely] = filler.fill([f"{before}{mask}{after}"], _GUESSES)
+        guesses = [(str(each["token_str"]).strip(), float(each["score"])) for each in likely]
+        found.append((before, words[place], after, guesses))
+    return found
+
+
+def _chosen(lengths: NDArray[np.int32], count: int) -> list[int]:
+    """Evenly spaced indices of sentences of a readable length, or of all if there are none."""
+    indices = [i for i, n in enumerate(lengths) if _SHORT <= n <= _LONG] or range(len(lengths))
+    count = min(count, len(indices))
+    return [indices[i * len(indices) // count] for i in range(count)]
+
+
+def _translated(run: RunFolder, source: str, output: str, reference: str) -> str:
+    same = ' <span class="tag">matches the reference</span>' if output == reference else ""
+    texts = (source, output, reference)
+    shown = [escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST].rstrip()} …") for text in texts]
+    source_lang, target_lang = map(escape, run.languages)
+    return (
+        f'<li><dl><div><dt>source</dt><dd lang="{source_lang}">{shown[0]}</dd></div>'
+        f'<div class="made"><dt>model</dt><dd lang="{target_lang}">{shown[1]}{same}</dd></div>'
+        f'<div><dt>reference</dt><dd lang="{target_lang}">{shown[2]}</dd></div></dl></li>'
+    )
+
+
+def _filled(before: str, word: str, after: str, likely: list[tuple[str, float]]) -> str:
+    right = likely[0][0] == word
+    text = f'{escape(before)}<mark class="{"right" if right else "wrong"}">{escape(word)}</mark>{escape(after)}'
+    guesses = " · ".join(f"<b>{escape(guess or '(space)')}</b> {100 * chance:.0f} %" for guess, chance in likely)
+    tag = f'<span class="tag">{"right" if right else f"was: {escape(word)}"}</span>'
+    return f'<li><p>{text}</p><ul class="guesses"><li>{guesses} {tag}</li></ul></li>'
+
+
+def _environment(run: RunFolder) -> str:
+    if not run.starts:
+        return '<p class="empty">Not recorded.</p>'
+    starts = [{**start, **start.get("packages", {})} for start in run.starts]
+    for start in starts:
+        start |= {"packages": None, "command": " ".join(map(str, start.get("command") or ()))}
+    names = dict.fromkeys(name for start in starts for name, value in start.items() if value)
+    rows = [[name, *(start.get(name) or "–" for start in starts)] for name in names]
+    headers = ["what", *(f"start {i}" for i in range(1, len(starts) + 1))]
+    return html_table(headers, rows, caption="The environment at each start")
