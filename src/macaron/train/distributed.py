@@ -14,9 +14,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.rendezvous import rendezvous
 
 _BUCKET = 1 << 23  # gradients that are summed at once
@@ -198,6 +196,10 @@ def distribute(
     if not processes.grouped:
         return
     if how == "fsdp":
+        # Imported late: it imports sympy, and fine-tuned models are used without it.
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
         mesh = init_device_mesh(device.type, (processes.world,))
         for part in parts:
             fully_shard(part, mesh=mesh)
@@ -213,6 +215,8 @@ def gathered(module: nn.Module) -> Iterator[None]:
 
     Afterwards everything is sharded again: gathered weights would not follow changes of the shards.
     """
+    from torch.distributed.fsdp import FSDPModule
+
     if not isinstance(module, FSDPModule):
         yield
         return
