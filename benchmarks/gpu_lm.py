@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--peer-batch-tokens", type=int, nargs="*", default=[], help="others for the peer")
     parser.add_argument("--dropout", type=float, help="of all, in attention too; for speed 0.1")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--seconds", type=float, default=30, help="of macaron train for speed, its start included")
+    parser.add_argument("--seconds", type=float, default=40, help="of macaron train for speed, its start included")
     parser.add_argument("--peer-seconds", type=float, default=10, help="of each peer, after its warm-up")
     parser.add_argument("--peers", nargs="*", choices=["eager", "compiled"], default=["compiled"])
     parser.add_argument("--log-every", type=int, default=20, help="updates")

@@ -65,10 +65,12 @@ def test_a_prepared_folder_is_up_to_date(kind: str, old: Path, server: Any):
     assert after.keys() == before.keys()
 
 
-@pytest.mark.parametrize("kind", ["pairs", "text"])
-def test_a_stopped_run_is_refused(kind: str, old: Path, server: Any):
-    said = server.run("train", f"{kind}.toml", "--out", f"stopped-{kind}", "--resume", cwd=str(old), code=1)
+def test_a_stopped_run_is_refused(old: Path, server: Any):
+    said = server.run("train", "pairs.toml", "--out", "stopped-pairs", "--resume", cwd=str(old), code=1)
     assert "a checkpoint of format 1, this version reads 4. Resume with the version that wrote it" in said
+    # Its recipe may have settings that there are no more.
+    said = server.run("train", "text.toml", "--out", "stopped-text", "--resume", cwd=str(old), code=1)
+    assert "stopped-text/recipe.toml, line 54: unknown key 'pretrain.attention'" in said
 
 
 def test_a_stopped_run_is_no_model(old: Path, server: Any):
