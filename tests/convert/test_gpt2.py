@@ -12,9 +12,11 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
+from macaron import Generator
 from macaron.convert import convert_huggingface
 from macaron.errors import MacaronError
 from macaron.models import LanguageModel
+from macaron.text.vocabulary import EOS
 
 END = "<|endoftext|>"
 TEXTS = ["The cat sees the dog.", "don't  run", "naïve 東京 2026", " leading"]
@@ -93,12 +95,20 @@ def test_text_goes_in_and_comes_out_as_with_transformers(tmp_path: Path):
             for model, each, pad in zip((theirs, ours), ids, (end, 1), strict=True)
         ]
         assert new_ids(found[0], end).tolist() == found[1].tolist()
+        generated = Generator(tmp_path / "ours", device="cpu").generate_nbest([text], max_length=12)[0][0]
+        new = found[1][0, len(ids[1][0]) :].tolist()
+        assert [each for each in generated.tokens if each != EOS] == [each for each in new if each != EOS]
 
 
 def test_the_command(tmp_path: Path, macaron):
     gpt2(tmp_path / "gpt2")
     done = macaron("convert", "huggingface", tmp_path / "gpt2", "--out", tmp_path / "ours")
     assert "language model: lie-fg, pre-norm, 3 layers, hidden 48" in done.stdout
+    (tmp_path / "text").write_text("".join(f"{text}\n" for text in TEXTS))
+    measured = macaron("evaluate", tmp_path / "ours", "--source", tmp_path / "text", "--device", "cpu")
+    assert "perplexity per token" in measured.stdout, measured.stderr
+    made = macaron("generate", tmp_path / "ours", "--input", tmp_path / "text", "--int8", "--max-length", 3)
+    assert made.stdout.count("\n") >= len(TEXTS), made.stderr
     again = macaron("convert", "huggingface", tmp_path / "gpt2", "--out", tmp_path / "ours")
     assert again.returncode == 1
     assert "--force" in again.stderr

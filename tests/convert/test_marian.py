@@ -63,7 +63,7 @@ def letters(*words: str) -> dict[str, float]:
     return pieces | dict.fromkeys(sorted({*"▁", *"".join(words)}), -8.0)
 
 
-def folder(path: Path, spm: str = "written", rows_more: int = 0, **changes) -> MarianMTModel:
+def folder(path: Path, spm: str = "written", rows_more: int = 0, more: tuple[str, ...] = (), **changes) -> MarianMTModel:
     path.mkdir()
     if spm == "written":
         write_spm(path / "source.spm", letters("the", "cat", "cats", "dog", "dogs", "sees", "run", "a", "and", "two"))
@@ -77,7 +77,7 @@ def folder(path: Path, spm: str = "written", rows_more: int = 0, **changes) -> M
             )
             (path / f"{side}.model").rename(path / f"{side}.spm")
     found = [[each.piece for each in read_sentencepiece(path / f"{side}.spm").pieces] for side in ("source", "target")]
-    names = ["</s>", "<unk>", *dict.fromkeys(name for each in found for name in each if name[0] != "<"), ">>deu<<"]
+    names = ["</s>", "<unk>", *dict.fromkeys(name for each in found for name in each if name[0] != "<"), ">>deu<<", *more]
     vocabulary = {name: index for index, name in enumerate([*names, "<pad>"])}
     (path / "vocab.json").write_text(json.dumps(vocabulary))
     tokenizer = {"source_lang": "en", "target_lang": "de", "tokenizer_class": "MarianTokenizer"}
@@ -143,6 +143,19 @@ def test_logits_and_gradients_are_those_of_marian(tmp_path: Path, changes: dict[
             rows[pad] = False  # transformers keeps the padding's vector as it is
         scale = float(parameter.grad.abs().max())
         torch.testing.assert_close(gradient[rows] / scale, parameter.grad[rows] / scale, atol=1e-5, rtol=1e-4)
+
+
+def test_a_vocabulary_with_a_start_token_keeps_its_row(tmp_path: Path):
+    """Vocabularies made from those of SentencePiece have all of its control tokens."""
+    theirs = folder(tmp_path / "marian", more=("<s>",))
+    convert_huggingface(tmp_path / "marian", tmp_path / "ours")
+    ours, pad = TranslationModel.from_pretrained(tmp_path / "ours"), theirs.config.pad_token_id
+    order = [pad - 1, pad, 0, 1, *range(2, pad - 1)]
+    assert ours.config.vocab_size == pad + 1
+    new = torch.tensor([order.index(old) for old in range(pad + 1)])
+    source, target = torch.randint(2, pad, (2, 9)), torch.randint(2, pad, (2, 7))
+    wanted = theirs(source, decoder_input_ids=target).logits
+    torch.testing.assert_close(ours(new[source], new[target])[..., new], wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 4])

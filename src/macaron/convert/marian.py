@@ -73,7 +73,7 @@ def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> t
     eos, unk = source.token("eos_token_id", rows, 0), vocabulary.get("<unk>")
     if unk is None:
         raise MacaronError("vocab.json: no '<unk>'")
-    places = [None, source.token("pad_token_id", rows, rows - 1), eos, unk]
+    places = [vocabulary.get("<s>"), source.token("pad_token_id", rows, rows - 1), eos, unk]
     rest = [index for index in range(rows) if index not in places]
     tokens = {index: token for token, index in vocabulary.items()}
     names = [*specials("translation"), *(tokens.get(index, f"{FILLER}{index:04d}") for index in rest)]

@@ -287,7 +287,8 @@ def _read_backend(path: Path, converted: bool) -> Tokenizer:
     except MacaronError as error:  # as for what `tokenizers` cannot read
         raise ValueError(error) from None
     with suppress(LookupError, TypeError, AttributeError):
-        single = content["post_processor"]["single"]
+        # Only GPT-2's, converted, has none: it adds no special tokens.
+        single = content["post_processor"]["single"] if content["post_processor"] or not converted else []
         one_text = len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single)
         if one_text and (convertible(content) if converted else _ours(content)):
             return Tokenizer.from_file(str(path))
