@@ -6,9 +6,14 @@
 OPUS-MT-FOLDER is a folder of transformers (Helsinki-NLP/opus-mt-de-en), which is converted to a temporary one. All
 translate the same lines with the same beam, in batches of the same number of lines, sorted by length; the time of
 loading is not counted. Systems take turns, numbers are medians over the turns.
+
+``--random`` first makes the folder: the size of OPUS-MT's models, random weights, a vocabulary of the text. Such a
+model does not end its translations, so sources are random tokens and every system is forced to ``--tokens`` in and out,
+end included. What the systems write is the same where they search in the same way (``--beam 1``).
 """
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -23,26 +28,85 @@ from common import number
 
 from macaron import Translator
 from macaron.convert import convert_huggingface
+from macaron.decode import SearchSettings, translate_ids
 from macaron.files import read_lines
 
-Run = Callable[[list[str]], list[str]]
+Run = Callable[[list[Any]], list[str]]
+#: By how much our numbers of pieces are higher than those in a random folder: ours has four special tokens first.
+SHIFT = 2
+
+
+def random_folder(folder: Path, text: Path, vocabulary: int = 32_000) -> None:
+    """Write a MarianMT folder of OPUS-MT's size with random weights."""
+    import sentencepiece
+    from transformers import MarianConfig, MarianMTModel
+
+    folder.mkdir(parents=True)
+    for side in ("source", "target"):  # of the same text
+        prefix, options = str(folder / side), {"hard_vocab_limit": False, "minloglevel": 2}
+        trainer = sentencepiece.SentencePieceTrainer
+        trainer.train(input=str(text), model_prefix=prefix, vocab_size=vocabulary, **options)
+        Path(f"{prefix}.model").rename(f"{prefix}.spm")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=f"{prefix}.spm")
+    names = [pieces.id_to_piece(index) for index in range(3, pieces.get_piece_size())]
+    names = ["</s>", "<unk>", *names, "<pad>"]
+    (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(names)}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "en", "target_lang": "de"}))
+    torch.manual_seed(1)
+    last = len(names) - 1
+    layers = {"encoder_layers": 6, "decoder_layers": 6, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048}
+    heads = {"d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
+    special = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "forced_eos_token_id": None}
+    others = {"activation_function": "swish", "scale_embedding": True, "max_position_embeddings": 512}
+    model = MarianMTModel(MarianConfig(vocab_size=len(names), **layers, **heads, **special, **others)).eval()
+    for parameter in filter(lambda each: each.dim() > 1 and each.requires_grad, model.parameters()):
+        torch.nn.init.normal_(parameter, 0, 0.05)  # large enough that the next token matters
+    model.save_pretrained(folder)
+
+
+def written(made: list[Any], options: argparse.Namespace) -> list[str]:
+    """Forced translations as text, without the last token, which is the end in ours alone."""
+    assert {len(each) for each in made} == {options.tokens}, {len(each) for each in made}
+    return [" ".join(map(str, each[:-1])) for each in made]
 
 
 def ours(folder: Path, options: argparse.Namespace, int8: bool) -> Run:
     translator = Translator(folder, device="cpu", threads=options.threads, int8=int8)
     tokens = options.batch * 64
+    if options.random:
+        steps = options.tokens - 1  # the search takes one more, for the end
+        settings = SearchSettings(beam=options.beam, min_length=steps, max_length=steps)
+
+        def forced(sources: list[list[int]]) -> list[str]:
+            given = [[index + SHIFT for index in source[:-1]] + [2] for source in sources]
+            batches = (given[start : start + options.batch] for start in range(0, len(given), options.batch))
+            made = [
+                best[0].tokens
+                for batch in batches
+                for best in translate_ids(translator.searched, batch, settings, nbest=1)
+            ]
+            return written([[index - SHIFT for index in each] for each in made], options)
+
+        return forced
     return lambda lines: translator.translate(lines, one_per_line=True, beam=options.beam, batch_tokens=tokens)
 
 
 def transformers(folder: Path, options: argparse.Namespace) -> Run:
     from transformers import MarianMTModel, MarianTokenizer
 
+    length = {"min_new_tokens": options.tokens, "max_new_tokens": options.tokens}
     model, tokenizer = MarianMTModel.from_pretrained(folder).eval(), MarianTokenizer.from_pretrained(folder)
 
     def run(lines: list[str]) -> list[str]:
         found = []
         for start in range(0, len(lines), options.batch):
-            batch = tokenizer(lines[start : start + options.batch], return_tensors="pt", padding=True, truncation=True)
+            batch = lines[start : start + options.batch]
+            if options.random:
+                with torch.inference_mode():
+                    ids = model.generate(torch.tensor(batch), num_beams=options.beam, **length)
+                found += written(ids[:, 1:].tolist(), options)
+                continue
+            batch = tokenizer(batch, return_tensors="pt", padding=True, truncation=True)
             with torch.inference_mode():
                 ids = model.generate(**batch, num_beams=options.beam, max_length=200)
             found += tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -62,10 +126,13 @@ def ctranslate2(folder: Path, options: argparse.Namespace, kind: str, work: Path
     tokenizer = MarianTokenizer.from_pretrained(folder)
 
     def run(lines: list[str]) -> list[str]:
-        sources = [tokenizer.convert_ids_to_tokens(tokenizer(line)["input_ids"]) for line in lines]
-        results = translator.translate_batch(sources, beam_size=options.beam, max_batch_size=options.batch)
+        ids = lines if options.random else tokenizer(lines)["input_ids"]
+        sources = [tokenizer.convert_ids_to_tokens(each) for each in ids]
+        names = ("min_decoding_length", "max_decoding_length")
+        length = dict.fromkeys(names, options.tokens) if options.random else {}
+        results = translator.translate_batch(sources, beam_size=options.beam, max_batch_size=options.batch, **length)
         ids = [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
-        return list(tokenizer.batch_decode(ids, skip_special_tokens=True))
+        return written(ids, options) if options.random else list(tokenizer.batch_decode(ids, skip_special_tokens=True))
 
     return run
 
@@ -74,6 +141,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("text", type=Path)
+    parser.add_argument("--random", action="store_true", help="make the folder, with random weights")
+    parser.add_argument("--tokens", type=int, default=24, help="of --random")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--batch", type=int, default=16, help="lines")
     parser.add_argument("--beam", type=int, default=4)
@@ -82,7 +151,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where to write the numbers as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    lines = sorted(islice((line for line in read_lines(options.text) if line.strip()), options.lines), key=len)
+    if options.random:
+        random_folder(options.folder, options.text)
+    lines: list[Any] = sorted(islice(filter(str.strip, read_lines(options.text)), options.lines), key=len)
+    if options.random:
+        size = (len(lines), options.tokens - 1)
+        lines = [[*source, 0] for source in torch.randint(2, 8_000, size).tolist()]  # pieces, and the end
     with tempfile.TemporaryDirectory(prefix="macaron-benchmark-") as name:
         work = Path(name)
         convert_huggingface(options.folder, work / "ours")
@@ -94,7 +168,13 @@ def main() -> None:
             "ctranslate2 int8": lambda: ctranslate2(options.folder, options, "int8", work),
         }
         systems: dict[str, Run] = {}
-        result: dict[str, Any] = {"lines": len(lines), "left_out": {}, "seconds": {}, "same_as_transformers": {}}
+        result: dict[str, Any] = {
+            "lines": len(lines),
+            "random": options.random,
+            "left_out": {},
+            "seconds": {},
+            "same_as_transformers": {},
+        }
         for system, build in builders.items():
             try:
                 systems[system] = build()
@@ -113,6 +193,7 @@ def main() -> None:
     rows = []
     for system, found in times.items():
         seconds = statistics.median(found)
+        result["turns"][system] = [round(each, 3) for each in found]
         same = None if wanted is None else sum(map(str.__eq__, outputs[system], wanted)) / len(lines)
         result["seconds"][system], result["same_as_transformers"][system] = round(seconds, 3), same
         rows.append([system, number(len(lines) / seconds, ".1f"), number(same, ".2f")])

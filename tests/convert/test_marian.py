@@ -63,7 +63,7 @@ def letters(*words: str) -> dict[str, float]:
     return pieces | dict.fromkeys(sorted({*"▁", *"".join(words)}), -8.0)
 
 
-def folder(path: Path, spm: str = "written", rows_more: int = 0, more: tuple[str, ...] = (), **changes) -> MarianMTModel:
+def folder(path: Path, spm: str = "written", rows_more: int = 0, start: bool = False, **changes) -> MarianMTModel:
     path.mkdir()
     if spm == "written":
         write_spm(path / "source.spm", letters("the", "cat", "cats", "dog", "dogs", "sees", "run", "a", "and", "two"))
@@ -77,7 +77,8 @@ def folder(path: Path, spm: str = "written", rows_more: int = 0, more: tuple[str
             )
             (path / f"{side}.model").rename(path / f"{side}.spm")
     found = [[each.piece for each in read_sentencepiece(path / f"{side}.spm").pieces] for side in ("source", "target")]
-    names = ["</s>", "<unk>", *dict.fromkeys(name for each in found for name in each if name[0] != "<"), ">>deu<<", *more]
+    names = ["</s>", "<unk>", *dict.fromkeys(name for each in found for name in each if name[0] != "<"), ">>deu<<"]
+    names += ["<s>"] if start else []
     vocabulary = {name: index for index, name in enumerate([*names, "<pad>"])}
     (path / "vocab.json").write_text(json.dumps(vocabulary))
     tokenizer = {"source_lang": "en", "target_lang": "de", "tokenizer_class": "MarianTokenizer"}
@@ -147,7 +148,7 @@ def test_logits_and_gradients_are_those_of_marian(tmp_path: Path, changes: dict[
 
 def test_a_vocabulary_with_a_start_token_keeps_its_row(tmp_path: Path):
     """Vocabularies made from those of SentencePiece have all of its control tokens."""
-    theirs = folder(tmp_path / "marian", more=("<s>",))
+    theirs = folder(tmp_path / "marian", start=True)
     convert_huggingface(tmp_path / "marian", tmp_path / "ours")
     ours, pad = TranslationModel.from_pretrained(tmp_path / "ours"), theirs.config.pad_token_id
     order = [pad - 1, pad, 0, 1, *range(2, pad - 1)]

@@ -266,6 +266,9 @@ def test_perplexity_is_that_of_the_documents_one_by_one(data: Path, run: Path, t
     assert (wiki["documents"], wiki["words"]) == (2, 15)
     text = macaron("evaluate", run, "--source", tmp_path / "text.txt").stdout
     assert "perplexity per word" in text
+    refused = macaron("evaluate", run, "--headings")
+    assert refused.returncode == 2
+    assert "--headings is for --source FILE" in refused.stderr
     refused = macaron("evaluate", run, "--source", tmp_path / "text.txt", "--beam", 3)
     assert refused.returncode == 2
 
@@ -307,6 +310,9 @@ def test_fine_tuning_reads_the_last_token(run: Path, tmp_path: Path, macaron):
     (tmp_path / "lines.txt").write_text("n11 n2\nn1 n9\n")
     found = macaron("predict", tmp_path / "tuned", "--input", tmp_path / "lines.txt")
     assert [line.split("\t")[0] for line in found.stdout.splitlines()] == ["big", "small"]
+    refused = macaron("generate", tmp_path / "tuned", "--input", tmp_path / "lines.txt")
+    assert refused.returncode == 1
+    assert "a classifier, for macaron predict" in refused.stderr
 
 
 def test_the_classifier_sees_texts_and_their_ends(run: Path):

@@ -102,13 +102,10 @@ def evaluate(
 
 
 def _print_perplexity(
-    model: Path,
-    data: Path | None,
-    split: str,
-    source: Path | None,
-    options: dict[str, Any],
-    as_json: bool,
+    model: Path, data: Path | None, split: str, source: Path | None, options: dict[str, Any], as_json: bool
 ) -> None:
+    if options["headings"] and source is None:
+        raise UsageError("--headings is for --source FILE: prepared documents are divided already")
     if data is None and source is None:
         from macaron.recipe import load_recipe
 

@@ -173,6 +173,8 @@ def _load_model(
     lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
     missing = [name for name in lacking if not name.startswith(tuple(heads))]
     unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
+    if unknown and unknown[0].startswith("classifier."):
+        raise MacaronError(f"{folder}: a classifier, for macaron predict. Give the model that it was fine-tuned from.")
     if missing or unknown:
         what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
         if missing and missing[0] in other_shape:
