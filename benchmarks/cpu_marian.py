@@ -173,6 +173,7 @@ def main() -> None:
             "random": options.random,
             "left_out": {},
             "seconds": {},
+            "turns": {},
             "same_as_transformers": {},
         }
         for system, build in builders.items():

@@ -221,7 +221,7 @@ def _task(content: Mapping[str, Any], origin: Origin) -> TaskName:
     """The task of a recipe: that of train.task, of the model's preset, of the data, of a section."""
     data, preset = content.get("data", {}), content.get("model", {}).get("preset")
     kind: DataKind | None = convert(DataKind | None, data.get("kind"), origin, ("data", "kind"))
-    given = convert(TaskName | Literal["auto"] | None, content.get("train", {}).get("task"), origin, ("train", "task"))
+    given = convert(Literal[TaskName, "auto"] | None, content.get("train", {}).get("task"), origin, ("train", "task"))
     made = None if preset in (None, AUTO) else type(_preset(preset, origin))
     of_preset = next((task for task, config in CONFIGURATIONS.items() if config is made), None)
     task: TaskName | None = (None if given == AUTO else given) or of_preset or (kind and PURPOSES[kind])

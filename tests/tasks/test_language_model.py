@@ -180,7 +180,10 @@ def test_a_run_starts_from_a_language_model(data: Path, run: Path, tmp_path: Pat
         ({"train": {"task": "translation"}, "data": {"kind": "text"}}, "translation needs data of kind 'pairs'"),
         ({"model": {"preset": "gpt-tiny"}, "pretrain": {"nsp": False}}, r"\[pretrain\] is for pre-training"),
         ({"model": {"preset": "gpt-tiny"}, "train": {"best_metric": "bleu"}}, "best_metric"),
-        ({"train": {"task": "languages"}}, "train.task"),
+        (
+            {"train": {"task": "languages"}},
+            "train.task must be one of 'translation', 'pre-training', 'language-model', 'auto'",
+        ),
     ],
 )
 def test_a_recipe_that_does_not_fit_is_refused(content: dict[str, dict[str, object]], message: str):

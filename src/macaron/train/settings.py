@@ -54,7 +54,7 @@ class TrainSettings:
     limits, but not another length of such a schedule.
     """
 
-    task: TaskName | Literal["auto"] = "auto"
+    task: Literal[TaskName, "auto"] = "auto"
     batch_tokens: Annotated[int, Between(1, MOST_TOKENS)] = 4096
     accumulate: Annotated[int, _FROM_1] = 1
     batching: Literal["auto", "bucket", "pack"] = "auto"
