@@ -5,19 +5,16 @@ import sys
 
 from macaron.cli import main
 
-#: Verbs that answer lines, start nothing that outlives them, and are often waited for.
-_BRIEF = ("translate", "predict", "embed", "score")
-
 
 def run() -> None:
-    """Run the command; a brief one ends without taking thousands of modules apart, and a GPU's state with them."""
+    """Run the command; verbs that answer lines end without taking thousands of modules and a GPU's state apart."""
     try:
         main()
     except SystemExit as end:
-        if end.code in (None, 0) and sys.argv[1:2] and sys.argv[1] in _BRIEF:
-            sys.stdout.flush()
-            os._exit(0)
-        raise
+        if end.code or not {"translate", "predict", "embed", "score"}.intersection(sys.argv[1:2]):
+            raise
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
