@@ -15,7 +15,9 @@ Tokens are real tokens everywhere: padding does not count.
 """
 
 import argparse
+import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,13 +103,13 @@ def peer_batches(data: PreparedText, recipe: Recipe, device: torch.device) -> li
 
 
 def train_peer(
-    config: EncoderConfig, given: list[tuple[Inputs, int]], compiled: bool, device: torch.device, seconds: float
+    build: Callable[[], Any], given: list[tuple[Inputs, int]], compiled: bool, device: torch.device, seconds: float
 ) -> dict[str, Any]:
     """Train the peer for that long after a warm-up."""
     torch.manual_seed(1)
     common.reset_peak(device)
     torch.compiler.reset()
-    model = bert(config, given[0][0]["input_ids"].shape[1]).to(device).train()
+    model = build().to(device).train()
     on_gpu = device.type == "cuda"
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.999), weight_decay=0.01, fused=on_gpu)
     called: Any = torch.compile(model, dynamic=False) if compiled else model
@@ -125,19 +127,21 @@ def train_peer(
         step(given[index % len(given)][0])
     common.wait(device)
     warm_up = time.monotonic() - started
-    tokens = steps = 0
-    start = time.monotonic()
+    windows: list[float] = []
+    steps, start = 0, time.monotonic()
     while time.monotonic() - start < seconds or not steps:
-        inputs, real = given[steps % len(given)]
-        loss = step(inputs)
-        tokens, steps = tokens + real, steps + 1
-        if steps % 10 == 0:
-            common.wait(device)  # the clock must not run ahead of the device
-    common.wait(device)
+        tokens, begun = 0, time.monotonic()
+        for _ in range(10 if on_gpu else 1):
+            inputs, real = given[steps % len(given)]
+            loss = step(inputs)
+            tokens, steps = tokens + real, steps + 1
+        common.wait(device)
+        windows.append(tokens / (time.monotonic() - begun))
     elapsed = time.monotonic() - start
     places = sum(inputs["input_ids"].numel() for inputs, _ in given)
     return {
-        "tokens_per_second": round(tokens / elapsed),
+        "tokens_per_second": round(statistics.median(windows)),
+        "windows": [round(each) for each in windows],
         "updates_per_second": round(steps / elapsed, 2),
         "padding": round(1 - sum(real for _, real in given) / places, 3),
         "parameters": common.trained_parameters(model),
@@ -171,7 +175,7 @@ def measure(arguments: argparse.Namespace, length: int, data: PreparedText, devi
         name = f"HF BERT, {peer}"
         print(f"length {length}: {name} ...", flush=True)
         try:
-            found = train_peer(config, given, peer == "compiled", device, arguments.peer_seconds)
+            found = train_peer(lambda: bert(config, length), given, peer == "compiled", device, arguments.peer_seconds)
             for kind in ("steady", "sustained"):
                 result["ratios"][f"{kind} / {name}"] = round(
                     ours[f"{kind}_tokens_per_second"] / found["tokens_per_second"], 2

@@ -28,13 +28,18 @@ max_updates = 40
 """
 
 
-@pytest.mark.slow
-def test_gpu_pretraining(tmp_path: Path):
+def prepared(tmp_path: Path) -> None:
+    """A corpus of a few documents."""
     draw = random.Random(1)
     documents = [" ".join(f"The {draw.randrange(50)} is {draw.randrange(50)}." for _ in range(12)) for _ in range(80)]
     (tmp_path / "text.txt").write_text("\n\n".join(documents) + "\n")
     data = {"kind": "text", "out": str(tmp_path / "prepared"), "root": str(tmp_path), "train": [{"path": "text.txt"}]}
     prepare(data_recipe({"data": {**data, "vocab_size": 300, "valid_every": 10}}), workers=1)
+
+
+@pytest.mark.slow
+def test_gpu_pretraining(tmp_path: Path):
+    prepared(tmp_path)
     (tmp_path / "recipe.toml").write_text(RECIPE)
     command = [sys.executable, REPOSITORY / "benchmarks" / "gpu_pretraining.py", "prepared", "--recipe", "recipe.toml"]
     command += ["--preset", "macaron-bert-tiny", "--lengths", "16", "48", "--batch-tokens", "384", "--seconds", "60"]
@@ -56,3 +61,33 @@ def test_gpu_pretraining(tmp_path: Path):
         assert peer["parameters"] - positions == pytest.approx(ours["parameters"], rel=0.1)
         assert found["ratios"]["sustained / HF BERT, eager"] > 0
     assert "| 48: HF BERT, eager" in done.stdout
+
+
+@pytest.mark.slow
+def test_gpu_lm(tmp_path: Path):
+    prepared(tmp_path)
+    (tmp_path / "recipe.toml").write_text(RECIPE.replace("[train]", '[train]\ntask = "language-model"'))
+    command = [sys.executable, REPOSITORY / "benchmarks" / "gpu_lm.py", "prepared", "--recipe", "recipe.toml"]
+    command += ["--length", "32", "--batch-tokens", "384", "--log-every", "4", "--device", "cpu", "--out", "lm"]
+    measured = ["--presets", "macaron-gpt-tiny", "--seconds", "30", "--peers", "eager", "--peer-seconds", "0.1"]
+    trained = ["--train", "gpt-tiny", "macaron-gpt-tiny", "--together", "--minutes", "0.5"]
+    said = []
+    for more in (measured, trained):
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [*command, *more], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    result = json.loads((tmp_path / "lm" / "speed.json").read_text())
+    ours = result["ours"]["macaron-gpt-tiny"]
+    assert ours["exit_code"] == 0
+    peer = result["peers"]["HF GPT-2, eager, 384"]
+    assert peer["parameters"] == pytest.approx(ours["parameters"], rel=0.1)
+    assert result["ratios"]["macaron-gpt-tiny"]["sustained"] > 0
+    assert "| HF GPT-2, eager" in said[0]
+    for preset in ("gpt-tiny", "macaron-gpt-tiny"):
+        twin = json.loads((tmp_path / "lm" / f"{preset}.json").read_text())
+        assert twin["updates"] > 0
+        assert 1 < twin["held_out"]["perplexity_per_token"] < 1000
+        assert f"{preset}: " in said[1]

@@ -38,9 +38,22 @@ def test_the_ten_lines_of_the_readme():
     assert done.stdout == "2 1\n"
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The models that the pages name."""
+    from macaron.models import LanguageModel, preset
+    from macaron.text import MacaronTokenizer
+
+    made = tmp_path_factory.mktemp("gpt")
+    tokenizer = MacaronTokenizer.train(["Once upon a time"] * 3, 300, kind="language")
+    LanguageModel(preset("macaron-gpt-tiny", vocab_size=len(tokenizer))).save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    return {**FIXTURES, "runs/gpt/model": str(made)}
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", *(f"docs/{p.name}" for p in PAGES)])
-def test_python_on_other_pages_runs(page: str):
-    blocks = [re.sub("|".join(FIXTURES), lambda found: FIXTURES[found[0]], block) for block in python_blocks(page)]
+def test_python_on_other_pages_runs(page: str, folders: dict[str, str]):
+    blocks = [re.sub("|".join(folders), lambda found: folders[found[0]], block) for block in python_blocks(page)]
     if blocks:  # each with names of its own
         done = run("-c", f"for block in {blocks!r}: exec(block, {{}})")
         assert done.returncode == 0, done.stderr

@@ -127,7 +127,7 @@ def test_mistakes(recipe: Path, assignment: str, message: str):
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"vocab_size": 10}, "less than the data's 100"),
         ({"scheme": "strang-gfh"}, "strang-gfh"),
-        ({"preset": "bert-tiny"}, "is a text encoder"),
+        ({"preset": "bert-tiny"}, "is for pre-training, which needs data of kind 'text'"),
     ],
 )
 def test_models_that_cannot_be(changes: dict[str, object], message: str):

@@ -8,7 +8,7 @@ import pytest
 
 from macaron.data.settings import PairsSettings, TextSettings
 from macaron.models import preset
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.recipe import (
     AUTO,
     DEFAULT_PRESETS,
@@ -44,7 +44,9 @@ def test_shipped_recipes(path: Path):
     assert str(recipe.data) in prepared
     size = data.vocab_size if data and data.vocab_size != "auto" else 32_000
     recipe = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, preset=preset_of(recipe)))
-    if recipe.kind == "text":
+    if recipe.task == "language-model":
+        assert isinstance(configuration(recipe, size), LanguageConfig)
+    elif recipe.kind == "text":
         assert isinstance(encoder_config(recipe, size), EncoderConfig)
     else:
         assert isinstance(configuration(recipe, size), TranslationConfig)
@@ -54,7 +56,7 @@ def test_shipped_recipes(path: Path):
 
 
 def preset_of(recipe: Recipe) -> str:
-    return DEFAULT_PRESETS[recipe.kind] if recipe.model.preset == AUTO else recipe.model.preset
+    return DEFAULT_PRESETS[recipe.task] if recipe.model.preset == AUTO else recipe.model.preset
 
 
 def test_the_papers_settings() -> None:
@@ -114,10 +116,10 @@ def test_the_shipped_data_of_documents() -> None:
 
 
 def test_the_base_recipe_shows_every_key_of_pretraining():
-    """All but three, which are shown behind a #, at their defaults."""
+    """All but two, which are shown behind a #, at their defaults."""
     path = FOLDER / "macaron-bert-base.toml"
     keys = {field.name for field in dataclasses.fields(PretrainSettings)}
-    assert keys - set(load_toml(path)[0]["pretrain"]) == (hidden := {"cls_target", "max_tokens", "attention"})
+    assert keys - set(load_toml(path)[0]["pretrain"]) == (hidden := {"cls_target", "max_tokens"})
     assert all(f"\n# {key} = " in path.read_text() for key in hidden)
     assert load_recipe(path, []).pretrain == PretrainSettings()
 

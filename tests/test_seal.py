@@ -32,7 +32,9 @@ def read(folder: Path) -> None:
         data = open_prepared(folder)
         data.check()
     elif (folder / "state.json").is_file():
-        checkpoint.load(folder)
+        check(folder)
+        with pytest.raises(MacaronError, match="a checkpoint of format 1, this version reads"):
+            checkpoint.load(folder)
     elif folder.name == "classifier":
         Predictor(folder, "cpu")
     elif folder.name == "tokenizer":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from macaron.decode import Translator as Translator
+    from macaron.decode.generator import Generator as Generator
     from macaron.models import preset as preset
     from macaron.ode import Scheme as Scheme
     from macaron.ode import scheme as scheme
@@ -20,7 +21,7 @@ __version__ = "0.1.0"
 _ROOMS = (
     *("convert", "data", "decode", "evaluate", "huggingface", "lab", "models", "nn", "ode", "tasks", "text", "train"),
 )
-__all__ = ["Embedder", "Scheme", "Translator", "__version__", "preset", "scheme"]
+__all__ = ["Embedder", "Generator", "Scheme", "Translator", "__version__", "preset", "scheme"]
 
 
 def lazy(package: str, **homes: list[str]) -> Callable[[str], Any]:
@@ -40,7 +41,7 @@ _name = lazy(
     decode=["Translator"],
     models=["preset"],
     ode=["Scheme", "scheme"],
-    **{"tasks.embedder": ["Embedder"]},
+    **{"decode.generator": ["Generator"], "tasks.embedder": ["Embedder"]},
 )
 
 

@@ -11,7 +11,7 @@ def run() -> None:
     try:
         main()
     except SystemExit as end:
-        if end.code or not {"translate", "predict", "embed", "score"}.intersection(sys.argv[1:2]):
+        if end.code or not {"translate", "generate", "predict", "embed", "score"}.intersection(sys.argv[1:2]):
             raise
         sys.stdout.flush()
         os._exit(0)

@@ -29,6 +29,8 @@ FORMAT = 1
 _MARKS = {DIGESTS, "prepared.json", "tokenizer.json", "model.safetensors", "weights.safetensors"}
 #: Which files of a folder have been found unchanged: by name, size, times, inode and digest.
 _VERIFIED = ".verified.json"
+#: Bytes that are read at a time: with few, a thread would wait for Python's lock as often.
+_BLOCK = 1 << 22
 #: Bytes of digests.json: some 20,000 files.
 _LARGEST = 1 << 22
 #: Nanoseconds after which a change of a file is certain to change its time, too.
@@ -205,7 +207,7 @@ def weights_fingerprint(folder: Path) -> str:
 
 def _sha256(path: Path) -> str:
     with path.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256", _bufsize=_BLOCK).hexdigest()
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -92,6 +92,12 @@ MISTAKES = {
         ("translation --beam 100000", "1024"),
         ("translation --max-length 1000000000", "Invalid value for '--max-length'"),
     ],
+    "generate": [
+        ("GONE", "GONE: no such folder"),
+        ("translation", "is not a language model"),
+        ("translation --nbest 2", "--nbest is for --sample"),
+        ("translation --device gpu", "no device 'gpu'"),
+    ],
     "verify": [("GONE", "GONE: no such folder"), ("corpus", "no model, checkpoint or prepared data")],
     "evaluate": [
         ("GONE --data pairs", "GONE: no such folder"),

@@ -1,6 +1,7 @@
 """``macaron prepare`` for plain text, through the real command."""
 
 import gzip
+import json
 import os
 import re
 import signal
@@ -130,3 +131,20 @@ def test_stopped_in_the_middle(text: Path) -> None:
     assert "Traceback" not in errors
     assert not partial.exists()
     assert not (text / "out").exists()
+
+
+def test_documents_begin_at_headings(tmp_path: Path, macaron) -> None:
+    """WikiText has blank lines between paragraphs, and headings at the start of articles."""
+    parts = (" \n = Title {} = \n \n", " First words . \n \n", " = = Part = = \n \n Last words . \n")
+    articles = "".join(parts).format("A") * 6
+    (tmp_path / "wiki.train.tokens").write_text(articles)
+    recipe = tmp_path / "wiki.toml"
+    recipe.write_text(
+        f'[data]\nkind = "text"\nout = "{tmp_path / "data"}"\nroot = "{tmp_path}"\ndocuments = "headings"\n'
+        'vocab_size = 300\n[[data.train]]\npath = "wiki.train.*"\n'
+    )
+    done = macaron("prepare", recipe)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "data" / "prepared.json").read_text())
+    assert sum(split["documents"] for split in manifest["splits"].values()) == 6
+    assert "up to date" in (again := macaron("prepare", recipe)).stdout + again.stderr

@@ -65,49 +65,15 @@ def test_a_prepared_folder_is_up_to_date(kind: str, old: Path, server: Any):
     assert after.keys() == before.keys()
 
 
-@pytest.mark.parametrize("kind", ["pairs", "text"])
-def test_a_stopped_run_goes_on_to_the_same_numbers(kind: str, old: Path, server: Any):
-    expected = EXPECTED["runs"][kind]
-    run = old / f"stopped-{kind}"
-    server.run("train", f"{kind}.toml", "--out", run.name, "--resume", cwd=str(old))
-    records = [record for record in json_lines((run / "metrics.jsonl").read_text()) if "final" not in record]
-    assert len(records) == len(expected["records"])
-    after = 0
-    for ours, theirs in zip(records, expected["records"], strict=True):
-        after += theirs["update"] > expected["stopped_at"]
-        for key, value in theirs.items():
-            # The same order, dropout, optimiser and rates; rounding differs between processors. Weights are not
-            # compared: the gradient of a key's bias is rounding noise, which Adam scales to full steps.
-            assert ours[key] == pytest.approx(value, rel=1e-5), (theirs["update"], key)
-    assert after >= 8
-    final = json.loads((run / "summary.json").read_text())
-    assert final["candidates"]["last"] == pytest.approx(expected["final_valid_loss"], rel=1e-5)
-    assert (run / "model" / "model.safetensors").is_file()
-
-
-def test_a_stopped_run_of_other_data_is_refused(old: Path, server: Any):
-    """The old digest of the training data is still compared."""
-    for language in ("de", "en"):
-        path = old / "corpus" / f"train.{language}"
-        path.write_text("".join(reversed(path.read_text(encoding="utf-8").splitlines(keepends=True))))
-    server.run("prepare", "pairs.toml", cwd=str(old))
+def test_a_stopped_run_is_refused(old: Path, server: Any):
     said = server.run("train", "pairs.toml", "--out", "stopped-pairs", "--resume", cwd=str(old), code=1)
-    assert "training data" in said
+    assert "a checkpoint of format 1, this version reads 4. Resume with the version that wrote it" in said
+    # Its recipe may have settings that there are no more.
+    said = server.run("train", "text.toml", "--out", "stopped-text", "--resume", cwd=str(old), code=1)
+    assert "stopped-text/recipe.toml, line 54: unknown key 'pretrain.attention'" in said
 
 
-def test_stopped_runs_can_be_used(old: Path, server: Any):
-    """Their checkpoints lack configuration and tokenizer, which are made from the recipe and the data."""
+def test_a_stopped_run_is_no_model(old: Path, server: Any):
     (old / "lines").write_text("Guten Morgen.\n")
-    said = server.run("translate", "stopped-pairs", "-i", "lines", cwd=str(old))
-    assert "using its checkpoint of update 100 (the best so far)" in said
-    examples = "".join(
-        f"{text}\t{label}\n" for text, label in [("A sad father.", "no"), ("The clever cook.", "yes")] * 4
-    )
-    (old / "examples.tsv").write_text(f"text\tlabel\n{examples}")
-    files = ("--train", "examples.tsv", "--dev", "examples.tsv", "--epochs", 1, "--device", "cpu", "--out", "tuned")
-    said = server.run("finetune", "stopped-text", *files, cwd=str(old))
-    assert "using its checkpoint of update 51 (the last)" in said
-    assert (old / "tuned" / "model" / "config.json").is_file()
-    # They go on as before.
-    server.run("train", "--resume", "--out", "stopped-text", cwd=str(old))
-    assert (old / "stopped-text" / "model" / "config.json").is_file()
+    said = server.run("translate", "stopped-pairs", "-i", "lines", cwd=str(old), code=1)
+    assert "this checkpoint of an earlier version lacks config.json and the tokenizer" in said

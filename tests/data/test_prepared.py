@@ -1,6 +1,5 @@
 """The digest of a prepared folder sees every token and every boundary; the legacy one is what old checkpoints hold."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -67,16 +66,6 @@ def test_the_digest_is_computed_once(tmp_path: Path) -> None:
     first = data.digest
     (tmp_path / "x" / "train.de.ids").write_bytes(b"")
     assert data.digest == first
-
-
-def test_the_legacy_digest_is_of_the_lengths(tmp_path: Path) -> None:
-    """As commit 40726fe computed it for its checkpoints."""
-    lengths = np.array([3, 2, 4], np.int32).tobytes()
-    other = np.array([2, 4, 2], np.int32).tobytes()
-    documents = np.array([0, 1, 3], np.int64).tobytes()
-    expected = hashlib.sha256(lengths + other).hexdigest()[:16]
-    assert pairs(tmp_path / "pairs").legacy_lengths_digest() == expected
-    assert text(tmp_path / "text").legacy_lengths_digest() == hashlib.sha256(lengths + documents).hexdigest()[:16]
 
 
 def test_a_folder_of_either_kind_is_opened(tmp_path: Path) -> None:

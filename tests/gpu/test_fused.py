@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from macaron.models import TranslationConfig, TranslationModel, preset
+from macaron.models import LanguageConfig, LanguageModel, TranslationConfig, TranslationModel, preset
+from macaron.nn.embedding import FIRST_POSITION
+from macaron.tasks.language_model import LanguageBatch, LanguageLoss
 from macaron.tasks.translation import TranslationBatch, TranslationLoss
 from macaron.train.step import WARM_UP, RecordedStep, TrainStep, precision
 
@@ -191,3 +193,46 @@ def test_dropout_of_a_replayed_step_follows_the_seed():
             loss(5)
         assert loss(5) == eager
         assert loss(6) != eager
+
+
+def language(**changes) -> LanguageLoss:
+    torch.manual_seed(1)
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
+    config = preset("macaron-gpt-tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
+    assert isinstance(config, LanguageConfig)
+    made = LanguageLoss(LanguageModel(config)).to(DEVICE).train()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return made
+
+
+def text_batch(width: int, seed: int) -> LanguageBatch:
+    """Texts of a third and of two thirds of a row, the last row with padding, which is a sequence of its own."""
+    draw = torch.Generator().manual_seed(seed)
+    ids, targets = torch.randint(4, VOCABULARY, (2, 4, width), generator=draw)
+    first = width // 3
+    texts = torch.ones(4, width, dtype=torch.int32)
+    texts[:, first:] = 2
+    texts[3, first:] = 0
+    targets[texts == 0] = 1
+    places = torch.cat([torch.arange(first), torch.arange(width - first)]) + FIRST_POSITION
+    starts = torch.arange(0, 4 * width, width, dtype=torch.int32)
+    starts = torch.cat([torch.stack([starts, starts + first], 1).flatten(), starts.new_tensor([4 * width, 4 * width])])
+    given = ids, targets, places.expand(4, -1).to(torch.int32).contiguous(), texts, starts
+    return LanguageBatch(*(each.to(DEVICE) for each in given))
+
+
+@pytest.mark.parametrize("width", [WIDTH, pytest.param(200, marks=needs_gpu)])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scheme": "lie-fg", "norm": "post", "embedding_norm": True, "scale_embedding": False},
+        {"output_bias": True, "position_vectors": "sinusoidal", "activation": "relu"},
+    ],
+)
+def test_a_language_model_learns_as_with_the_plain_modules_in_float64(width: int, changes):
+    plain = language(**changes)
+    assert not plain.model.decoder.uncovered(width, offsets=True)
+    check_against_float64(plain, [text_batch(width, seed) for seed in range(8 if ON_GPU else 1)])

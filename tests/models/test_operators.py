@@ -9,7 +9,6 @@ from macaron.errors import MacaronError
 from macaron.models import EncoderConfig, TranslationConfig, TranslationModel
 from macaron.models.summary import count
 from macaron.nn import Context, KeyValueCache, LayerSettings, build_layer, layer_parameters, layer_widths
-from macaron.nn.attention import SequenceOffsets
 from macaron.ode import scheme
 from macaron.train.task import same_text
 from operators import OPERATORS, SIZES, tiny
@@ -146,20 +145,6 @@ def test_a_kernel_is_whole_on_both_sides(kind: str):
     for run, seen in ((model.encode, [3, 4, 5, 6]), (lambda each: model.decode(each, memory), [5, 6, 7, 8])):
         moved = (run(ids) - run(other)).abs().amax(-1)[0]
         assert moved.nonzero().flatten().tolist() == seen
-
-
-@pytest.mark.parametrize("attention", ["relative", "dynamic"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_sequences_of_packed_rows_are_a_mask_where_no_kernel_takes_them(attention: str, causal: bool):
-    model = tiny({"attention": attention}).double()
-    x = torch.randn(2, 6, 32, dtype=torch.float64)
-    number = torch.tensor([[1, 1, 2, 2, 2, 2], [1, 1, 1, 2, 2, 2]])
-    offsets = SequenceOffsets(torch.tensor([0, 2, 6, 9, 12, 12], dtype=torch.int32), 6)
-    allowed = same_text(number, number)
-    close(
-        model.encoder(x, Context(sequences=offsets, causal=causal)),
-        model.encoder(x, Context(mask=allowed.tril() if causal else allowed)),
-    )
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForSequenceClassification
 
 from macaron.data.glue import TASKS
 from macaron.errors import MacaronError
+from macaron.models import LanguageModel, preset
 from macaron.tasks.classifier import Predictor
 from macaron.tasks.glue.glue_results import GlueResults, averages, table
 from macaron.tasks.glue.jobs import FIXED, PAPER, GlueWorker, make_plan
+from macaron.text import MacaronTokenizer
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 COMMAND = [sys.executable, "-m", "macaron", "glue"]
@@ -322,3 +325,15 @@ def test_a_damaged_list_of_results_is_named(tmp_path: Path):
     (tmp_path / "results.jsonl").write_text(whole.replace('"score": 50.0', '"score": -Infinity') + "\n")
     with pytest.raises(MacaronError, match=r"results\.jsonl, line 1.*score must be at least -100"):
         GlueResults(tmp_path)
+
+
+def test_a_language_model_is_fine_tuned_on_its_last_token(macaron, data: Path, tmp_path: Path):
+    tokenizer = MacaronTokenizer.train([" ".join([*WORDS, "good", "bad"])] * 20, 330, kind="language")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 128}
+    LanguageModel(preset("macaron-gpt-tiny", vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "gpt")
+    tokenizer.save_pretrained(tmp_path / "gpt")
+    run = tmp_path / "run"
+    done = macaron("glue", tmp_path / "gpt", "--data", data, "--tasks", "cola,rte", "--seeds", 1, *GRID, "--out", run)
+    assert done.returncode == 0, done.stderr
+    assert next(each["score"] for each in records(run) if each["task"] == "cola") > 80

@@ -282,5 +282,5 @@ def test_settings_that_do_not_fit_the_rows():
         PretrainSettings(max_tokens=64).check(TRAIN)
     with pytest.raises(MacaronError, match=r"train.row_tokens must be at least 8"):
         PretrainSettings().check(TrainSettings(max_updates=1, row_tokens=4))
-    with pytest.raises(MacaronError, match="pre-training packs"):
+    with pytest.raises(MacaronError, match="rows of plain text are packed"):
         PretrainSettings().check(TrainSettings(max_updates=1, batching="bucket"))

@@ -40,6 +40,7 @@ def recorded_batch() -> tuple[PretrainingBatch, int]:
         firsts=torch.cat([torch.arange(rows) * width, torch.tensor([5])]),
         follows=torch.cat([io["label"], torch.tensor([-1])]),
         weights=torch.tensor([1.0, words / rows]),
+        starts=torch.zeros(1, dtype=torch.int32),  # for fused kernels
     )
     return batch, words
 

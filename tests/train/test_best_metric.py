@@ -144,5 +144,5 @@ def test_number_of_sentences():
 def test_pre_training_has_no_bleu(tmp_path: Path):
     path = tmp_path / "recipe.toml"
     path.write_text('[data]\nkind = "text"\nout = "nowhere"\n[train]\nmax_updates = 1\nbest_metric = "bleu"\n')
-    with pytest.raises(MacaronError, match=r"train.best_metric = 'bleu' is for translation; pre-training has 'loss'"):
+    with pytest.raises(MacaronError, match=r"train.best_metric = 'bleu' is for translation; plain text has 'loss'"):
         load_recipe(path)

@@ -318,13 +318,6 @@ def test_one_document_has_no_other(server: Any, pretraining: Path, tmp_path: Pat
     server.run("train", pretraining, "--out", tmp_path / "run", "--set", f"data.out={data}", *off)
 
 
-def test_a_kernel_that_needs_a_gpu(server: Any, pretraining: Path, tmp_path: Path):
-    flash = ("--set", "pretrain.attention=flash")
-    text = server.run("train", pretraining, "--out", tmp_path / "run", *flash, code=1)
-    assert "pretrain.attention = flash needs a GPU and bfloat16" in text
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_empty_corpus(server: Any, pretraining: Path, documents: Path, tmp_path: Path):
     data = tmp_path / "prepared"
     shutil.copytree(documents, data)

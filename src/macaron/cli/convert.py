@@ -56,6 +56,28 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
+    _print(lines, notes)
+
+
+@app.command()
+def huggingface(
+    folder: Annotated[Path, Argument(help="A folder of transformers: MarianMT (OPUS-MT), BERT, GPT-2.")],
+    *,
+    out: Annotated[Path, Option(help="The model folder to write.")],
+    source_lang: Annotated[str | None, Option(help="Of a translation model; by default the one it names.")] = None,
+    target_lang: Annotated[str | None, Option(help="Of a translation model; by default the one it names.")] = None,
+    force: Annotated[bool, Option("--force", help="Replace an existing model folder.")] = False,
+) -> None:
+    """Convert a folder that save_pretrained of transformers wrote. No pickled code is run."""
+    check_early(reads=[folder / "config.json"])
+    if not force:
+        check_unused(out, "choose another path, or replace it with --force")
+    from macaron.convert import convert_huggingface
+
+    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force), [])
+
+
+def _print(lines: list[str], notes: list[str]) -> None:
     for note in notes:
         typer.echo(f"macaron: {note}", err=True)
     for line in lines:

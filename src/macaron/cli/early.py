@@ -39,8 +39,6 @@ def check_early(
 ) -> None:
     """Check what a verb was given, each if it was.
 
-    Stopped runs of earlier versions are completed, so that they can be used.
-
     :param models: model folders, or runs, of models of these ``kinds``; by default of any
     :param runs: folders of runs of the same task
     :param data: a prepared folder, which has this `split`
@@ -78,7 +76,6 @@ def check_early(
             raise UsageError(f"{file} is a folder: name a file in it")
         if file in writes and not file.parent.is_dir():
             raise UsageError(f"{file}: there is no folder {file.parent}. Make it, or write elsewhere.")
-    ready(*filter(None, models))
 
 
 @contextmanager
@@ -116,7 +113,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
     """
     from macaron.data.prepared import open_prepared
     from macaron.files import check_unused, writing
-    from macaron.recipe import manifest
+    from macaron.recipe import CONFIGURATIONS, manifest
 
     if os.environ.get("RANK", "0") == "0":  # the others may find what the first one has written
         if out.exists() and not out.is_dir():
@@ -128,7 +125,7 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
                 pass
         if new and recipe.model.source is not None:  # a run is resumed without it
             try:
-                _check_model(Path(recipe.model.source), "encoder" if recipe.kind == "text" else "translation")
+                _check_model(Path(recipe.model.source), CONFIGURATIONS[recipe.task].kind)
             except MacaronError as error:
                 raise MacaronError(f"{recipe.origin.prefix(('model', 'from'))}{error}") from None
         if not (out / "recipe.toml").is_file():  # a finished run does without its data
@@ -137,18 +134,17 @@ def check_recipe(recipe: "Recipe", out: Path, new: bool, verify: bool = False) -
             open_prepared(recipe.data).verify(["train", "valid"], verify)
 
 
-def ready(*paths: Path) -> None:
-    """Let stopped runs be used, also those of earlier versions, whose checkpoints lack configuration and tokenizer."""
-    for path in paths:
-        if (path / "recipe.toml").is_file() and not (path / "model" / "config.json").is_file():
-            from macaron.tasks.run import complete
-
-            complete(path)
-
-
 def _check_model(folder: Path, *kinds: str) -> None:
     """A stopped run has no model folder yet, but may have a checkpoint that will do."""
     from macaron.models.load import find_folder
 
     if not (folder / "recipe.toml").is_file() or (folder / "model" / "config.json").is_file():
         find_folder(folder, *kinds)
+
+
+def is_language_model(path: Path) -> bool:
+    """Whether a path is that of a language model, or of a run with one."""
+    from macaron.models.load import model_kind, run_model
+
+    folder = run_model(path) or path
+    return (folder / "config.json").is_file() and model_kind(folder) == "language"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
+from macaron.cli.early import check_early, is_language_model
 from macaron.cli.options import AsJson, BatchTokens, Beam, Device, Dtype, Int8, LengthPenalty, Verify
 from macaron.errors import UsageError
 
@@ -15,8 +15,8 @@ from macaron.errors import UsageError
 def evaluate(
     model: Annotated[Path, Argument(help="A model folder, or the folder of a run.")],
     data: Annotated[Path | None, Option(help="A folder that macaron prepare wrote.")] = None,
-    split: Annotated[str, Option(help="valid or test.")] = "test",
-    source: Annotated[Path | None, Option(help="Plain text to translate.")] = None,
+    split: Annotated[str | None, Option(help="valid or test (default); documents have valid.")] = None,
+    source: Annotated[Path | None, Option(help="Plain text to translate; of a language model, to predict.")] = None,
     reference: Annotated[Path | None, Option(help="Its translation.")] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
@@ -27,6 +27,9 @@ def evaluate(
         bool | None, Option(help="Hyphens split in tokenised BLEU (default: as in the recipe).")
     ] = None,
     batch_tokens: BatchTokens = None,
+    headings: Annotated[
+        bool, Option("--headings", help="Language models: documents of --source begin at ' = Title = ' (WikiText).")
+    ] = False,
     tag: Annotated[str | None, Option(help="Tag of the sources (default: that of the corpus).")] = None,
     output: Annotated[Path | None, Option(help="Write the translations here.")] = None,
     device: Device = "auto",
@@ -37,8 +40,20 @@ def evaluate(
 ) -> None:
     """Translate a test set and score it: sacreBLEU, chrF, and the paper's tokenised BLEU.
 
-    Scores and translations of a run are kept in its folder, for macaron report and macaron compare.
+    Scores and translations of a run are kept in its folder, for macaron report and macaron compare. Of a language model
+    it prints the perplexity on --data (by default its own held-out documents), or on the plain text of --source.
     """
+    if data is None and source is None:
+        check_early(models=[model])
+    if is_language_model(model):
+        others = (reference, beam, length_penalty, lower, compound_split, tag, output, int8 or None)
+        if any(each is not None for each in others) or (data is not None and source is not None):
+            raise UsageError("a language model takes --data or --source, --headings and the device alone")
+        how = {"headings": headings, "batch_tokens": batch_tokens, "device": device, "dtype": dtype}
+        return _print_perplexity(model, data, split or "valid", source, how, as_json)
+    if headings:
+        raise UsageError("--headings is for language models")
+    split = split or "test"
     if (data is None) == (source is None) or (source is None) != (reference is None):
         raise UsageError("give either --data DIR, or --source FILE and --reference FILE")
     check_early(models=[model], kinds=["translation"], data=data, split=split, verify=verify, writes=[output])
@@ -84,3 +99,32 @@ def evaluate(
     if output is not None:
         with output_file(output) as file:
             file.write("".join(f"{line}\n" for line in scored.translations).encode())
+
+
+def _print_perplexity(
+    model: Path,
+    data: Path | None,
+    split: str,
+    source: Path | None,
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    if data is None and source is None:
+        from macaron.recipe import load_recipe
+
+        if not (model / "recipe.toml").is_file():
+            raise UsageError("give --data DIR or --source FILE: a model folder does not name its data")
+        data = load_recipe(model / "recipe.toml").data
+    check_early(models=[model], kinds=["language"], data=data, split=split, reads=[source], device=options["device"])
+    from macaron.evaluate.perplexity import DEFINITION, evaluate_language_model
+
+    found = evaluate_language_model(model, data, split, source, **options)  # type: ignore[arg-type]
+    what = f"{source}" if source is not None else f"{data} ({split})"
+    if as_json:
+        typer.echo(json.dumps({"model": str(model), "data": what, **found, "definition": DEFINITION}, indent=1))
+        return
+    counts = ", ".join(f"{found[name]:,} {name}" for name in ("documents", "words", "tokens"))
+    typer.echo(f"{model} on {what}: {counts}")
+    typer.echo(f"perplexity per token  {found['perplexity_per_token']:.3f}")
+    typer.echo(f"perplexity per word   {found['perplexity_per_word']:.3f}")
+    typer.echo(f"({DEFINITION})")

@@ -46,7 +46,7 @@ def finetune(
 
     from macaron.data.tabular import read_table
 
-    check_early(models=[model], kinds=["encoder"], reads=[train, dev], device=device, rate=rate)
+    check_early(models=[model], kinds=["encoder", "language"], reads=[train, dev], device=device, rate=rate)
     if (out / "results.json").exists() or not out.is_dir():  # of an unfinished run the files may be replaced
         check_unused(out, "give another --out")
     texts = [text] if text2 is None else [text, text2]

@@ -74,7 +74,7 @@ def glue(
     from macaron.files import check_unused, writing
 
     chosen = list({task.name: task for task in map(task_named, tasks.split(","))}.values())
-    check_early(models=[model], kinds=["encoder"], device=device)
+    check_early(models=[model], kinds=["encoder", "language"], device=device)
     if not data.is_dir():
         raise MacaronError(f"{data}: no such folder. Give GLUE's folder: CoLA, SST-2, ... below it.")
     if not resume:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, check_recipe, ready
+from macaron.cli.early import check_early, check_recipe
 from macaron.cli.options import BatchTokens, Beam, Device, Dtype, LengthPenalty, Settings, print_table
 from macaron.errors import UsageError
 from macaron.limits import MOST_SEEDS
@@ -56,7 +56,6 @@ def report(
     check_early(runs=[run], data=data)
     from macaron.lab.report import write_report
 
-    ready(run)
     typer.echo(f"wrote {write_report(run, out, samples=samples, data=data)}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""``macaron predict | embed | score``: verbs that answer lines of text."""
+"""``macaron generate | predict | embed | score``: verbs that answer lines of text."""
 
 import json
 import math
@@ -11,12 +11,58 @@ import typer
 from typer import Argument, Option
 
 from macaron.cli.early import check_early, importing
-from macaron.cli.options import AsJson, BatchTokens, Device, Dtype, Input, MaxLength, Output, Precision
+from macaron.cli.options import AsJson, BatchTokens, Device, Dtype, Input, Int8, MaxLength, Output, Precision
+from macaron.cli.translate import hypothesis_lines, sampling_of
 from macaron.errors import MacaronError, UsageError
+from macaron.limits import LONGEST_TEXT, MOST_BEAMS
 
 #: Characters of input that are answered at a time, to begin with; rows of a table at a time.
 _CHARACTERS, _ROWS = 20_000, 1024
 _NAMED = 5  # lines that a message names
+
+
+def generate(
+    model: Annotated[Path, Argument(help="The folder of a language model, or of a run.")],
+    input_file: Input = None,
+    output_file: Output = None,
+    max_length: Annotated[
+        int | None, Option(min=1, max=LONGEST_TEXT, help="Longest continuation in tokens (default: 100).")
+    ] = None,
+    nbest: Annotated[
+        int, Option(min=1, max=MOST_BEAMS, help="Samples of a prompt, after its number and a tab; with --sample.")
+    ] = 1,
+    sample: Annotated[bool, Option("--sample", help="Draw tokens instead of taking the best at each step.")] = False,
+    temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
+    top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
+    top_p: Annotated[
+        float | None, Option(help="For --sample: among the best that together have probability p.")
+    ] = None,
+    seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = None,
+    int8: Int8 = False,
+) -> None:
+    """Continue lines of text with a language model. Each line gives one line: what follows it.
+
+    An empty line gives a text from its beginning.
+    """
+    sampling = sampling_of(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
+    if nbest > 1 and not sample:
+        raise UsageError("--nbest is for --sample: without it a prompt has one continuation")
+    check_early(models=[model], kinds=["language"], reads=[input_file], writes=[output_file], device=device)
+    with importing(device):
+        from macaron.decode.generator import Generator
+        from macaron.decode.stream import output, windows
+
+    generator, number = Generator(model, device=device, dtype=dtype, int8=int8), 1
+    with output(output_file) as file:
+        for prompts in windows(input_file, _CHARACTERS):
+            for best in generator.generate_nbest(
+                prompts, nbest=nbest, max_length=max_length, sampling=sampling, first_line=number
+            ):
+                file.write(hypothesis_lines(number, best, nbest, scores=False).encode("utf-8"))
+                number += 1
+            file.flush()
 
 
 def predict(
@@ -43,7 +89,7 @@ def predict(
         raise UsageError("--text2 needs --text")
     if kind == "lines" and text is not None:
         raise UsageError("--format lines has no columns: leave out --text")
-    check_early(models=[model], kinds=["encoder"], reads=[input_file], writes=[output_file], device=device)
+    check_early(models=[model], kinds=["encoder", "language"], reads=[input_file], writes=[output_file], device=device)
 
     with importing(device):
         from macaron.data.tabular import table_format

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from macaron.cli.early import check_early, ready
+from macaron.cli.early import check_early
 from macaron.errors import UsageError
 from macaron.limits import MOST_PROCESSES
 
@@ -60,7 +60,6 @@ def serve(
     )
     folders = [Path(each.partition("=")[2] or each) for each in models]
     check_early(models=folders, reads=[api_keys], device=device)
-    ready(*folders)
     import asyncio
     import os
 

@@ -80,7 +80,7 @@ def translate(
 
     Each line gives one line. It is split into sentences; blank lines, indentation, list marks and tabs are kept.
     """
-    sampling = _sampling(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
+    sampling = sampling_of(sample, {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed})
     if greedy and (sample or (beam or 1) > 1 or nbest > 1):
         raise UsageError("--greedy has one beam and one result: leave out --sample, --beam and --nbest")
     if sample and beam is not None:
@@ -137,7 +137,7 @@ def translate(
                 lines, refused = window[: error.index], error  # what came before the long line is still translated
                 found = translator.translate_nbest(lines, first_line=number, **options)
             for line, best in zip(lines, found, strict=True):
-                text = _json(number, line, best) if as_json else _text(number, best, nbest, scores)
+                text = _json(number, line, best) if as_json else hypothesis_lines(number, best, nbest, scores)
                 file.write(text.encode("utf-8"))
                 noted.add(number, best[0].notes)
                 filled, translated = filled or bool(line.strip()), translated or bool(best[0].tokens)
@@ -223,7 +223,8 @@ def _make_corpus(
     typer.echo(f"{counts['kept']:,} pairs in {' and '.join(f'{out}.{side}' for side in sides)}")
 
 
-def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":
+def sampling_of(sample: bool, given: dict[str, Any]) -> "Sampling | None":
+    """The settings of sampling that options give."""
     from macaron.decode.settings import Sampling
 
     named = {name: value for name, value in given.items() if value is not None}
@@ -232,7 +233,8 @@ def _sampling(sample: bool, given: dict[str, Any]) -> "Sampling | None":
     return Sampling(**named) if sample else None
 
 
-def _text(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> str:
+def hypothesis_lines(number: int, best: "list[Hypothesis]", nbest: int, scores: bool) -> str:
+    """The lines of an input line's hypotheses."""
     lines = []
     for each in best:
         columns = [str(number)] if nbest > 1 else []

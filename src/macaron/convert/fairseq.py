@@ -50,7 +50,7 @@ def convert_fairseq(
     :returns: a description in lines, and warnings
     """
     out = Path(out)
-    _check_replaceable(out, force)
+    check_replaceable(out, force)
     read = read_checkpoint(checkpoint)
     read.tensors = _upgrade(read.tensors)
     kind = _checkpoint_kind(read)
@@ -60,13 +60,14 @@ def convert_fairseq(
         if settings[side] and not LANGUAGE.fullmatch(str(settings[side])):
             raise read.error(f"args.{side} is not a language code (expected e.g. 'de'), but {settings[side]!r}")
     tokenizer = _tokenizer(read, dictionary, kind, settings)
-    _check_replaceable(out, force)  # again: the conversion may have taken long
+    check_replaceable(out, force)  # again: the conversion may have taken long
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
-    return [*_description(kind, model), f"written to {out}"], _notes(tokenizer)
+    title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
+    return description(title, model, out), _notes(tokenizer)
 
 
-def _check_replaceable(path: Path, force: bool) -> None:
+def check_replaceable(path: Path, force: bool) -> None:
     """Refuse an output path that is taken. With ``force`` an existing model folder may be replaced."""
     if not force:
         check_unused(path, "choose another path, or replace it with --force")
@@ -118,15 +119,17 @@ def _notes(tokenizer: MacaronTokenizer) -> list[str]:
     ]
 
 
-def _description(kind: CheckpointKind, model: Network) -> list[str]:
+def description(title: str, model: Network, out: Path) -> list[str]:
+    """A converted model in lines."""
     config: Any = model.config
-    layers = config.num_hidden_layers if kind != "translation" else f"{config.encoder_layers}+{config.decoder_layers}"
+    both = hasattr(config, "decoder_layers")
+    layers = f"{config.encoder_layers}+{config.decoder_layers}" if both else config.num_hidden_layers
     inner = "+".join(map(str, config.inner_sizes or [config.intermediate_size]))
-    title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind
     return [
         f"{title}: {config.scheme}, {config.norm}-norm, {layers} layers, hidden {config.hidden_size}, "
         f"{config.num_attention_heads} heads, inner {inner}",
         f"{model.num_parameters():,} parameters, vocabulary {config.vocab_size:,}",
+        f"written to {out}",
     ]
 
 

@@ -108,6 +108,11 @@ class _Inert:
 def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
+    return _checked(path, read_pickled(path))
+
+
+def read_pickled(path: Path) -> Any:
+    """The content of a file that PyTorch has pickled, if it names nothing beyond what weights and settings need."""
     if path.is_dir():
         raise MacaronError(f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
     try:
@@ -122,13 +127,12 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     if start[:4] not in (_ZIP, _LEGACY):
         raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
     try:
-        content = _load(path, start[:4] == _ZIP)
+        return _load(path, start[:4] == _ZIP)
     except MacaronError:
         raise
     except Exception as error:  # whatever is raised for a damaged or foreign file, it is not loaded
         # PyTorch's message is left out: it advises to switch the protection off.
         raise MacaronError(f"{path}: the checkpoint is damaged or cut short; copy or fetch it again") from error
-    return _checked(path, content)
 
 
 def _load(path: Path, zipped: bool) -> Any:
@@ -196,15 +200,22 @@ def _checked(path: Path, content: Any) -> FairseqCheckpoint:
             f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
             f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
         )
-    for name, tensor in model.items():
+    # Others are for messages alone, and may be endless: lists in lists that are one another.
+    simple = (str, int, float, type(None))
+    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
+    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
+
+
+def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:
+    """The weights in the content of a file, or in a part of it: tensors by name, and not larger than the file."""
+    if not isinstance(content, dict):
+        raise MacaronError(f"{path}: not weights by name, but {type(content).__name__}")
+    for name, tensor in content.items():
         plain = isinstance(name, str) and isinstance(tensor, Tensor)
         plain = plain and tensor.layout == torch.strided and not tensor.is_meta
         # With strides of zero a few bytes can claim to be a tensor of any size, whose values would fill the memory.
         if not plain or tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-            raise MacaronError(f"{path}: {name!r} in 'model' is not a plain tensor")
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in model.values()}
+            raise MacaronError(f"{path}: {name!r} in {part} is not a plain tensor")
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in content.values()}
     _within(path, sum(storages.values()))
-    # Others are for messages alone, and may be endless: lists in lists that are one another.
-    simple = (str, int, float, type(None))
-    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
-    return FairseqCheckpoint(path, settings, dict(model))
+    return dict(content)

@@ -113,12 +113,6 @@ class PreparedFolder:
         found = (noted[path.name]["sha256"] if path.name in noted else digest(path) for path in paths)
         return hashlib.sha256(" ".join(found).encode()).hexdigest()[:32]
 
-    def legacy_lengths_digest(self) -> str:
-        """The digest in checkpoints of format 1: of the lengths alone, 16 hexadecimal digits."""
-        documents = self.documents("train")
-        lengths = b"".join(store.lengths().tobytes() for store in self.stores("train"))
-        return hashlib.sha256(lengths + (b"" if documents is None else documents.tobytes())).hexdigest()[:16]
-
     def _sizes(self, split: str) -> dict[str, Any]:
         if split not in self.splits:
             raise MacaronError(f"{self.folder}: no split {split!r}; there is {', '.join(self.splits)}")

@@ -70,14 +70,14 @@ class Spans:
         return self.words + np.where(self.follows >= 0, PAIR_SPECIALS, SPAN_SPECIALS)
 
 
-def single_spans(corpus: Corpus, longest: int, random: Random) -> Spans:
+def single_spans(corpus: Corpus, longest: int, random: Random, special: int = SPAN_SPECIALS) -> Spans:
     """Every token of the corpus once, in spans as long as ``longest`` allows; sentences may be cut.
 
     The first span of a long document is shortened at random, so epochs have different spans.
 
-    :param longest: tokens of a text, special ones included
+    :param longest: tokens of a text, ``special`` ones included
     """
-    room = longest - SPAN_SPECIALS
+    room = longest - special
     begin, end = corpus.offsets[corpus.first], corpus.offsets[corpus.end]
     tokens = end - begin
     shortened = random.integers(1, room + 1, len(tokens))

@@ -26,6 +26,8 @@ ArchiveFormat = Literal["lines", "sgm", "ted"]
 #: Pairs to validate on, about, where the recipe names none; but at most every `LEAST_EVERY`-th pair.
 HELD_OUT, LEAST_EVERY = 1_500, 20
 
+#: The first heading of an article of WikiText: `` = Title = ``.
+HEADING = re.compile(r"\s*= [^=].* =\s*")
 WordLimit = Annotated[int, Between(1, LONGEST_TEXT)]
 _CHECKSUM = re.compile(r"sha256:[0-9a-f]{64}|md5:[0-9a-f]{32}")
 
@@ -164,6 +166,12 @@ class DataSettings:
         require(self.train != (), "data.train is empty: give at least one corpus to train on")
         known = self.pipeline != "spaces" or self.tokenizer is not None
         require(known, "data.pipeline = 'spaces' is for the tokenizers of converted models: give data.tokenizer")
+        foreign = (
+            f"{self.tokenizer or 'data.pipeline'}: data cannot be prepared with the tokenizer of a folder that was "
+        )
+        require(
+            self.pipeline != "plain", f"{foreign}converted from transformers; learn one, or take one of Macaron's own"
+        )
         grows = self.extend_vocab is None or (self.extend_vocab > 0 and self.tokenizer is not None)
         require(grows, "data.extend_vocab adds subwords to data.tokenizer: give that, and a number above 0")
         if self.vocab_size != "auto":
@@ -247,7 +255,10 @@ class PairsSettings(DataSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSettings(DataSettings):
-    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``."""
+    """Everything that decides what a prepared folder of documents holds: ``kind = "text"``.
+
+    :param documents: what begins one: a blank line before it, or WikiText's headings of articles
+    """
 
     kind: ClassVar[DataKind] = "text"
     vocabulary: ClassVar[TokenizerKind] = "encoder"
@@ -257,6 +268,7 @@ class TextSettings(DataSettings):
     fetch: tuple[FetchSettings, ...] = ()
     wikipedia: tuple[WikipediaSettings, ...] = ()
     lang: str = "en"
+    documents: Literal["blank-lines", "headings"] = "blank-lines"
     max_words: WordLimit = 500
     valid_every: Count = 200
 

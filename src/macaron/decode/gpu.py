@@ -102,18 +102,18 @@ def without_collection() -> Iterator[None]:
 class Logits:
     """``x W^T`` in float32 from factors of 11 bits (float16): states and embeddings are far within its range.
 
-    :param weight: (V, D) in float32
+    :param weight: (V, D) in float32; ``bias`` (V,), if any, is added
     """
 
-    def __init__(self, weight: Tensor) -> None:
-        self.weight = weight.to(torch.float16).T
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self.bias = weight.to(torch.float16).T, bias
 
     def __call__(self, x: Tensor) -> Tensor:
         """(..., D) to (..., V)."""
         rows, product = x.to(torch.float16).flatten(0, -2), partial(torch.mm, out_dtype=torch.float32)
         # Only a GPU multiplies halves into float32; elsewhere this is for tests.
         y = product(rows, self.weight) if rows.is_cuda else rows.float() @ self.weight.float()
-        return y.view(*x.shape[:-1], -1)
+        return (y if self.bias is None else y + self.bias).view(*x.shape[:-1], -1)
 
 
 def with_kernels(model: TranslationModel, half: torch.dtype | None) -> TranslationModel:

@@ -14,7 +14,7 @@ from macaron.decode.gpu import BeamStep, Logits, RecordedSteps, decoder_kernels,
 from macaron.decode.settings import Hypothesis, SearchSettings
 from macaron.device import to_host
 from macaron.errors import MacaronError
-from macaron.models.translation import TranslationModel
+from macaron.models.translation import DecoderNetwork, TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
@@ -91,7 +91,7 @@ def _search(
     half: torch.dtype | None,
     finished: Finished,
 ) -> None:
-    end, start = _end_token(model), model.config.decoder_start_token_id
+    end, start = end_token(model), model.config.decoder_start_token_id
     device = model.embedding.tokens.weight.device
     # On the host too, to avoid synchronisation. Sources are counted with their end.
     limits = [limit(settings, len(source)) for source in sources]
@@ -179,7 +179,8 @@ class Scorer:
         # Only the first step projects this; afterwards the cache has its keys and values.
         self.memory: Tensor | None = memory
         self.score_dtype = torch.promote_types(memory.dtype, torch.float32)
-        self.logits = model.logits if half is None else Logits(model.embedding.tokens.weight)
+        embedding = model.embedding
+        self.logits = model.logits if half is None else Logits(embedding.tokens.weight, embedding.output_bias)
         #: Of a model with kernels of its own (`GpuTranslationModel`): it needs no context, and gives logits.
         self.summarise: Callable[[Tensor, int], tuple[Tensor, Tensor]] | None = getattr(model, "summarise", None)
         self.cache = BeamCache(len(sources), beam, half or memory.dtype, memory.device, fixed)
@@ -219,7 +220,8 @@ class Scorer:
         self.memory_mask = self.memory_mask.index_select(0, rows)
 
 
-def _end_token(model: TranslationModel) -> int:
+def end_token(model: DecoderNetwork) -> int:
+    """The token that ends a text."""
     end = model.config.eos_token_id
     if isinstance(end, list | tuple) and len(end) == 1:
         end = end[0]

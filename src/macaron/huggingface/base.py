@@ -1,4 +1,4 @@
-"""What the classes of all networks share in transformers: construction, the encoder, the loss over tokens."""
+"""What the classes of all networks share in transformers: construction, the encoder, the loss over tokens, caches."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -6,12 +6,14 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
 from macaron.models.configuration import ModelConfig
 from macaron.models.load import MODEL_FILES, USED_FILES
+from macaron.nn.attention import KeyValueCache
 from macaron.seal import checked, seal
 
 IGNORED = -100  # transformers' label for "no target here"
@@ -133,3 +135,74 @@ def token_loss(logits: Tensor, labels: Tensor | None, pad_token_id: int, count: 
     if count is None:
         count = (targets != IGNORED).sum().clamp(min=1)
     return total / count
+
+
+class GeneratingMixin(PreTrainedMixin):
+    """`PreTrainedMixin` for networks that write text. Transformers wants its GenerationMixin among their own bases."""
+
+    @staticmethod
+    def new_cache() -> Any:
+        """An empty cache."""
+        return DynamicCache()
+
+    def _prepare_cache_for_generation(
+        self: Any, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
+        # over caches that grow by themselves.
+        kind = generation_config.cache_implementation
+        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
+            if kind not in (None, "dynamic"):
+                raise ValueError(f"cache_implementation={kind!r} is not supported; use 'dynamic'")
+            model_kwargs["past_key_values"] = self.new_cache()
+            return
+        super()._prepare_cache_for_generation(  # type: ignore[misc]
+            generation_config, model_kwargs, *args, **kwargs
+        )
+
+    def written(self: Any, ids: Tensor | None, asked: tuple[Any, ...], **given: Any) -> tuple[Any, ...]:
+        """The decoder's states, the cache, the states of all layers and the weights of attention, if asked for.
+
+        :param asked: cache, ``use_cache``, ``labels``, ``output_attentions``, ``output_hidden_states``
+        :param given: as in `DecoderNetwork.decode`
+        """
+        cache, use_cache, labels, output_attentions, output_hidden_states = asked
+        if use_cache is None:
+            use_cache = self.config.use_cache and labels is None and not self.training
+        if use_cache and cache is None:
+            cache = self.new_cache()
+        states: list[Tensor] | None = [] if output_hidden_states else None
+        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
+        own = None if cache is None else TransformersCache(cache)
+        x = self.decode(ids, cache=own, states=states, weights=weights, **given)
+        return x, cache, None if states is None else (*states, x), weights
+
+
+class TransformersCache(KeyValueCache):
+    """Transformers' cache behind the interface of ours."""
+
+    def __init__(self, cache: Any) -> None:
+        self.cache = cache
+        self.own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+
+    @property
+    def length(self) -> int:
+        """Number of positions held."""
+        return int(self.own.get_seq_length())
+
+    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append to a slot; all of it comes back."""
+        both: tuple[Tensor, Tensor] = self.own.update(key, value, slot)
+        return both
+
+    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values of the encoder's output, if stored."""
+        if not self.cache.is_updated.get(slot):
+            return None
+        layer = self.cache.cross_attention_cache.layers[slot]
+        return layer.keys, layer.values
+
+    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
+        """Keep keys and values of the encoder's output."""
+        self.cache.cross_attention_cache.update(key, value, slot)
+        self.cache.is_updated[slot] = True

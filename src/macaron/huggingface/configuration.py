@@ -4,14 +4,14 @@ from typing import Any, ClassVar, Self
 
 from transformers.configuration_utils import PreTrainedConfig
 
-from macaron.models.configuration import EncoderConfig, ModelConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, ModelConfig, TranslationConfig
 
 #: The fields of classifiers that transformers has itself.
 _THEIRS = ("id2label", "label2id", "problem_type")
 
 
 class HFModelConfig(PreTrainedConfig):
-    """Base of both. Its attributes are transformers' and ours, and any of them may be set.
+    """Base of all. Its attributes are transformers' and ours, and any of them may be set.
 
     A dataclass of ours, `core`, checks and computes; it is made anew from the attributes.
     """
@@ -59,3 +59,14 @@ class HFEncoderConfig(HFModelConfig):
 
     core_class: ClassVar[Any] = EncoderConfig
     model_type = EncoderConfig.model_type
+
+
+class HFLanguageConfig(HFModelConfig):
+    """`macaron.models.LanguageConfig` for transformers."""
+
+    core_class: ClassVar[Any] = LanguageConfig
+    model_type = LanguageConfig.model_type
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+
+
+CONFIGURATIONS = (HFTranslationConfig, HFEncoderConfig, HFLanguageConfig)

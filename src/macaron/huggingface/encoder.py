@@ -127,7 +127,7 @@ class HFEncoderForSequenceClassification(EncoderMixin, EncoderForSequenceClassif
         """
         kwargs.pop("num_items_in_batch", None)
         encoded = self.model(input_ids, attention_mask, token_type_ids, return_dict=True, **kwargs)
-        logits = self.classifier(encoded.last_hidden_state[:, 0])
+        logits = self.classifier(self.pooled(encoded.last_hidden_state))
         loss = None if labels is None else self._loss(logits, labels)
         return SequenceClassifierOutput(loss, logits, encoded.hidden_states, encoded.attentions)
 

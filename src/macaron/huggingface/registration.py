@@ -15,19 +15,19 @@ from types import ModuleType
 def _configurations() -> None:
     from transformers.models.auto.configuration_auto import AutoConfig
 
-    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
+    from macaron.huggingface.configuration import CONFIGURATIONS
 
-    for config in (HFTranslationConfig, HFEncoderConfig):
+    for config in CONFIGURATIONS:
         AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def _tokenizers() -> None:
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
-    from macaron.huggingface.configuration import HFEncoderConfig, HFTranslationConfig
+    from macaron.huggingface.configuration import CONFIGURATIONS
     from macaron.huggingface.tokenizer import HFTokenizer
 
-    for config in (HFTranslationConfig, HFEncoderConfig):
+    for config in CONFIGURATIONS:
         AutoTokenizer.register(config, fast_tokenizer_class=HFTokenizer, exist_ok=True)
 
 
@@ -39,6 +39,8 @@ def _models() -> None:
     for auto_class, model in (
         (auto.AutoModel, translation.HFTranslationModel),
         (auto.AutoModelForSeq2SeqLM, translation.HFTranslationModel),
+        (auto.AutoModel, translation.HFLanguageModel),
+        (auto.AutoModelForCausalLM, translation.HFLanguageModel),
         (auto.AutoModel, encoder.HFEncoderModel),
         (auto.AutoModelForMaskedLM, encoder.HFEncoderForMaskedLM),
         (auto.AutoModelForPreTraining, encoder.HFEncoderForPreTraining),

@@ -7,6 +7,7 @@ from tokenizers import Encoding, Tokenizer
 from transformers import BatchEncoding, TokenizersBackend
 
 from macaron.errors import MacaronError
+from macaron.files import write_text
 from macaron.seal import check, seal
 from macaron.text.pipeline import SETTINGS, Side, State
 from macaron.text.tokenizer import CLASS_NAME, TOKENIZER_FILES, MacaronTokenizer
@@ -22,15 +23,28 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     translation does not. Its settings are those of `MacaronTokenizer` and transformers' own.
     """
 
-    vocab_files_names = {"tokenizer_file": "tokenizer.json"}  # noqa: RUF012 - transformers declares it so
+    vocab_files_names = {  # noqa: RUF012 - transformers declares it so
+        "tokenizer_file": "tokenizer.json",
+        "target_tokenizer_file": "target_tokenizer.json",
+    }
     padding_side = "right"
 
     def __init__(
-        self, tokenizer_object: Tokenizer | None = None, *, tokenizer_file: str | None = None, **settings: Any
+        self,
+        tokenizer_object: Tokenizer | None = None,
+        *,
+        tokenizer_file: str | None = None,
+        target_tokenizer_file: str | None = None,
+        target_backend: Tokenizer | None = None,
+        **settings: Any,
     ) -> None:
         backend = tokenizer_object or Tokenizer.from_file(str(tokenizer_file))
-        MacaronTokenizer.__init__(self, backend, **{name: settings[name] for name in SETTINGS if name in settings})
+        if target_tokenizer_file is not None:
+            target_backend = Tokenizer.from_file(target_tokenizer_file)
+        ours = {name: settings[name] for name in SETTINGS if name in settings}
+        MacaronTokenizer.__init__(self, backend, target_backend=target_backend, **ours)
         self._side: Side = "source"
+        self._backends = (backend, target_backend or backend)
         # What is handed to transformers' constructor is saved: only what means something here.
         theirs = {name: value for name, value in settings.items() if name not in SETTINGS}
         stored = self.stored_settings()
@@ -43,7 +57,8 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     @classmethod
     def wrap(cls, tokenizer: MacaronTokenizer) -> Self:
         """The same tokenizer for transformers."""
-        return cls(tokenizer.backend_tokenizer, **tokenizer.stored_settings())
+        own = tokenizer.target_backend
+        return cls(tokenizer.backend_tokenizer, target_backend=own, **tokenizer.stored_settings())
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -71,14 +86,16 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
 
     def _switch_to_input_mode(self) -> None:
         self._side = "source"
+        self._tokenizer = self._backends[0]
 
     def _switch_to_target_mode(self) -> None:
         self._side = "target"
+        self._tokenizer = self._backends[1]
 
     def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> BatchEncoding[Any]:
         tokenised = kwargs.get("is_split_into_words") and self.pipeline == "moses"
         state: State = "moses" if tokenised else "raw"
-        if kwargs.get("return_offsets_mapping") and self.pipeline != "raw":
+        if kwargs.get("return_offsets_mapping") and self.pipeline not in ("raw", "plain"):
             raise MacaronError(f"the {self.pipeline} pipeline changes the text: there are no offsets into it")
         return super()._encode_plus(self._prepare_all(text, state), self._prepare_all(text_pair, state), **kwargs)
 
@@ -93,7 +110,7 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
     def _convert_encoding(self, encoding: Encoding, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], list[Encoding]]:
         output, encodings = super()._convert_encoding(encoding, *args, **kwargs)
         output["input_ids"] = [self.known(ids) for ids in output["input_ids"]]
-        if "offset_mapping" in output:
+        if "offset_mapping" in output and self.pipeline == "raw":
             # The raw pipeline has put one space in front of the text.
             output["offset_mapping"] = [
                 [(max(start - 1, 0), max(end - 1, 0)) for start, end in offsets] for offsets in output["offset_mapping"]
@@ -112,6 +129,10 @@ class HFTokenizer(TokenizersBackend, MacaronTokenizer):
         self.backend_tokenizer.no_truncation()
         self.backend_tokenizer.no_padding()
         files: tuple[str, ...] = super()._save_pretrained(save_directory, *args, **kwargs)
+        if self.target_backend is not None:
+            path = Path(save_directory) / self.vocab_files_names["target_tokenizer_file"]
+            write_text(path, self.target_backend.to_str(pretty=True))
+            files = (*files, str(path))
         seal(save_directory, TOKENIZER_FILES)  # it is called last, and before an upload
         return files
 

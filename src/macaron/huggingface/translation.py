@@ -1,4 +1,4 @@
-"""The translation model in transformers' interface: ``AutoModelForSeq2SeqLM``, ``generate``."""
+"""The networks that write text in transformers' interface: ``AutoModelForSeq2SeqLM``, ``AutoModelForCausalLM``."""
 
 from typing import Any, ClassVar
 
@@ -6,21 +6,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from macaron.huggingface.base import IGNORED, PreTrainedMixin, attentions_of, real_tokens, token_loss
-from macaron.huggingface.configuration import HFTranslationConfig
-from macaron.models.translation import TranslationModel
-from macaron.nn.attention import KeyValueCache
+from macaron.huggingface.base import IGNORED, GeneratingMixin, attentions_of, real_tokens, token_loss
+from macaron.huggingface.configuration import HFLanguageConfig, HFTranslationConfig
+from macaron.models.translation import LanguageModel, TranslationModel
 
 
-class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, PreTrainedModel):
+class HFTranslationModel(GeneratingMixin, TranslationModel, GenerationMixin, PreTrainedModel):
     """`macaron.models.TranslationModel` for transformers."""
 
     config_class: ClassVar[Any] = HFTranslationConfig
     generation_config: Any
+
+    @staticmethod
+    def new_cache() -> EncoderDecoderCache:
+        """An empty cache."""
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def get_encoder(self, modality: str | None = None) -> "EncoderCall":
         """The encoder as a module of its own, as ``generate`` wants it."""
@@ -56,29 +60,21 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
             if labels is None:
                 raise ValueError("give decoder_input_ids, or labels to make them from")
             decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-        if use_cache is None:
-            use_cache = self.config.use_cache and labels is None and not self.training
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
-
-        states: list[Tensor] | None = [] if output_hidden_states else None
-        weights: list[tuple[str, Tensor]] | None = [] if output_attentions else None
-        x = self.decode(
+        asked = past_key_values, use_cache, labels, output_attentions, output_hidden_states
+        x, past_key_values, states, weights = self.written(
             decoder_input_ids,
-            encoded.last_hidden_state,
-            real_tokens(input_ids, attention_mask, self.pad),
-            TransformersCache(past_key_values) if past_key_values is not None else None,
+            asked,
+            memory=encoded.last_hidden_state,
+            real=real_tokens(input_ids, attention_mask, self.pad),
             target_real=None if decoder_attention_mask is None else decoder_attention_mask.bool(),
             vectors=decoder_inputs_embeds,
-            states=states,
-            weights=weights,
         )
         logits = self.logits(x)
         return Seq2SeqLMOutput(
             loss=token_loss(logits, labels, self.pad, kwargs.get("num_items_in_batch")),
             logits=logits,
             past_key_values=past_key_values,
-            decoder_hidden_states=None if states is None else (*states, x),
+            decoder_hidden_states=states,
             decoder_attentions=attentions_of(weights, "F"),
             cross_attentions=attentions_of(weights, "H"),
             encoder_last_hidden_state=encoded.last_hidden_state,
@@ -102,47 +98,6 @@ class HFTranslationModel(PreTrainedMixin, TranslationModel, GenerationMixin, Pre
             kwargs["attention_mask"] = (source != self.pad).long()
         return super().generate(inputs, *args, **kwargs)
 
-    def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
-    ) -> None:
-        # transformers makes one slot per layer; a scheme may evaluate attention several times in a layer, so we hand
-        # over caches that grow by themselves.
-        kind = generation_config.cache_implementation
-        if model_kwargs.get("past_key_values") is None and generation_config.use_cache is not False:
-            if kind not in (None, "dynamic"):
-                raise ValueError(f"cache_implementation={kind!r} is not supported; use 'dynamic'")
-            model_kwargs["past_key_values"] = EncoderDecoderCache(DynamicCache(), DynamicCache())
-            return
-        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
-
-
-class TransformersCache(KeyValueCache):
-    """Transformers' cache behind the interface of ours."""
-
-    def __init__(self, cache: EncoderDecoderCache) -> None:
-        self.cache = cache
-
-    @property
-    def length(self) -> int:
-        """Number of positions held."""
-        return int(self.cache.self_attention_cache.get_seq_length())
-
-    def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append to a slot; all of it comes back."""
-        return self.cache.self_attention_cache.update(key, value, slot)
-
-    def memory(self, slot: int) -> tuple[Tensor, Tensor] | None:
-        """Keys and values of the encoder's output, if stored."""
-        if not self.cache.is_updated.get(slot):
-            return None
-        layer = self.cache.cross_attention_cache.layers[slot]
-        return layer.keys, layer.values
-
-    def store_memory(self, slot: int, key: Tensor, value: Tensor) -> None:
-        """Keep keys and values of the encoder's output."""
-        self.cache.cross_attention_cache.update(key, value, slot)
-        self.cache.is_updated[slot] = True
-
 
 class EncoderCall(nn.Module):
     """The model's encoder as ``generate`` calls it. It borrows the model: nothing is registered twice."""
@@ -152,3 +107,45 @@ class EncoderCall(nn.Module):
     def __init__(self, model: HFTranslationModel) -> None:
         super().__init__()
         self.forward = model.encoder_output
+
+
+class HFLanguageModel(GeneratingMixin, LanguageModel, GenerationMixin, PreTrainedModel):
+    """`macaron.models.LanguageModel` for transformers."""
+
+    config_class: ClassVar[Any] = HFLanguageConfig
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        """As any ``AutoModelForCausalLM``: logits, and a loss when ``labels`` (the tokens themselves) are given.
+
+        Padding, on either side, is what ``attention_mask`` says; positions are counted over the other tokens.
+        """
+        if input_ids is None and inputs_embeds is None:
+            raise ValueError("give input_ids or inputs_embeds")
+        asked = past_key_values, use_cache, labels, output_attentions, output_hidden_states
+        real = None if attention_mask is None else attention_mask.bool()
+        x, past_key_values, states, weights = self.written(input_ids, asked, target_real=real, vectors=inputs_embeds)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.logits(x[:, kept])
+        loss = None
+        if labels is not None:
+            loss = token_loss(logits[:, :-1], labels[:, 1:], self.pad, kwargs.get("num_items_in_batch"))
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=past_key_values,
+            hidden_states=states,
+            attentions=attentions_of(weights, "F"),
+        )

@@ -36,7 +36,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
     check_page_path(path)
     found = RunFolder(run)
     parts = [_cards(found), *_curves(found), section("Scores", *_scores(found))]
-    if samples:
+    if samples and found.kind != "language-model":
         parts.append(section("Samples", *_samples(found, data)))
     recipe = '<p class="note">Resolved: all settings, defaults included.</p>\n'
     recipe += f'<pre class="recipe">{escape(found.origin.text.strip())}</pre>'
@@ -49,7 +49,7 @@ def write_report(run: Path, out: Path | None = None, *, samples: bool = True, da
 
 def _lead(run: RunFolder) -> str:
     what = f"A translation model, {' to '.join(run.languages)}" if run.languages else "A translation model"
-    what = what if run.kind == "translation" else "An encoder in pre-training"
+    what = {"pre-training": "An encoder in pre-training", "language-model": "A language model"}.get(run.kind, what)
     preset, scheme = run.settings.get("model", {}).get("preset"), run.config.get("scheme")
     scheme = scheme.get("name") if isinstance(scheme, dict) else scheme
     return what + (f": {preset}" if preset else "") + (f", scheme {scheme}" if scheme else "") + "."

@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, Literal, TypedDict, TypeGuard
+from typing import Annotated, Any, TypedDict, TypeGuard
 
 from macaron.errors import MacaronError
 from macaron.evaluate.stored import FOLDER, StoredFile
 from macaron.json_files import Record, parse_json, read_json
 from macaron.limits import Between
-from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.models.load import load_config, run_model
+from macaron.models.presets import AnyConfig
+from macaron.recipe import CONFIGURATIONS
 from macaron.seal import fingerprint
 from macaron.settings import OTHERS, load_toml
+from macaron.train.settings import TaskName
 
-RunKind = Literal["translation", "pre-training"]
 #: Bytes of the largest JSON file of a run: translations with their counts.
 _LARGEST = 1 << 29
 #: The limit of numbers: larger ones, and those below its inverse, are damage.
@@ -62,7 +63,9 @@ class RunFolder:
         self.remarks: list[str] = []
         sections, self.origin = load_toml(_recipe(path))
         self.settings = {name: section for name, section in sections.items() if isinstance(section, dict)}
-        self.kind: RunKind = "pre-training" if "pretrain" in self.settings else "translation"
+        self.kind: TaskName = "pre-training" if "pretrain" in self.settings else "translation"
+        if self.settings.get("train", {}).get("task") == "language-model":
+            self.kind = "language-model"
         self.starts: list[Record] = self._json(path / "environment.json", list[Annotated[_Start, OTHERS]]) or []
         self.summary: Record = self._json(path / "summary.json", Annotated[_Summary, OTHERS]) or {}
         self.metrics = self._metrics()
@@ -78,10 +81,9 @@ class RunFolder:
         self.languages = tuple(map(str, languages)) if all(languages) else ()
 
     @cached_property
-    def model_config(self) -> TranslationConfig | EncoderConfig:
+    def model_config(self) -> AnyConfig:
         """The configuration of its model."""
-        kind = TranslationConfig if self.kind == "translation" else EncoderConfig
-        return load_config(self.model_folder or self.path, kind)
+        return load_config(self.model_folder or self.path, CONFIGURATIONS[self.kind])
 
     @cached_property
     def parameters(self) -> int | None:

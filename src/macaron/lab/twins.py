@@ -22,7 +22,8 @@ from macaron.files import writing
 from macaron.lab.compare.comparison import Result
 from macaron.lab.compare.comparison_page import write_comparison
 from macaron.lab.compare.finished_run import CONTROL, CONTROL_DECODER_ENDS, CONTROL_ENDS
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
+from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
 from macaron.nn.budget import TOLERANCE
 from macaron.origin import located
@@ -166,14 +167,14 @@ def _twin(recipe: Recipe, name: str, vocabulary: int) -> Recipe:
     """The recipe with another scheme; everything else is unchanged."""
     encoder, slash, decoder = name.partition("/")
     if slash and recipe.kind == "text":
-        raise UsageError(f"{name}: a text encoder has no decoder; write {encoder}")
+        raise UsageError(f"{name}: a model of plain text has no encoder and decoder; write {encoder}")
     changes = {"scheme": encoder, **({"decoder_scheme": decoder} if slash else {})}
     if name == CONTROL:
         changes = control_changes(configuration(recipe, vocabulary))
     return replace(recipe, model=ModelSettings(recipe.model.preset, recipe.model.changes | changes))
 
 
-def control_changes(config: TranslationConfig | EncoderConfig) -> dict[str, Any]:
+def control_changes(config: AnyConfig) -> dict[str, Any]:
     """The control of L layers: G/2 (F G)^(L-1) F G/2, which is ``lie-fg`` with half a G at both ends.
 
     Between its ends it is the Transformer; as a whole it is L steps of Strang's scheme in which neighbouring halves of

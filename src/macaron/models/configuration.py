@@ -19,16 +19,21 @@ from macaron.settings import OTHERS, check_fields, convert
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(LayerSettings):
-    """The fields that translation models and encoders share, those of their layers among them.
+    """The fields that all models share, those of their layers among them.
 
     They are checked at construction.
 
     :param scheme: splitting scheme of the encoder: a name (``macaron ode list``), a `Scheme`, or a scheme as data
     :param prologue: sub-steps before the encoder's first layer, such as ``[["G", 0.5]]``; ``epilogue``: after its last
+    :param position_vectors: sinusoidal (the authors'), marian (those of MarianMT) or learned
+    :param scale_embedding: multiply token vectors by sqrt(hidden size); ``embedding_norm``: BERT's norm after them
+    :param output_bias: the output layer has a bias, which converted models may need
     :param tokenizer_fingerprint: of the tokenizer that the weights were trained with, checked on load
     """
 
-    model_type: ClassVar[str]
+    kind: ClassVar[str]
+    model_type: ClassVar[str]  # in config.json
+    title: ClassVar[str] = "an encoder"
 
     bias: ClassVar[bool] = True  # type: ignore[misc]  # these are no fields of config.json
     causal: ClassVar[bool] = False  # type: ignore[misc]
@@ -37,6 +42,10 @@ class ModelConfig(LayerSettings):
     scheme: Any = "strang-gfg"
     prologue: Any = None
     epilogue: Any = None
+    position_vectors: Literal["sinusoidal", "marian", "learned"] = "sinusoidal"
+    scale_embedding: bool = True
+    embedding_norm: bool = False
+    output_bias: bool = False
     max_position_embeddings: int = 1024
     tokenizer_fingerprint: str | None = None
     tie_word_embeddings: bool = True
@@ -55,7 +64,7 @@ class ModelConfig(LayerSettings):
             if steps:
                 object.__setattr__(self, name, [[step.operator, step.coefficient] for step in steps])
             if "H" in [step.operator for step in steps] and not name.startswith("decoder"):
-                raise MacaronError(f"{name} has cross-attention (H), which an encoder lacks")
+                raise MacaronError(f"{name} has cross-attention (H), which {self.title} lacks")
         super().__post_init__()
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             given = getattr(self, name, None)
@@ -67,7 +76,7 @@ class ModelConfig(LayerSettings):
         scheme = self.encoder_scheme_value()
         if "H" in scheme.operators:
             raise MacaronError(
-                f"scheme {scheme.name!r} has cross-attention (H), which an encoder lacks: give it as decoder_scheme"
+                f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks: give it as decoder_scheme"
             )
 
     @classmethod
@@ -117,7 +126,8 @@ class TranslationConfig(ModelConfig):
     :param evaluation: how the paper's BLEU of this model is defined: ``{"lower": ..., "compound_split": ...}``
     """
 
-    model_type: ClassVar[str] = "macaron-translation"
+    kind: ClassVar[str] = "translation"
+    model_type: ClassVar[str] = f"macaron-{kind}"
 
     encoder_layers: int = 6
     decoder_layers: int = 6
@@ -168,16 +178,11 @@ class ClassifierInput(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(ModelConfig):
-    """A text encoder in the manner of BERT.
+class TextConfig(ModelConfig):
+    """What encoders and language models share. The defaults are those of BERT-base and the small GPT-2.
 
-    :param type_vocab_size: number of segments
-    :param first_segment: segment id of the first sentence (the authors' code: 1)
-    :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
     :param id2label: names of a classifier's outputs; ``problem_type`` and ``classification`` are of classifiers, too
     """
-
-    model_type: ClassVar[str] = "macaron-encoder"
 
     vocab_size: int = 32768
     hidden_size: int = 768
@@ -187,10 +192,6 @@ class EncoderConfig(ModelConfig):
     activation: str | tuple[str, ...] = "gelu"
     attention_dropout: float = 0.1
     initializer: str = "kaiming"
-    type_vocab_size: int = 2
-    first_segment: int = 0
-    freeze_first_segment: bool = False
-    max_position_embeddings: int = 512
     id2label: dict[Any, str] | None = None
     problem_type: Literal["regression", "single_label_classification", "multi_label_classification"] | None = None
     classification: Annotated[ClassifierInput, OTHERS] | None = None
@@ -203,7 +204,6 @@ class EncoderConfig(ModelConfig):
             if set(map(str, self.id2label)) != set(indices):
                 raise MacaronError(f"id2label must have the keys 0 to {len(indices) - 1}, each once")
             object.__setattr__(self, "id2label", {int(index): label for index, label in self.id2label.items()})
-        Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
         if self.interaction("H") != Interaction():
             raise MacaronError("cross_attention is the decoder's, which an encoder of text lacks: leave it out")
         takes = self.classification or {}
@@ -227,7 +227,7 @@ class EncoderConfig(ModelConfig):
         return (self.classification or {}).get("max_length", self.max_position_embeddings)
 
     def to_dict(self) -> dict[str, Any]:
-        """What config.json holds; the fields of classifiers are left out of other encoders."""
+        """What config.json holds; the fields of classifiers are left out of other models."""
         data = super().to_dict()
         for name in ("id2label", "problem_type", "classification"):
             if data[name] is None:
@@ -235,6 +235,48 @@ class EncoderConfig(ModelConfig):
         if self.id2label is not None:
             data["label2id"] = {label: index for index, label in self.id2label.items()}
         return data
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(TextConfig):
+    """A text encoder in the manner of BERT.
+
+    :param first_segment: segment id of the first sentence (the authors' code: 1)
+    :param freeze_first_segment: keep the vector of the first segment at zero (as the authors' code does)
+    :param pooler: a classifier reads tanh(W x + b) of the first state, as BERT's, not the state itself
+    """
+
+    kind: ClassVar[str] = "encoder"
+    model_type: ClassVar[str] = f"macaron-{kind}"
+
+    type_vocab_size: int = 2
+    first_segment: int = 0
+    freeze_first_segment: bool = False
+    pooler: bool = False
+    max_position_embeddings: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Between(0, self.type_vocab_size - 1).check("first_segment", self.first_segment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageConfig(TextConfig):
+    """A language model: a decoder alone, whose F is causal. A text begins and ends with ``eos_token_id``."""
+
+    kind: ClassVar[str] = "language"
+    model_type: ClassVar[str] = f"macaron-{kind}"
+    title: ClassVar[str] = "a language model"
+    causal: ClassVar[bool] = True  # type: ignore[misc]
+
+    position_vectors: Literal["sinusoidal", "marian", "learned"] = "learned"
+    bos_token_id: int | None = 2
+    use_cache: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "F" not in (scheme := self.encoder_scheme_value()).operators:
+            raise MacaronError(f"scheme {scheme.name!r} has no self-attention (F): it could not see its own words")
 
 
 @dataclass

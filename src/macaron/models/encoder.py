@@ -3,11 +3,10 @@
 from collections import OrderedDict
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.models.configuration import EncoderConfig
-from macaron.models.network import Network
+from macaron.models.network import Network, build_embedding
 from macaron.nn.embedding import Embedding
 from macaron.nn.linear import Linear
 from macaron.nn.stack import Stack
@@ -22,8 +21,7 @@ class EncoderModel(Network):
     def build(self, config: EncoderConfig) -> None:
         """Make embedding and stack."""
         segments = config.type_vocab_size, config.first_segment, config.freeze_first_segment
-        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
-        self.embedding = Embedding(*table, config.dropout, *segments, positioned=positioned)
+        self.embedding = build_embedding(config, self.pad, *segments)
         scheme = config.encoder_scheme_value()
         self.encoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
 
@@ -62,7 +60,7 @@ class EncoderForMaskedLM(HeadedEncoder):
 
     def mlm_logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
-        return F.linear(self.head(states), self.model.embedding.tokens.weight)
+        return self.model.embedding.logits(self.head(states))
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, T, V)."""
@@ -91,7 +89,24 @@ class EncoderForSequenceClassification(HeadedEncoder):
         super().build(config)
         # Zero at the start, as in the authors' code: before training all classes are equally likely.
         self.classifier = Linear(config.hidden_size, config.num_labels, std=0.0)
+        self.pooler = Linear(config.hidden_size, config.hidden_size) if getattr(config, "pooler", False) else None
+        if self.embedding.output_bias is not None:
+            self.embedding.output_bias.requires_grad_(False)  # of the masked-word head, not used here
+
+    @property
+    def stack(self) -> Stack:
+        """The layers."""
+        return self.model.encoder
+
+    def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
+        """The state (B, D) of the first token of each text (B, T)."""
+        return self.pooled(self.model.encode(ids, real, segments))
+
+    def pooled(self, states: Tensor) -> Tensor:
+        """What the classifier reads, (B, D), of the encoder's states (B, T, D)."""
+        first = states[:, 0]
+        return first if self.pooler is None else self.pooler(first).tanh()
 
     def forward(self, ids: Tensor, real: Tensor | None = None, segments: Tensor | None = None) -> Any:
         """Tokens (B, T) to logits (B, labels)."""
-        return self.classifier(self.model(ids, real, segments)[:, 0])
+        return self.classifier(self.features(ids, ids != self.pad if real is None else real, segments))

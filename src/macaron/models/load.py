@@ -1,4 +1,4 @@
-"""Model folders, of translation models and encoders alike: found, checked, read and written.
+"""Model folders of all kinds of models: found, checked, read and written.
 
 A checkpoint of a training run has the files of a model folder, too, but its weights are in a file of another name.
 torch is imported where weights are read or written: a folder that is missing is reported without it.
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 #: Each kind of model, and what is wrong with a model of another kind.
-_WRONG = {"translation": "cannot translate", "encoder": "is not a text encoder"}
+_WRONG = {"translation": "cannot translate", "encoder": "is not a text encoder", "language": "is not a language model"}
 #: What encoders have besides the encoder itself: each kind of model has some of it.
-ENCODER_HEADS = ("classifier.", "head.", "next_sentence.")
+ENCODER_HEADS = ("classifier.", "head.", "next_sentence.", "pooler.")
 _CONFIG, _GENERATION = "config.json", "generation_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 #: What is written with a model, by us or by transformers; the tokenizer is written apart.
@@ -38,13 +38,13 @@ _REMEDY = "Copy the folder again."
 #: The weights of a checkpoint; their names begin with ``model.``, which a model folder's do not.
 CHECKPOINT_WEIGHTS = "weights.safetensors"
 #: What a model is loaded from; a folder may hold more, which others write.
-USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json")
+USED_FILES = (*MODEL_FILES, CHECKPOINT_WEIGHTS, "tokenizer.json", "tokenizer_config.json", "target_tokenizer.json")
 
 
 def find_folder(path: str | Path, *kinds: str) -> Path:
     """The model folder at a path: the folder itself, or that of a run. Its files exist, if unread.
 
-    Its model is of one of these kinds (``translation``, ``encoder``), or of any.
+    Its model is of one of these kinds (``translation``, ``encoder``, ``language``), or of any.
 
     A run without a final model gives its best checkpoint, and a line on stderr says so.
     """
@@ -109,8 +109,8 @@ def stored_type(folder: Path) -> Any:
     """The type of model that a folder's config.json names."""
     if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _CONFIG).is_file():
         raise MacaronError(
-            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. The next checkpoint "
-            f"will have them: {resume_command(folder.parents[1])}"
+            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. Use the "
+            "version that wrote it."
         )
     if (folder / "recipe.toml").is_file() and not (folder / _CONFIG).is_file():
         raise MacaronError(f"{folder}: no model and no checkpoint yet. Continue the run: {resume_command(folder)}")
@@ -164,10 +164,10 @@ def _load_model(
         said = read_json(folder / _GENERATION, Record, _REMEDY)
         with naming(folder / _GENERATION):
             model.generation_config = GenerationSettings.from_dict(said)
-    stored = _read_weights(folder)
+    stored = read_weights(folder)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
-        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # an encoder saved without a head
+        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
     kept = {name: tensor for name, tensor in stored.items() if name in shapes}
     other_shape = {name for name, each in kept.items() if each.shape != shapes[name] or not each.is_floating_point()}
     lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
@@ -257,7 +257,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: one file, or several that an index names; or those of a checkpoint."""
     from safetensors.torch import load_file
 

@@ -93,6 +93,23 @@ class Network(nn.Module):
         write_model(Path(folder), self)
 
 
+def build_embedding(config: ModelConfig, pad: int, *segments: Any) -> Embedding:
+    """The embedding of a configuration; ``segments`` as in `Embedding`."""
+    return Embedding(
+        config.vocab_size,
+        config.hidden_size,
+        pad,
+        config.dropout,
+        *segments,
+        positioned=config.positions_at == "input",
+        position_vectors=config.position_vectors,
+        longest=config.max_position_embeddings,
+        scale=config.scale_embedding,
+        norm_eps=config.layer_norm_eps if config.embedding_norm else None,
+        output_bias=config.output_bias,
+    )
+
+
 def key_mask(real: Tensor | None) -> Tensor | None:
     """A mask of real tokens, (B, S), as a mask over keys, (B, 1, 1, S)."""
     return None if real is None else real[:, None, None, :]

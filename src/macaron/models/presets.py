@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from macaron.errors import MacaronError, nearest
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.settings import load_toml
 
-AnyConfig = TranslationConfig | EncoderConfig
+AnyConfig = TranslationConfig | EncoderConfig | LanguageConfig
 #: For each kind the configuration, and how the names of twins begin.
 _KINDS: dict[str, tuple[type[AnyConfig], str, str]] = {
     "translation": (TranslationConfig, "transformer", "macaron"),
     "encoder": (EncoderConfig, "bert", "macaron-bert"),
+    "language": (LanguageConfig, "gpt", "macaron-gpt"),
 }
 
 
@@ -38,7 +39,7 @@ def preset_names() -> list[str]:
     return list(_presets())
 
 
-def preset(name: str, **changes: Any) -> TranslationConfig | EncoderConfig:
+def preset(name: str, **changes: Any) -> AnyConfig:
     """The configuration of a preset, with fields changed: ``preset("macaron-small", vocab_size=8000)``."""
     table = _presets()
     if name not in table:
@@ -59,4 +60,4 @@ def twin(name: str) -> str | None:
     if not name.startswith("macaron-"):
         return None
     own = name.removeprefix("macaron-")
-    return own if own.startswith("bert") else f"transformer-{own}"
+    return own if own.startswith(("bert", "gpt")) else f"transformer-{own}"

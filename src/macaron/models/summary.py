@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import EncoderConfig, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForPreTraining
 from macaron.models.network import Network
-from macaron.models.presets import preset, preset_names, twin
-from macaron.models.translation import TranslationModel
+from macaron.models.presets import AnyConfig, preset, preset_names, twin
+from macaron.models.translation import LanguageModel, TranslationModel
 from macaron.nn.budget import layer_widths
 
 #: One line of ``macaron models``: name, kind and scheme; layers, widths and heads; parameters, with and without the
@@ -16,27 +16,30 @@ from macaron.nn.budget import layer_widths
 Summary = dict[str, Any]
 
 
-def count(config: TranslationConfig | EncoderConfig) -> int:
-    """Number of parameters, for an encoder with both pre-training heads; nothing is allocated."""
-    kind: type[Network] = TranslationModel if isinstance(config, TranslationConfig) else EncoderForPreTraining
+#: The network of each configuration; an encoder's has both pre-training heads.
+NETWORKS: dict[type[AnyConfig], type[Network]] = {
+    TranslationConfig: TranslationModel,
+    EncoderConfig: EncoderForPreTraining,
+    LanguageConfig: LanguageModel,
+}
+
+
+def count(config: AnyConfig) -> int:
+    """Number of parameters; nothing is allocated."""
     with torch.device("meta"):
-        return kind(config).num_parameters()
+        return NETWORKS[type(config)](config).num_parameters()
 
 
-def summarise(name: str, config: TranslationConfig | EncoderConfig) -> Summary:
+def summarise(name: str, config: Any) -> Summary:
     """Measure a configuration."""
     scheme = config.encoder_scheme_value()
-    widths = layer_widths(scheme, config)
-    if isinstance(config, TranslationConfig):
-        kind, layers = "translation", f"{config.encoder_layers}+{config.decoder_layers}"
-    else:
-        kind, layers = "encoder", str(config.num_hidden_layers)
+    widths, both = layer_widths(scheme, config), isinstance(config, TranslationConfig)
     parameters = count(config)
     return {
         "name": name,
-        "kind": kind,
+        "kind": config.kind,
         "scheme": scheme.name,
-        "layers": layers,
+        "layers": f"{config.encoder_layers}+{config.decoder_layers}" if both else str(config.num_hidden_layers),
         "hidden_size": config.hidden_size,
         "heads": config.num_attention_heads,
         "inner_widths": widths.get("G", widths.get("B", ())),

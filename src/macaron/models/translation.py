@@ -1,41 +1,28 @@
-"""The translation model: encoder and decoder over one embedding."""
+"""The networks that write text: the translation model, the language model; and a classifier on the latter."""
 
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from macaron.models.configuration import GenerationSettings, TranslationConfig
-from macaron.models.network import Network, key_mask
+from macaron.models.configuration import GenerationSettings, LanguageConfig, TranslationConfig
+from macaron.models.encoder import EncoderForSequenceClassification
+from macaron.models.network import Network, build_embedding, key_mask
 from macaron.nn.attention import Context, KeyValueCache
-from macaron.nn.embedding import FIRST_POSITION, Embedding, token_positions
+from macaron.nn.embedding import FIRST_POSITION, token_positions
 from macaron.nn.positions import Padding
 from macaron.nn.stack import Stack
 
 
-class TranslationModel(Network):
-    """Encoder-decoder; the embedding serves source, target and output (logits = x E^T)."""
+class DecoderNetwork(Network):
+    """Base of the networks that write text: a causal stack, with the encoder's output beside it or alone."""
 
-    config_class: ClassVar[Any] = TranslationConfig
-    config: TranslationConfig
-
-    def __init__(self, config: TranslationConfig) -> None:
-        super().__init__(config)
-        self.generation_config: Any = GenerationSettings()
-
-    def build(self, config: TranslationConfig) -> None:
-        """Make embedding and stacks."""
-        table, positioned = (config.vocab_size, config.hidden_size, self.pad), config.positions_at == "input"
-        self.embedding = Embedding(*table, config.dropout, positioned=positioned)
-        encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
-        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
-        ends = config.decoder_prologue, config.decoder_epilogue
-        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
+    decoder: Stack
 
     def decode(
         self,
         ids: Any,
-        memory: Tensor,
+        memory: Tensor | None = None,
         real: Tensor | None = None,
         cache: KeyValueCache | None = None,
         *,
@@ -44,7 +31,7 @@ class TranslationModel(Network):
         states: list[Tensor] | None = None,
         weights: list[tuple[str, Tensor]] | None = None,
     ) -> Tensor:
-        """Target tokens (B, T) and the encoder's output to states (B, T, D).
+        """Target tokens (B, T) and the encoder's output, if there is an encoder, to states (B, T, D).
 
         :param real: (B, S), which source positions are tokens
         :param cache: continues after the positions that it holds
@@ -54,7 +41,7 @@ class TranslationModel(Network):
         steps = ids.shape[1] if vectors is None else vectors.shape[1]
         if target_real is None:
             start = FIRST_POSITION + (cache.length if cache is not None else 0)
-            positions = torch.arange(start, start + steps, device=memory.device)
+            positions = torch.arange(start, start + steps, device=(ids if vectors is None else vectors).device)
         else:
             positions = token_positions(target_real)[:, -steps:]
         context = Context(
@@ -69,6 +56,29 @@ class TranslationModel(Network):
         )
         return self.decoder(self.embedding(ids, positions, vectors=vectors), context, states)
 
+    def logits(self, states: Tensor) -> Tensor:
+        """States (..., D) to logits (..., V)."""
+        return self.embedding.logits(states)
+
+
+class TranslationModel(DecoderNetwork):
+    """Encoder-decoder; the embedding serves source, target and output (logits = x E^T)."""
+
+    config_class: ClassVar[Any] = TranslationConfig
+    config: TranslationConfig
+
+    def __init__(self, config: TranslationConfig) -> None:
+        super().__init__(config)
+        self.generation_config: Any = GenerationSettings()
+
+    def build(self, config: TranslationConfig) -> None:
+        """Make embedding and stacks."""
+        self.embedding = build_embedding(config, self.pad)
+        encoder, decoder = config.encoder_scheme_value(), config.decoder_scheme_value()
+        self.encoder = Stack(encoder, config.encoder_layers, config, config.prologue, config.epilogue)
+        ends = config.decoder_prologue, config.decoder_epilogue
+        self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
+
     def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
         """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
 
@@ -82,11 +92,42 @@ class TranslationModel(Network):
         context.padding, context.memory_padding = right, left
         return self.decoder(right.remove(self.embedding(target)), context), right.rows
 
-    def logits(self, states: Tensor) -> Tensor:
-        """States (..., D) to logits (..., V)."""
-        return self.embedding.logits(states)
-
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""
         real = ids != self.pad
         return self.logits(self.decode(target, self.encode(ids, real), real))
+
+
+class LanguageModel(DecoderNetwork):
+    """Decoder only; the embedding serves input and output."""
+
+    config_class: ClassVar[Any] = LanguageConfig
+    config: LanguageConfig
+
+    def build(self, config: LanguageConfig) -> None:
+        """Make embedding and stack."""
+        self.embedding = build_embedding(config, self.pad)
+        scheme = config.encoder_scheme_value()
+        self.decoder = Stack(scheme, config.num_hidden_layers, config, config.prologue, config.epilogue)
+
+    def forward(self, ids: Tensor, real: Tensor | None = None) -> Any:
+        """Logits (B, T, V) of the tokens that follow each token (B, T); ``real`` (B, T): which are no padding."""
+        return self.logits(self.decode(ids, target_real=real))
+
+
+class LanguageForSequenceClassification(EncoderForSequenceClassification):
+    """Classification and regression on the last token's state, as GPT was fine-tuned."""
+
+    config_class: ClassVar[Any] = LanguageConfig
+    encoder_class: ClassVar[Any] = LanguageModel
+    model: Any
+
+    @property
+    def stack(self) -> Stack:
+        """The layers."""
+        return self.model.decoder
+
+    def features(self, ids: Tensor, real: Tensor, segments: Tensor | None = None) -> Tensor:
+        """The state (B, D) of the last token of each text (B, T); padding is on the right."""
+        states: Tensor = self.model.decode(ids)
+        return states[torch.arange(len(ids), device=ids.device), real.sum(1) - 1]

@@ -19,20 +19,6 @@ from macaron.nn.linear import dropout as drop
 from macaron.nn.positions import Padding, RelativePositions, distances, rotated
 
 
-@dataclass
-class SequenceOffsets:
-    """Cumulative sequence offsets (cu_seqlens) of packed rows: attention stays within a sequence, without a mask.
-
-    Padding counts as a sequence: every position belongs to one.
-
-    :param offsets: (N + 1,) int32, counted through all rows; unused entries repeat the last
-    :param longest: length of the longest sequence, or more
-    """
-
-    offsets: Tensor
-    longest: int
-
-
 class KeyValueCache:
     """Keys and values of earlier positions, and those of the encoder's output. It grows by concatenation.
 
@@ -86,10 +72,9 @@ class Context:
     ``mask`` and ``memory_mask`` broadcast to (B, H, T, S): boolean, true where attention is allowed, or float, added
     to the logits. ``causal`` forbids attention to later positions. ``kernel`` is ``"sdpa"`` (PyTorch chooses the
     fused kernel) or ``"eager"`` (plain matrix products). ``weights``, if a list, collects (operator, probabilities).
-    ``sequences``, instead of a mask, separates the sequences of packed rows. ``batch`` is B for operators that see
-    states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of the states, (T,) or (B, T), as the
-    embedding takes them. ``padding`` and ``memory_padding``: the states and ``memory`` are those of the tokens alone,
-    (1, N, D), and attention adds the padding.
+    ``batch`` is B for operators that see states as rows, (B T, D) (`macaron.decode.cpu`). ``positions`` are those of
+    the states, (T,) or (B, T), as the embedding takes them. ``padding`` and ``memory_padding``: the states and
+    ``memory`` are those of the tokens alone, (1, N, D), and attention adds the padding.
     """
 
     mask: Tensor | None = None
@@ -99,7 +84,6 @@ class Context:
     cache: KeyValueCache | None = None
     kernel: str = "sdpa"
     weights: list[tuple[str, Tensor]] | None = None
-    sequences: SequenceOffsets | None = None
     batch: int = 0
     positions: Tensor | None = None
     padding: Padding | None = None
@@ -122,15 +106,12 @@ def attend(
     relative: RelativePositions | None = None,
 ) -> Tensor:
     """Scaled dot-product attention of queries (B, H, T, K) to keys and values (B, H, S, K): (B, H, T, K)."""
-    if context.sequences is not None and relative is None:
-        return varlen_attention(query, key, value, context.sequences, dropout)
     steps, past = query.shape[2], key.shape[2] - query.shape[2]
     fused = context.kernel == "sdpa" and context.weights is None and relative is None
     if not fused or (causal and (past > 0 or mask is not None)):
         # SDPA's is_causal supports neither a cache nor a second mask, so the causal mask is built here. A single new
         # position may attend to all earlier ones and needs no mask.
-        shape = len(query), steps, steps + past
-        mask, causal = whole_mask(mask, causal and steps > 1, context, shape, query.device), False
+        mask, causal = whole_mask(mask, causal and steps > 1, steps, steps + past, query.device), False
     if fused:
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     scale = math.sqrt(query.shape[-1])
@@ -149,31 +130,8 @@ def attend(
     return probabilities @ value if relative is None else probabilities @ value + relative.moved(probabilities, index)
 
 
-def varlen_attention(query: Tensor, key: Tensor, value: Tensor, sequences: SequenceOffsets, dropout: float) -> Tensor:
-    """Scaled dot-product attention within sequences, by the flash kernel: on a GPU, in half precision.
-
-    With a mask, every row would attend to all of its positions, and the kernel would read a mask value for each pair.
-    Queries, keys, values and the result are (B, H, T, K).
-    """
-    batch, heads, steps, width = query.shape
-    flat = [each.transpose(1, 2).reshape(batch * steps, heads, width) for each in (query, key, value)]
-    offsets, longest = sequences.offsets, sequences.longest
-    # PyTorch's own varlen_attn calls the same operator, but without dropout.
-    mixed: Tensor = torch.ops.aten._flash_attention_forward(
-        *flat, offsets, offsets, longest, longest, dropout, False, False
-    )[0]
-    return mixed.view(batch, steps, heads, width).transpose(1, 2)
-
-
-def whole_mask(
-    mask: Tensor | None, causal: bool, context: Context, shape: tuple[int, int, int], device: torch.device
-) -> Tensor | None:
-    """What a mask, causality and the sequences of packed rows allow, as one mask; ``shape`` is (B, T, S)."""
-    batch, steps, keys = shape
-    if context.sequences is not None:
-        places = torch.arange(batch * steps, device=device, dtype=context.sequences.offsets.dtype)
-        number = torch.searchsorted(context.sequences.offsets, places, right=True).view(batch, 1, -1)
-        mask = number.unsqueeze(3) == number.unsqueeze(2)
+def whole_mask(mask: Tensor | None, causal: bool, steps: int, keys: int, device: torch.device) -> Tensor | None:
+    """What a mask and causality allow, as one mask; ``steps`` and ``keys`` are T and S."""
     if not causal:
         return mask
     triangle = torch.ones(steps, keys, dtype=torch.bool, device=device).tril(keys - steps)

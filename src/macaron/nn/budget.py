@@ -25,7 +25,7 @@ TOLERANCE = 0.005  # twins agree within 0.5 %
 _SHARED = {"hidden_size", "bias", "causal", "positions_at"}
 #: A gated activation multiplies one half of its input by a function of the other.
 GATED_NAMES = ("glu", "swiglu", "geglu")
-ACTIVATION_NAMES = ("relu", "gelu", "relu2", "silu", *GATED_NAMES)
+ACTIVATION_NAMES = ("relu", "gelu", "gelu_new", "relu2", "silu", *GATED_NAMES)
 _CHOICES = {
     "norm": ("pre", "post"),
     "norm_type": ("layer", "rms"),
@@ -51,8 +51,8 @@ class LayerSettings:
     :param positions_at: where position vectors are added: input; none; layers: before every layer, with a vector of the
         layer, which is learned (Universal Transformer)
     :param norm_type: layer (LayerNorm) or rms (RMSNorm, which has no bias)
-    :param activation: relu, gelu, relu2, silu, or gated: glu, swiglu, geglu; or a function; or a sequence with one for
-        each feed-forward network of a layer
+    :param activation: relu, gelu, gelu_new (GPT-2's), relu2, silu, or gated: glu, swiglu, geglu; or a function; or a
+        sequence with one for each feed-forward network of a layer
     :param attention: the operator F, a name or a table of settings (`Interaction`); ``cross_attention``: H
     :param initializer: xavier or kaiming, both as in the authors' code
     :param causal: whether these are layers of a decoder

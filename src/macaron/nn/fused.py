@@ -5,7 +5,6 @@ States are rows (N, D) in the precision of products. A sub-step leaves its sum t
 one kernel reads state and move and writes sum and norm. Gradients of weights and biases are float32.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from macaron.nn.attention import Context, CrossAttention
-from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
+from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.fused_functions import AttentionHeads, FlashHeads, Inner, Product, ResidualNorm
 from macaron.nn.linear import FeedForward
 from macaron.nn.packed import PackedRows
 
-ROW = 128  # positions of the longest row that our attention takes; longer ones are left to the flash kernel
+#: Widths of the rows that our attention takes; others are left to the flash kernel, which needs offsets.
+ROWS = (16, 32, 64, 128)
 
 
 @dataclass
@@ -48,15 +48,16 @@ class State:
 
 def embed(module: Embedding, ids: Tensor, positions: Tensor | None, segments: Tensor | None, rows: PackedRows) -> Any:
     """Embed packed rows (B, T) as a `State` for `Stack.forward`."""
-    size = module.tokens.embedding_dim
-    table = (module.tokens.weight * math.sqrt(size)).to(rows.dtype)
+    table = (module.tokens.weight * module.scale).to(rows.dtype)
     x = F.embedding(ids.flatten(), table)
     if module.positioned and positions is not None:
-        vectors = sinusoids(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device), size).to(rows.dtype)
-        x = x + F.embedding(positions.flatten(), vectors)
+        vectors = module.of_positions(torch.arange(ids.shape[1] + FIRST_POSITION, device=ids.device))
+        x = x + F.embedding(positions.flatten(), vectors.to(rows.dtype))
     if module.segments is not None and segments is not None:
         table = module.segments.weight.to(rows.dtype)
         x = x + F.embedding(segments.flatten(), table, padding_idx=module.frozen_segment)
+    if module.norm is not None:
+        x = State(rows, x).normed(module.norm)[1]
     return State(rows, None, x, rate=module.dropout if module.training else 0.0)
 
 
@@ -78,8 +79,9 @@ def advance(part: Any, state: State, coefficient: float, context: Context) -> St
 
 def _heads(operator: Any, x: Tensor, rows: PackedRows, context: Context, rate: float) -> Tensor:
     """The heads of an attention side by side."""
-    if rows.texts.shape[1] > ROW:
-        return FlashHeads.apply(x, operator.qkv.weight, operator.qkv.bias, rows, operator.num_heads, rate)  # type: ignore[no-untyped-call]
+    if rows.texts.shape[1] not in ROWS:
+        given = operator.qkv.weight, operator.qkv.bias, rows, operator.num_heads, context.causal
+        return FlashHeads.apply(x, *given, rate)  # type: ignore[no-untyped-call]
     crosses = isinstance(operator, CrossAttention)
     maps = (operator.q, operator.kv) if crosses else (operator.qkv, operator.qkv)
     weights = [weight for each in maps for weight in (each.weight, each.bias)]

@@ -20,11 +20,6 @@ def kernels() -> Any:
     return kernels
 
 
-def power_of_two(size: int) -> int:
-    """The smallest power of two that is not less."""
-    return 1 << (size - 1).bit_length()
-
-
 def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
     """``d_out^T x`` in float32."""
     if d_out.is_cuda and d_out.dtype != torch.float32:
@@ -88,7 +83,7 @@ class ResidualNorm(torch.autograd.Function):
         normed = None if gain is None else torch.empty_like(given)
         kernels().residual_norm[(-(-rows // ROWS),)](
             x, moved, bias, gain, beta, seed, total, normed, rows, rate, coefficient * factor, eps,
-            D=size, WIDE=power_of_two(size), R=ROWS, START=x is not None, ADD=moved is not None,
+            D=size, WIDE=kernels().triton.next_power_of_2(size), R=ROWS, START=x is not None, ADD=moved is not None,
             BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, gain, seed)
@@ -100,10 +95,10 @@ class ResidualNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         total, gain, seed = ctx.saved_tensors
         starts, adds, biased, shifted = ctx.given
-        d_sum, d_norm = gradients
+        d_sum, d_norm = (each if each is None else each.contiguous() for each in gradients)
         normed = d_norm is not None
         rows, size = total.shape
-        power = power_of_two(size)
+        power = kernels().triton.next_power_of_2(size)
         each, warps = (ROWS, 4) if power <= 512 else (1, 2)
         programs = min(WARPS // warps, -(-rows // each))
         d_x, d_moved = (torch.empty_like(total) if wanted else None for wanted in (starts, adds))
@@ -216,11 +211,12 @@ class FlashHeads(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, heads: int, rate: float
-    ) -> Tensor:
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, rows: PackedRows, heads: int, causal: bool,
+        rate: float,
+    ) -> Tensor:  # fmt: skip
         qkv, longest = linear(x, weight, bias, rows), rows.texts.shape[1]
         parts = qkv.view(len(qkv), 3, heads, -1).unbind(1)
-        ctx.given = rows.offsets, rows.offsets, longest, longest, rate, False
+        ctx.given = rows.offsets, rows.offsets, longest, longest, rate, causal
         out, normaliser, *random = torch.ops.aten._flash_attention_forward(*parts, *ctx.given, False)[:4]
         ctx.save_for_backward(x, rows.half(weight), qkv, out, normaliser, *random)
         ctx.biased = bias is not None
@@ -232,7 +228,7 @@ class FlashHeads(torch.autograd.Function):
         parts, d_out = qkv.view(len(qkv), 3, *out.shape[1:]).unbind(1), gradients[0].view_as(out)
         found = torch.ops.aten._flash_attention_backward(d_out, *parts, out, normaliser, *ctx.given, *random)
         d_qkv, sums = joined(*(each.reshape(len(qkv), -1) for each in found))
-        return d_qkv @ half, weight_gradient(d_qkv, x), sums if ctx.biased else None, None, None, None
+        return d_qkv @ half, weight_gradient(d_qkv, x), sums if ctx.biased else None, *(None,) * 4
 
 
 def chunk_loss(logits: Tensor, targets: Tensor, smoothing: float, ignored: int, sloping: bool) -> Tensor:

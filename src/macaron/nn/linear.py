@@ -4,10 +4,9 @@ Each leaf has its own initialisation: transformers initialises leaf by leaf, and
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +14,6 @@ from torch import Tensor, nn
 
 Activation = Callable[[Tensor], Tensor]
 _BITS = 1 << 16  # values of a random number that decides what dropout keeps
-#: Whether dropout draws as in earlier versions, on a CPU, too; then padding takes part.
-BY_PYTORCH: ContextVar[bool] = ContextVar("by_pytorch", default=False)
 
 
 @dataclass(frozen=True)
@@ -40,22 +37,13 @@ def relu_squared(x: Tensor) -> Tensor:
 ACTIVATIONS: dict[str, Activation] = {
     "relu": F.relu,
     "gelu": F.gelu,  # exact, by erf
+    "gelu_new": partial(F.gelu, approximate="tanh"),
     "relu2": relu_squared,
     "silu": F.silu,
     "glu": Gated(torch.sigmoid),
     "swiglu": Gated(F.silu),
     "geglu": Gated(F.gelu),
 }
-
-
-@contextmanager
-def dropout_by_pytorch(active: bool) -> Iterator[None]:
-    """A context in which, if active, dropout has PyTorch's random numbers on a CPU, too."""
-    token = BY_PYTORCH.set(active)
-    try:
-        yield
-    finally:
-        BY_PYTORCH.reset(token)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
@@ -65,7 +53,7 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     bits exceed a threshold; the generator makes 64 of them at a time.
     """
     threshold, elsewhere = round(rate * _BITS), x.device.type != "cpu" or torch.compiler.is_compiling()
-    if not training or elsewhere or not 0 < threshold < _BITS or BY_PYTORCH.get():
+    if not training or elsewhere or not 0 < threshold < _BITS:
         return F.dropout(x, rate, training)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.long).random_(-(1 << 63), None).view(torch.int16)
     # A product with bytes is several times faster than one with booleans.

@@ -84,7 +84,7 @@ class Convolution(nn.Module):
         keys = values.shape[2]
         place = context.distances(steps, keys, x.device) + self.before
         allowed = (place >= 0) & (place < self.kernel)
-        mask = whole_mask(context.mask, context.causal, context, (batch, steps, keys), x.device)
+        mask = whole_mask(context.mask, context.causal, steps, keys, x.device)
         if mask is not None:
             allowed = allowed & (mask if mask.dtype == torch.bool else mask > -torch.inf)
         band = kernels.gather(-1, place.clamp(0, self.kernel - 1).expand(batch, self.num_heads, steps, keys))

@@ -144,7 +144,7 @@ class Stack(nn.Module):
             ),
             "this width of heads": any(each.head_size not in (16, 32, 64, 128) for each in attentions),
             "this activation": any(each.activation not in (F.relu, F.gelu) for each in networks),
-            "this length of rows": not offsets and width not in (16, 32, 64, fused.ROW),
+            "this length of rows": not offsets and width not in fused.ROWS,
             "dropout of everything": any(rate >= 1 for part in parts for rate in (part.dropout, part.operator.dropout)),
         }
         return ", ".join(name for name, lacks in found.items() if lacks)

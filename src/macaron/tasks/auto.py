@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import read_manifest
+from macaron.errors import MacaronError
 from macaron.models.configuration import EncoderConfig, TranslationConfig
 from macaron.processes import available_cores
-from macaron.recipe import AUTO, ModelSettings, Recipe
+from macaron.recipe import AUTO, DEFAULT_PRESETS, ModelSettings, Recipe
 from macaron.settings import load_toml
 from macaron.train.settings import PretrainSettings, TrainSettings
 
@@ -48,6 +49,9 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     """The recipe with a preset of the table and settings for it, if its preset is ``auto``."""
     if recipe.model.preset != AUTO:
         return recipe
+    if recipe.task == "language-model":
+        preset = DEFAULT_PRESETS[recipe.task]
+        raise MacaronError(f"model.preset = 'auto' is not for language models: name one, such as {preset!r}")
     from macaron.device import multiplies_bfloat16  # which imports torch
 
     minutes, updates = recipe.train.max_minutes, recipe.train.max_updates

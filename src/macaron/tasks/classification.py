@@ -103,7 +103,7 @@ class ClassificationLoss(nn.Module):
 
     def logits(self, batch: ClassificationBatch) -> Tensor:
         """(B, logits) in float32: scores and small margins suffer in bfloat16, and the head costs nothing."""
-        state = self.model.model.encode(batch.tokens, batch.real, batch.segments)[:, 0]
+        state = self.model.features(batch.tokens, batch.real, batch.segments)
         with torch.autocast(state.device.type, enabled=False):
             return self.model.classifier(state.float())
 

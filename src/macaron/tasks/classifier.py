@@ -1,5 +1,7 @@
 """An encoder on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
 
+A language model takes its place: ``</s> a <cls>`` and ``</s> a </s> b <cls>``, since its last token has seen all.
+
 `Predictor` gives labels, `macaron.tasks.embedder.Embedder` vectors; `macaron.tasks.finetune.FineTuner` trains.
 """
 
@@ -7,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -18,12 +20,13 @@ from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
 from macaron.errors import MacaronError, not_finite
 from macaron.models.encoder import EncoderForSequenceClassification
-from macaron.models.load import ENCODER_HEADS, find_folder, load_model
+from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
+from macaron.models.translation import LanguageForSequenceClassification
 from macaron.processes import Workers
 from macaron.tasks.classification import ClassificationBatch, ClassificationLoss, Numbers, Objective
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import CLS, EOS, PAD
+from macaron.text.vocabulary import CLS, EOS, PAD, TokenizerKind
 from macaron.train import step
 from macaron.train.failures import memory_explained
 
@@ -77,6 +80,8 @@ class EncoderOnDevice:
     """
 
     module: ClassificationLoss
+    #: Models that will do.
+    kinds: ClassVar[tuple[TokenizerKind, ...]] = ("encoder", "language")
 
     def __init__(
         self,
@@ -87,20 +92,25 @@ class EncoderOnDevice:
         new_head: bool = False,
         dropout: float | None = None,
     ) -> None:
-        self.folder = find_folder(path, "encoder")
+        self.folder = find_folder(path, *self.kinds)
+        kind: TokenizerKind = model_kind(self.folder)
         changes: dict[str, Any] = {} if dropout is None else {"dropout": dropout, "attention_dropout": dropout}
         if new_head:
             changes |= {"id2label": None, "problem_type": None, "classification": None}
-        network = EncoderForSequenceClassification
+        network = EncoderForSequenceClassification if kind == "encoder" else LanguageForSequenceClassification
+        #: The special tokens at both ends of an example.
+        self.ends = (CLS, EOS) if kind == "encoder" else (EOS, CLS)
         model, missing = load_model(self.folder, network, torch.float32, ENCODER_HEADS, **changes)
         if missing and not new_head:
             raise MacaronError(
                 f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`."
             )
-        self.tokenizer = model_tokenizer(self.folder, "encoder", model.config)
+        self.tokenizer = model_tokenizer(self.folder, kind, model.config)
         #: What config.json says of the input: number of texts, their columns, longest example.
         self.takes: dict[str, Any] = model.config.classification or {}
         self.max_length = int(max_length or self.takes.get("max_length", MAX_LENGTH))
+        if model.config.position_vectors == "learned":
+            self.max_length = min(self.max_length, model.config.max_position_embeddings)
         self.device = choose_device(device)
         self.on_gpu = self.device.type == "cuda"
         half = precision == "bfloat16" or (precision == "auto" and self.on_gpu)
@@ -141,7 +151,7 @@ class EncoderOnDevice:
         :param size: number of rows if shapes are fixed
         :param swap: the examples whose second text comes first, (N,)
         """
-        first = self.model.config.first_segment
+        first = self.tokenizer.segments[0]
         count, width = len(rows), int(data.lengths[rows].max())
         if self.fixed_shapes:
             count = max(size, count)
@@ -155,12 +165,13 @@ class EncoderOnDevice:
             texts = [column[index] for column in data.texts]
             if swap is not None and swap[index]:
                 texts.reverse()
-            tokens[i, 0], end = CLS, 1
+            tokens[i, 0], end = self.ends[0], 1
             for segment, text in zip((first, 1 - first), texts, strict=False):
                 start, end = end, end + len(text) + 1
                 tokens[i, start : end - 1] = text
                 tokens[i, end - 1] = EOS
                 segments[i, start:end] = segment
+            tokens[i, end - 1] = self.ends[1]
         arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
         return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 

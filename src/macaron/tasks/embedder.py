@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from macaron.errors import not_finite
 from macaron.models.load import save_model
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
+from macaron.text.vocabulary import TokenizerKind
 
 #: The modules of sentence-transformers: name of the class, and folder.
 _MODULES = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
@@ -35,6 +36,8 @@ class Embedder(EncoderOnDevice):
     :param precision: ``auto`` is bfloat16 on a GPU, float32 elsewhere
     :param max_length: tokens of a text; longer ones are cut; default: the model's longest input
     """
+
+    kinds: ClassVar[tuple[TokenizerKind, ...]] = ("encoder",)
 
     def __init__(
         self, path: str | Path, device: str = "auto", precision: Precision = "auto", max_length: int | None = None

@@ -1,5 +1,7 @@
 """Pre-training an encoder: masked words and next sentences."""
 
+import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -18,13 +20,12 @@ from macaron.data.pretraining_texts import Corpus
 from macaron.errors import MacaronError, naming
 from macaron.models import EncoderConfig, EncoderForPreTraining
 from macaron.nn import Context
-from macaron.nn.attention import SequenceOffsets
 from macaron.nn.fused import embed
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
 from macaron.tasks import pretraining_batches as batches
-from macaron.tasks.pretraining_batches import Plan, PretrainingBatch, Shape
+from macaron.tasks.pretraining_batches import UNKNOWN, Plan, PretrainingBatch, Shape
 from macaron.text.vocabulary import PAD
 from macaron.train.distributed import Processes
 from macaron.train.settings import PretrainSettings
@@ -38,14 +39,11 @@ class PretrainingLoss(nn.Module):
     """Model and losses as one module, for DDP and FSDP.
 
     :param chunk: number of words whose logits are in memory at a time
-    :param flash: separate texts by the cumulative lengths of a variable-length kernel, not by a mask
     """
 
-    def __init__(
-        self, model: EncoderForPreTraining, settings: PretrainSettings, chunk: int | None = None, flash: bool = False
-    ) -> None:
+    def __init__(self, model: EncoderForPreTraining, settings: PretrainSettings, chunk: int | None = None) -> None:
         super().__init__()
-        self.model, self.mlm, self.nsp, self.flash = model, settings.mlm, settings.nsp, flash
+        self.model, self.mlm, self.nsp = model, settings.mlm, settings.nsp
         self.criterion = SmoothedCrossEntropy(0.0, PAD, chunk)
         self.fused = False  # see `macaron.nn.fused`
 
@@ -62,12 +60,7 @@ class PretrainingLoss(nn.Module):
             context = Context()
         else:
             x = model.embedding(batch.ids, batch.positions, batch.segments)
-            if self.flash:
-                assert batch.starts is not None
-                context = Context(sequences=SequenceOffsets(batch.starts, batch.ids.shape[1]))
-            else:
-                context = Context(mask=_mask(batch.text), kernel=model.kernel)
-            context.positions = batch.positions
+            context = Context(mask=packed_mask(batch.text), kernel=model.kernel, positions=batch.positions)
         x = model.encoder(x, context, norm=False)
         needed = x.reshape(-1, x.shape[-1]).index_select(0, torch.cat([batch.masked, batch.firsts]))
         # The final norm is position-wise: only the needed positions go through it.
@@ -77,8 +70,8 @@ class PretrainingLoss(nn.Module):
 
     def losses(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """From states to the weighted sums."""
-        table = self.model.model.embedding.tokens.weight
-        mlm = self.criterion(self.model.head(words), table, batch.targets)[0] * batch.weights[0]
+        ready, table = self.model.model.embedding.output(self.model.head(words))
+        mlm = self.criterion(ready, table, batch.targets)[0] * batch.weights[0]
         logits = self.model.next_sentence(firsts).squeeze(-1)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         wrong = F.binary_cross_entropy_with_logits(logits, batch.follows.clamp(min=0).to(logits), reduction="none")
@@ -87,9 +80,8 @@ class PretrainingLoss(nn.Module):
 
     def right(self, words: Tensor, firsts: Tensor, batch: PretrainingBatch) -> Tensor:
         """The words and pairs predicted correctly, then all words and pairs: (2, 2)."""
-        table = self.model.model.embedding.tokens.weight
         hits = torch.zeros((), dtype=torch.long, device=words.device)
-        ready = self.model.head(words)
+        ready, table = self.model.model.embedding.output(self.model.head(words))
         for rows, targets in zip(*(torch.split(each, ACCURACY_ROWS) for each in (ready, batch.targets)), strict=True):
             best = F.linear(rows, table).argmax(-1)
             hits += ((best == targets) & (targets != PAD)).sum()
@@ -98,12 +90,16 @@ class PretrainingLoss(nn.Module):
         return torch.stack([torch.stack([hits, pairs]), torch.stack([(batch.targets != PAD).sum(), known.sum()])])
 
 
-def _mask(text: Tensor) -> Tensor:
+def packed_mask(text: Tensor, causal: bool = False) -> Tensor:
     """Which positions belong to one text, (B, 1, T, T); under autocast on a GPU as a mask to add to attention's logits.
 
     Otherwise every layer would convert the flags again.
+
+    :param causal: and are not later ones
     """
     same = same_text(text, text)
+    if causal:
+        same = same.tril()
     kind = text.device.type
     if kind != "cuda" or not torch.is_autocast_enabled(kind):
         return same
@@ -111,44 +107,25 @@ def _mask(text: Tensor) -> Tensor:
     return added.masked_fill_(~same, float("-inf"))
 
 
-class PretrainingTask(Task):
-    """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
+class TextTask(Task):
+    """Documents in: what pre-training and language models share."""
 
     data: PreparedText
-    model: EncoderForPreTraining
-    module: PretrainingLoss
     offsets = True
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, settings: PretrainSettings) -> None:
         super().__init__()
         self.data = data = PreparedText.open(recipe.data)
-        self.train, self.settings = train, settings = recipe.train, recipe.pretrain
-        config = encoder_config(recipe, len(data.tokenizer))
-        settings.check(train)
-        longest = max(config.max_position_embeddings, settings.longest(train))
-        # The authors' code has other segment ids.
-        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
-        fingerprint = self.tokenizer.fingerprint()
-        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
-        torch.manual_seed(train.seed)
-        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
-            self.model = model = EncoderForPreTraining(config)
-        self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
-        self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
+        self.train, self.settings = recipe.train, settings
+        settings.check(self.train)
         self.sentences = {split: data.sentences(split) for split in data.splits}
         self.corpora = {split: self._corpus(split) for split in ("train", "valid")}
         # A section needs two documents, for next sentences.
         most = max(1, self.corpora["train"].count // 2)
         self.sections = min(section_count(len(self.sentences["train"])), most)
-        self.shape = Shape.of(train, settings, self.corpora["train"])
-        flash = settings.attention == "flash"
-        if flash and not (train.wants_gpu(torch.cuda.is_available()) and train.precision != "float32"):
-            raise MacaronError("pretrain.attention = flash needs a GPU and bfloat16: take auto or masked")
-        self.module = PretrainingLoss(model, settings, self.shape.chunk, flash)
-        self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
-        self.words = range(batches.FIRST_WORD, data.vocab_size)
+        self.shape = Shape.of(self.train, settings, self.corpora["train"])
         self._collator = ThreadPoolExecutor(1, "collate")
-        self._collated: dict[tuple[int, ...], Future[PretrainingBatch]] = {}
+        self._collated: dict[tuple[int, ...], Future[Any]] = {}
 
     def _corpus(self, split: TextSplit) -> Corpus:
         name = {"train": "training", "valid": "validation"}[split]
@@ -162,19 +139,42 @@ class PretrainingTask(Task):
             )
         return corpus
 
+    @abstractmethod
+    def _plan(self, corpus: Corpus, seed: tuple[int, ...], group: int) -> Plan:
+        """All micro-batches of a corpus, see `batches.plan`."""
+
+    @abstractmethod
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> Any:
+        """A micro-batch on the CPU."""
+
+    def cut(self, batch: Any, start: int, stop: int) -> Any:
+        """Some rows of a batch, with the words and pairs in them; texts stay in the order of ``starts``."""
+        begin, end = start * batch.ids.shape[1], stop * batch.ids.shape[1]
+        made = {name: each[start:stop] for name, each in vars(batch).items() if each.dim() == 2}
+        for where, what, unused in (("masked", "targets", PAD), ("firsts", "follows", UNKNOWN)):
+            if (places := getattr(batch, where, None)) is not None:
+                values = getattr(batch, what)
+                outside = (places < begin) | (places >= end) | (values == unused)
+                # Room for one and a quarter of the usual number: nearly always one shape.
+                usual = 8 * math.ceil(1.25 * (stop - start) / len(batch.ids) * len(places) / 8)
+                first = outside.byte().argsort(stable=True)[: max(usual, int((~outside).sum()))]
+                made |= {where: ((places - begin) % (end - begin))[first]}
+                made |= {what: values.masked_fill(outside, unused)[first]}
+        return replace(batch, **made, starts=batch.starts.clamp(begin, end) - begin)
+
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
-        """Cut a section into texts and pack them; all real tokens of a micro-batch are its targets."""
+        """Cut a section into texts and pack them; `Plan.tokens` are the targets of a micro-batch."""
         seed, group = (self.train.seed, number), self.train.accumulate
         corpus = self.corpora["train"]
         if self.sections > 1:
             blocks = section_blocks(corpus.count, (number - 1) % self.sections, self.sections, self.train.seed)
             chosen = np.concatenate([np.arange(*block) for block in blocks])
             corpus = Corpus(corpus.offsets, corpus.documents, chosen)
-        made = batches.plan(corpus, self.shape, self.train, self.settings, seed, group)
+        made = self._plan(corpus, seed, group)
         tokens = made.tokens.tolist()
         return [MicroBatch(count, partial(self._collate_ahead, made, i)) for i, count in enumerate(tokens)]
 
-    def _collate_ahead(self, made: Plan, index: int, device: torch.device) -> PretrainingBatch:
+    def _collate_ahead(self, made: Plan, index: int, device: torch.device) -> Any:
         """Collate a micro-batch; the next ones are collated in the background."""
         world = dist.get_world_size() if dist.is_initialized() else 1
         coming = range(index, min(index + AHEAD * world + 1, len(made.tokens)), world)
@@ -185,18 +185,42 @@ class PretrainingTask(Task):
         }
         return batches.on_device(self._collated[*made.seed, index].result(), device)
 
-    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
-        first = self.model.config.first_segment
-        return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
-
     @cached_property
     def _validation(self) -> Plan:
         """Always the same texts and masks; all of them are one update, so that the losses are plain means."""
-        return batches.plan(self.corpora["valid"], self.shape, self.train, self.settings, (0, 0), 0)
+        return self._plan(self.corpora["valid"], (0, 0), 0)
 
-    def cut(self, batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
-        """Some rows of a batch, with the words and pairs in them."""
-        return batches.cut(batch, start, stop)
+
+class PretrainingTask(TextTask):
+    """Documents in, an encoder with its pre-training heads out; the model is drawn with the recipe's seed."""
+
+    model: EncoderForPreTraining
+    module: PretrainingLoss
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(recipe, recipe.pretrain)
+        train, settings, data = self.train, self.settings, self.data
+        config = encoder_config(recipe, len(data.tokenizer))
+        longest = max(config.max_position_embeddings, settings.longest(train))
+        # The authors' code has other segment ids.
+        self.tokenizer = data.tokenizer.changed(segments=(config.first_segment, 1 - config.first_segment))
+        fingerprint = self.tokenizer.fingerprint()
+        config = replace(config, max_position_embeddings=longest, tokenizer_fingerprint=fingerprint)
+        torch.manual_seed(train.seed)
+        with naming(f"{recipe.origin.prefix(('model',))}[model]"):
+            self.model = model = EncoderForPreTraining(config)
+        self.stacks, self.layers = [model.model.encoder], list(model.model.encoder.layers)
+        self.loss_names = ("loss", *(name for name in ("mlm", "nsp") if getattr(settings, name)))
+        self.module = PretrainingLoss(model, settings, self.shape.chunk)
+        self.compiled_parts = [*self.layers, model.model.embedding, model.head, self.module.criterion.losses]
+        self.words = range(batches.FIRST_WORD, data.vocab_size)
+
+    def _plan(self, corpus: Corpus, seed: tuple[int, ...], group: int) -> Plan:
+        return batches.plan(corpus, self.shape, self.train, self.settings, seed, group)
+
+    def _collate(self, split: TextSplit, made: Plan, index: int) -> PretrainingBatch:
+        first = self.model.config.first_segment
+        return batches.collate(self.sentences[split].ids, made, index, self.shape, self.settings, self.words, first)
 
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:
         """Sums of the losses over this process's share, its tokens, and what `PretrainingLoss.right` counts."""

@@ -6,6 +6,7 @@ are a list of fixed size: only they go through the output layer and the loss. Un
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,7 @@ class PretrainingBatch:
     firsts: Tensor
     follows: Tensor
     weights: Tensor
-    starts: Tensor | None = None
+    starts: Tensor
 
 
 @dataclass(frozen=True)
@@ -169,24 +170,11 @@ def collate(
     :param first: the segment id of the first sentence; the second has the other one
     """
     random = np.random.default_rng((*made.seed, 1 + index))
-    begin, end = np.searchsorted(made.rows.row, [index * shape.rows, (index + 1) * shape.rows])
-    chosen, row = made.rows.pairs[begin:end], made.rows.row[begin:end] - index * shape.rows
-    spans = Spans(*(getattr(made.spans, name)[chosen] for name in Spans.__dataclass_fields__))
+    begin, end, row, spans = texts_of(made, index, shape)
     a, b, paired = spans.a_length, spans.b_length, spans.follows >= 0
-    lengths = spans.lengths
-    # The start of each text: the tokens before it, less the tokens before its row.
-    before = np.cumsum(lengths) - lengths
-    opens = np.flatnonzero(np.diff(row, prepend=-1))
-    members = np.diff(np.append(opens, len(row)))
-    start = row * shape.width + before - np.repeat(before[opens], members)
-    number = np.arange(len(row)) - np.repeat(opens, members) + 1
+    start, grid, starts = arrange(row, spans.lengths, shape)
     second = start + a + 2
-
-    grid = np.zeros((4, shape.size), np.int32)  # ids, position, text, segment
-    grid[0], grid[1], grid[3] = PAD, FIRST_POSITION, first
-    everywhere, inside = np.repeat(start, lengths), counting(lengths)
-    grid[1, everywhere + inside] = inside + FIRST_POSITION
-    grid[2, everywhere + inside] = np.repeat(number, lengths)
+    grid[3] = first
     of_second = b + paired
     grid[3, np.repeat(second, of_second) + counting(of_second)] = 1 - first
     grid[0, start] = CLS
@@ -212,38 +200,43 @@ def collate(
     known = (masked, targets, start, spans.follows) if settings.nsp else (masked, targets)
     for values, found in zip(lists, known, strict=False):
         values[: len(found)] = found
+    tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
+    others = (*lists, made.weights[index].astype(np.float32), starts)
+    return PretrainingBatch(tokens.long(), positions, text, segments.long(), *map(torch.from_numpy, others))
+
+
+def texts_of(made: Plan, index: int, shape: Shape) -> tuple[int, int, Indices, Spans]:
+    """The texts of a micro-batch: their places in the plan, from and to; their rows; their spans."""
+    begin, end = np.searchsorted(made.rows.row, [index * shape.rows, (index + 1) * shape.rows])
+    chosen, row = made.rows.pairs[begin:end], made.rows.row[begin:end] - index * shape.rows
+    return int(begin), int(end), row, Spans(*(getattr(made.spans, each)[chosen] for each in Spans.__dataclass_fields__))
+
+
+def arrange(row: Indices, lengths: Indices, shape: Shape) -> tuple[Indices, NDArray[np.int32], NDArray[np.int32]]:
+    """Where the texts of a micro-batch start; a grid (4, size) of ids, still padding, positions, numbers of texts, and
+    zeros; and the starts of texts and paddings for `PretrainingBatch`.
+    """
+    # The start of each text: the tokens before it, less the tokens before its row.
+    before = np.cumsum(lengths) - lengths
+    opens = np.flatnonzero(np.diff(row, prepend=-1))
+    members = np.diff(np.append(opens, len(row)))
+    start = row * shape.width + before - np.repeat(before[opens], members)
+    number = np.arange(len(row)) - np.repeat(opens, members) + 1
+    grid = np.zeros((4, shape.size), np.int32)
+    grid[0], grid[1] = PAD, FIRST_POSITION
+    everywhere, inside = np.repeat(start, lengths), counting(lengths)
+    grid[1, everywhere + inside] = inside + FIRST_POSITION
+    grid[2, everywhere + inside] = np.repeat(number, lengths)
     # The padding of a row is a sequence of its own: every position belongs to one.
     filled = np.bincount(row, weights=lengths, minlength=shape.rows).astype(np.int64)
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
     opened = np.sort(np.concatenate([start, padding]))
-    starts = np.full((shape.texts if len(opened) <= shape.texts else shape.rows * (shape.deep + 1)) + 1, shape.size)
+    room = shape.texts if len(opened) <= shape.texts else shape.rows * (shape.deep + 1)
+    starts = np.full(room + 1, shape.size, np.int32)
     starts[: len(opened)] = opened
-    tokens, positions, text, segments = torch.from_numpy(grid).view(4, shape.rows, shape.width)
-    others = (*lists, made.weights[index].astype(np.float32), starts.astype(np.int32))
-    return PretrainingBatch(tokens.long(), positions, text, segments.long(), *map(torch.from_numpy, others))
+    return start, grid, starts
 
 
-def cut(batch: PretrainingBatch, start: int, stop: int) -> PretrainingBatch:
-    """Some rows of a batch, with the words and pairs in them; texts stay in the order of ``starts``."""
-    rows, width = batch.ids.shape
-    begin, end = start * width, stop * width
-    made = {name: getattr(batch, name)[start:stop] for name in ("ids", "positions", "text", "segments")}
-    # Room for one and a quarter of the usual number: nearly always one shape.
-    share = 1.25 * (stop - start) / rows
-    for where, what, unused in (("masked", "targets", PAD), ("firsts", "follows", UNKNOWN)):
-        places, values = getattr(batch, where), getattr(batch, what)
-        chosen = (places >= begin) & (places < end) & (values != unused)
-        found = places[chosen] - begin
-        room = min(len(places), 8 * math.ceil(share * len(places) / 8))
-        held = torch.arange(room if len(found) <= room else len(places), device=places.device) % (end - begin)
-        held[: len(found)] = found
-        labels = torch.full_like(held, unused)
-        labels[: len(found)] = values[chosen]
-        made |= {where: held, what: labels}
-    starts = None if batch.starts is None else batch.starts.clamp(begin, end) - begin
-    return replace(batch, **made, starts=starts)
-
-
-def on_device(batch: PretrainingBatch, device: torch.device) -> PretrainingBatch:
+def on_device(batch: Any, device: torch.device) -> Any:
     """A copy of a batch on a device."""
     return replace(batch, **{name: to_device(tensor, device) for name, tensor in vars(batch).items()})

@@ -12,11 +12,11 @@ import torch
 from macaron.errors import MacaronError
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
-from macaron.models.load import run_model
 from macaron.origin import located
 from macaron.recipe import Recipe, manifest, recipe_from
 from macaron.settings import load_toml, write_toml
 from macaron.tasks.auto import kept, resolve
+from macaron.tasks.language_model import LanguageModelTask
 from macaron.tasks.pretraining import PretrainingTask
 from macaron.tasks.start import fill, fill_embeddings, with_source
 from macaron.tasks.translation import TranslationTask
@@ -27,7 +27,7 @@ from macaron.train.failures import explained
 from macaron.train.logs import environment, note_start
 from macaron.train.loop import Trainer
 from macaron.train.pace import Pace, fit, measure
-from macaron.train.settings import LIMITS
+from macaron.train.settings import LIMITS, TaskName
 
 # Settings that may change on resume: the run's length, its log, the machine, how the model will be used. The data is
 # compared by its tokens and weights, not by its path.
@@ -35,7 +35,6 @@ FREE_KEYS = {
     *(("train", key) for key in LIMITS),
     *(("train", key) for key in ("patience", "log_every", "keep", "tensorboard", "device", "compile", "distributed")),
     *(("decode", key) for key in ("beam", "length_penalty", "max_length", "compound_split", "lower")),
-    ("pretrain", "attention"),
     ("data", "out"),
     ("data", "train"),
 }
@@ -104,11 +103,19 @@ def _train(recipe: Recipe, out: Path, resume: bool, fresh: bool, processes: Proc
         write_json(out / "summary.json", summary)
 
 
-def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask:
+#: The class of each task.
+_TASKS: dict[TaskName, Callable[[Recipe], TranslationTask | PretrainingTask | LanguageModelTask]] = {
+    "translation": TranslationTask,
+    "pre-training": PretrainingTask,
+    "language-model": LanguageModelTask,
+}
+
+
+def _task(recipe: Recipe, processes: Processes) -> TranslationTask | PretrainingTask | LanguageModelTask:
     manifest(recipe)
-    if recipe.kind == "text":
-        return PretrainingTask(recipe)
-    task = TranslationTask(recipe)
+    task = _TASKS[recipe.task](recipe)
+    if not isinstance(task, TranslationTask):
+        return task
     if processes.first and (left := len(task.train_pairs) - task.kept):
         print(f"{left:,} training pairs are too long and left out", file=sys.stderr)
     if processes.first and len(task.corpora) > 1:
@@ -165,16 +172,3 @@ def _is_reported(out: Path) -> bool:
 
 def _by_key(sections: dict[str, dict[str, Any]]) -> dict[tuple[str, str], Any]:
     return {(name, key): value for name, values in sections.items() for key, value in values.items()}
-
-
-def complete(path: Path) -> None:
-    """Let a stopped run of an earlier version be used: write configuration and tokenizer beside its checkpoint.
-
-    They are made from the recipe and the data folder. Nothing is done for anything but such a run.
-    """
-    found = run_model(path)
-    if found is None or (found / "config.json").is_file() or not (path / "recipe.toml").is_file():
-        return
-    recipe = recipe_from(*load_toml(path / "recipe.toml"))
-    recipe = replace(recipe, train=replace(recipe.train, device="cpu"))  # this machine may have no GPU
-    (PretrainingTask if recipe.kind == "text" else TranslationTask)(recipe).describe(found)

@@ -14,21 +14,19 @@ from typing import Any
 
 import torch
 
-from macaron.data.manifest import DataKind
 from macaron.data.word_vectors import word_vectors
 from macaron.errors import MacaronError
-from macaron.models import EncoderConfig, EncoderForPreTraining, TranslationConfig, TranslationModel
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model
-from macaron.models.presets import preset, preset_names
+from macaron.models.presets import AnyConfig, preset, preset_names
+from macaron.models.summary import NETWORKS
 from macaron.ode import scheme
-from macaron.recipe import AUTO, ModelSettings, Recipe, recipe_from
+from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe, recipe_from
 from macaron.seal import weights_fingerprint
 from macaron.settings import load_toml, to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.train.task import Task
 
-_CLASSES: dict[DataKind, Any] = {"pairs": TranslationModel, "text": EncoderForPreTraining}
 #: Fields that a recipe may change: the weights fit with any value.
 FREE = ("dropout", "attention_dropout", "activation_dropout", "max_position_embeddings", "initializer")
 #: Fields that the data and the recipe decide, and those of classifiers.
@@ -51,8 +49,8 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
             return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
     if given.source is None:
         return recipe
-    config_class = _CLASSES[recipe.kind].config_class
-    folder = find_folder(given.source, config_class.model_type.removeprefix("macaron-"))
+    config_class: Any = CONFIGURATIONS[recipe.task]
+    folder = find_folder(given.source, config_class.kind)
     config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
@@ -68,7 +66,7 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
     return replace(recipe, model=ModelSettings(name, changes, given.source, weights))
 
 
-def _refuse_another_shape(given: ModelSettings, config: TranslationConfig | EncoderConfig, folder: Path) -> None:
+def _refuse_another_shape(given: ModelSettings, config: AnyConfig, folder: Path) -> None:
     wanted = {**({} if given.preset == AUTO else preset(given.preset).to_dict()), **given.changes}
     for key, value in wanted.items():
         fixed = key not in (*FREE, *_NOT_TAKEN) and (key != "vocab_size" or key in given.changes)
@@ -102,12 +100,12 @@ def fill(task: Task, recipe: Recipe) -> str:
 
     The vector of a new subword is the mean of those of the old subwords that it is made of; that of a tag, of all.
     """
-    network = _CLASSES[recipe.kind]
-    folder = find_folder(str(recipe.model.source), network.config_class.model_type.removeprefix("macaron-"))
+    config_class: Any = CONFIGURATIONS[recipe.task]
+    folder = find_folder(str(recipe.model.source), config_class.kind)
     if weights_fingerprint(folder) != recipe.model.weights:
         raise MacaronError(f"{folder}: the weights have changed since the run was started. Give another --out.")
-    source, drawn = load_model(folder, network, torch.float32, heads=ENCODER_HEADS)
-    old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.data.tokenizer
+    source, drawn = load_model(folder, NETWORKS[config_class], torch.float32, heads=ENCODER_HEADS)
+    old, new = model_tokenizer(folder, task.tokenizer.kind, source.config), task.tokenizer
     if not extends(new, old):
         how = "--text ..." if recipe.kind == "text" else "--train ..."
         raise MacaronError(
@@ -124,7 +122,8 @@ def fill(task: Task, recipe: Recipe) -> str:
             table[index] = rows[parts].mean(0) if parts else rows.mean(0)
         for name, parameter in task.model.named_parameters():
             if parameter is not table:
-                parameter.copy_(source.get_parameter(name))
+                given = source.get_parameter(name)
+                (parameter[: len(given)] if name.endswith("output_bias") else parameter).copy_(given)
     said = [f"starts from {recipe.model.source} ({recipe.model.weights})"]
     said += [f"{count:,} new subwords"] if (count := sum(map(bool, added.values()))) else []
     said += [f"drawn anew: {', '.join(drawn)}"] if drawn else []

@@ -35,7 +35,6 @@ from macaron.models import TranslationModel
 from macaron.nn import Context
 from macaron.nn.embedding import FIRST_POSITION
 from macaron.nn.fused import embed
-from macaron.nn.linear import BY_PYTORCH
 from macaron.nn.loss import SmoothedCrossEntropy
 from macaron.nn.packed import PackedRows
 from macaron.recipe import Recipe, configuration
@@ -130,7 +129,7 @@ class TranslationLoss(nn.Module):
         source, target = batch.source_sentence, batch.target_sentence
         if source is None or target is None:
             real = batch.source != PAD
-            needed = model.encoder.needs_positions or model.decoder.needs_positions or BY_PYTORCH.get()
+            needed = model.encoder.needs_positions or model.decoder.needs_positions
             if batch.source.device.type == "cpu" and not needed:
                 states, wanted = model.token_states(batch.source, batch.previous, batch.target != PAD)
                 return self.criterion(states, embedding.tokens.weight, batch.target.flatten()[wanted])
@@ -155,7 +154,7 @@ class TranslationLoss(nn.Module):
             context = Context(mask=mask, memory=memory, memory_mask=memory_mask, kernel=model.kernel)
             context.positions = batch.target_positions
             states = model.decoder(y, context)
-        return self.criterion(states, embedding.tokens.weight, batch.target)
+        return self.criterion(*embedding.output(states), batch.target)
 
 
 class TranslationTask(Task):
@@ -216,10 +215,10 @@ class TranslationTask(Task):
         blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
         return np.concatenate([short_pairs(self.train_pairs, self.limit, *block) for block in blocks])
 
-    def identity(self, *, legacy: bool = False) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """The tokens, whether they are packed, and the weights of corpora if they differ from 1."""
         weights = {} if set(self.mixture.weights) == {1.0} else {"weights": self.mixture.weights}
-        return {**super().identity(legacy=legacy), "batching": "pack" if self.packing else "bucket", **weights}
+        return {**super().identity(), "batching": "pack" if self.packing else "bucket", **weights}
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:

@@ -18,7 +18,9 @@ def fingerprint(tokenizer: Any) -> str:
     with the version of `tokenizers` and with the padding of the last call.
     """
     settings = {name: getattr(tokenizer, name) for name in ("kind", "pipeline", "dictionary_size")}
-    settings["segments"] = tokenizer.segments if tokenizer.kind == "encoder" else None
+    if tokenizer.kind == "language":  # the same words have the same ids for encoders: data serve both
+        settings["kind"] = "encoder"
+    settings["segments"] = tokenizer.segments if settings["kind"] == "encoder" else None
     if tokenizer.pipeline == "moses":
         settings |= {name: getattr(tokenizer, name) for name in MOSES_SETTINGS}
     if tokenizer.show_unknown:  # named only where it is set, so that older fingerprints stay valid
@@ -46,6 +48,8 @@ def fingerprint(tokenizer: Any) -> str:
     rest = {name: content[name] for name in ("model", "normalizer", "pre_tokenizer", "post_processor", "decoder")}
     if odd := [each for each in content["added_tokens"] if not each["special"] or each["normalized"]]:  # likewise
         rest["added"] = odd
+    if tokenizer.target_backend is not None:  # likewise
+        rest["target"] = json.loads(tokenizer.target_backend.to_str())
     return f"{ids}+{_digest([ids, _said(rest)])[:16]}"
 
 

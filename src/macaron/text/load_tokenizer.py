@@ -9,11 +9,15 @@ from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import TokenizerKind
 
-_PURPOSE: dict[TokenizerKind, str] = {"translation": "translation", "encoder": "encoders"}
+_PURPOSE: dict[TokenizerKind, str] = {
+    "translation": "translation",
+    "encoder": "encoders",
+    "language": "language models",
+}
 
 
-def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
-    """The tokenizer of a folder with a model of that kind."""
+def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) -> MacaronTokenizer:
+    """The tokenizer of a folder with a model of that kind, or of one of the others."""
     try:
         tokenizer = MacaronTokenizer.from_pretrained(folder)
     except DamagedFile:
@@ -27,7 +31,7 @@ def load_tokenizer(folder: Path, kind: TokenizerKind) -> MacaronTokenizer:
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"
         ) from error
-    if tokenizer.kind != kind:
+    if tokenizer.kind not in (kind, *others):
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} (see tokenizer_config.json)")
     return tokenizer
 
@@ -36,7 +40,9 @@ def find_tokenizer(path: Path, kind: TokenizerKind) -> MacaronTokenizer:
     """The tokenizer at a path: a model folder, that of a run, or a prepared folder."""
     for folder in (path, path / "model", path / "tokenizer"):
         if (folder / "tokenizer.json").is_file():
-            return load_tokenizer(folder, kind)
+            # Data for encoders train language models, too.
+            found = load_tokenizer(folder, kind, "language" if kind == "encoder" else kind)
+            return found if found.kind == kind else found.changed(kind=kind)
     raise MacaronError(f"{path}: no tokenizer there (tokenizer.json). Give a model folder, a run or a prepared folder.")
 
 

@@ -1,4 +1,4 @@
-"""Three ways from plain text to what a subword model sees, and back.
+"""Four ways from plain text to what a subword model sees, and back.
 
 The tokenizer stores the settings of its pipeline, so that input and output are treated as they were in training.
 `Pipeline.encode` makes *prepared* text:
@@ -6,6 +6,7 @@ The tokenizer stores the settings of its pipeline, so that input and output are 
     raw     cased plain text, unchanged but for one space in front; exact both ways
     moses   normalised, Moses-tokenised, HTML-escaped and lower-cased words: the customary recipe for IWSLT14
     spaces  text that is already tokenised, with tokens separated by white space
+    plain   text as it is, for the tokenizers of converted models, which do the rest themselves
 """
 
 import re
@@ -21,7 +22,7 @@ from macaron.errors import MacaronError, require, shown
 from macaron.limits import LARGEST_VOCABULARY, Between
 from macaron.text.vocabulary import TokenizerKind
 
-PipelineName = Literal["raw", "moses", "spaces"]
+PipelineName = Literal["raw", "moses", "spaces", "plain"]
 Side = Literal["source", "target"]
 #: What a given text is: plain, or already tokenised and escaped by Moses.
 State = Literal["raw", "moses"]
@@ -57,13 +58,13 @@ class Pipeline:
 
     def encode(self, text: str, side: Side = "source", state: State = "raw") -> str:
         """Prepare text. For the ``moses`` pipeline, text of state ``moses`` is lower-cased, never tokenised again."""
-        if self.name == "raw":
+        if self.name in ("raw", "plain"):
             if state != "raw":
                 raise MacaronError(
-                    f"the raw pipeline takes plain text, not text of state {state!r}. "
+                    f"the {self.name} pipeline takes plain text, not text of state {state!r}. "
                     "Detokenise the corpus, or choose pipeline 'moses'."
                 )
-            return " " + text if text else ""
+            return " " + text if text and self.name == "raw" else text
         if self.name == "spaces":
             return " ".join(text.split())
         if state == "raw":
@@ -78,10 +79,10 @@ class Pipeline:
 
     def decode(self, text: str, side: Side = "target", state: State = "raw") -> str:
         """Plain text from prepared text. For state ``moses``, the words of the ``moses`` pipeline stay as they are."""
-        if self.name == "raw":
+        if self.name in ("raw", "plain"):
             if state != "raw":
-                raise MacaronError("the raw pipeline gives plain text only; tokenise its output where you need words")
-            return text.removeprefix(" ")
+                raise MacaronError(f"the {self.name} pipeline gives plain text only; tokenise its output if need be")
+            return text.removeprefix(" ") if self.name == "raw" else text
         if self.name == "moses" and state == "raw":
             return cast(str, _moses_tools(self._language(side))[2].detokenize(text.split(), unescape=True))
         return " ".join(text.split())
@@ -134,12 +135,6 @@ def _moses_tools(language: str) -> tuple[Any, Any, Any]:
 class TokenizerSettings:
     """The settings of a tokenizer, as tokenizer_config.json stores them; transformers has keys of its own there.
 
-    :param kind: ``translation`` or ``encoder``
-    :param pipeline: ``raw``, ``moses`` or ``spaces``
-    :param source_lang: language code of the source side; ``moses`` needs it
-    :param target_lang: language code of the target side; ``moses`` needs it
-    :param lower: lower-case; for ``moses``
-    :param normalize: normalise punctuation; for ``moses``
     :param segments: token type ids of the first and the second sentence; padding gets the first sentence's
     :param dictionary_size: number of ids that the model knows, where the subword model needs further symbols
     :param show_unknown: decode unknown tokens as ``<unk>`` instead of dropping them with the special tokens

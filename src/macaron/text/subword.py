@@ -124,7 +124,7 @@ def train_byte_bpe(lines: Iterable[str], vocab_size: int, kind: TokenizerKind = 
     trainer = BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=2,
-        special_tokens=_added(kind),
+        special_tokens=added_specials(kind),
         initial_alphabet=ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -192,7 +192,7 @@ def _word_tokenizer(model: BPE | WordLevel, decoder: Decoder | None, kind: Token
     tokenizer.pre_tokenizer = CharDelimiterSplit(" ")
     if decoder is not None:
         tokenizer.decoder = decoder
-    tokenizer.add_special_tokens(_added(kind))
+    tokenizer.add_special_tokens(added_specials(kind))
     return tokenizer
 
 
@@ -221,7 +221,8 @@ def _unmark(symbol: str) -> str:
     return symbol[:-1] + chr(last - _COPY) + SPACE_END if last >= _COPY else symbol
 
 
-def _added(kind: TokenizerKind) -> list[AddedToken]:
+def added_specials(kind: TokenizerKind) -> list[AddedToken]:
+    """The special tokens of a kind of model as `tokenizers` wants them."""
     # <mask> takes the space before it along, as the word it stands for would.
     return [AddedToken(token, special=True, normalized=False, lstrip=token == "<mask>") for token in specials(kind)]
 

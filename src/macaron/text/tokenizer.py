@@ -36,7 +36,8 @@ from macaron.text.vocabulary import CLS, CONTINUED, EOS, MASK, PAD, UNK, Tokeniz
 
 #: The name under which tokenizer_config.json stores the class.
 CLASS_NAME = "MacaronTokenizer"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+_TARGET = "target_tokenizer.json"  # only where the target side has a subword model of its own
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", _TARGET)
 #: Bytes of tokenizer.json.
 _LARGEST = 1 << 27
 #: The types of its parts that our tokenizers have.
@@ -48,23 +49,33 @@ _TYPES: dict[str, tuple[str | None, ...]] = {
 }
 #: The splitting steps, see `macaron.text.subword`.
 _SPLITS = (["CharDelimiterSplit", " "], ["Split", json.dumps({"Regex": RAW_PATTERN}), "ByteLevel", ""])
+#: The types of parts, alone or in a sequence, that the tokenizers of converted models have (pipeline ``plain``).
+_CONVERTED: dict[str, tuple[str, ...]] = {
+    "model": ("BPE", "WordPiece", "Unigram"),
+    "normalizer": ("BertNormalizer", "Precompiled", "Strip", "Replace"),
+    "pre_tokenizer": ("ByteLevel", "BertPreTokenizer", "Metaspace"),
+    "decoder": ("ByteLevel", "WordPiece", "Metaspace"),
+}
+#: SentencePiece's rule for spaces, the only replacement.
+SPACES = " {2,}", " "
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class MacaronTokenizer(TokenizerSettings):
-    """Subword tokenizer with its text pipeline, for translation models and encoders.
+    """Subword tokenizer with its text pipeline, for all kinds of models.
 
-    Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
+    Translation: ``text </s>``, no begin of sentence. Encoder: ``<cls> a </s>`` and ``<cls> a </s> b </s>``. Language
+    model: ``</s> text``, which goes on; padding is on the left.
 
     Text is text: a literal ``</s>`` in the input is four characters, not a special token, unless special tokens are to
     be recognised. (A dictionary without BPE codes looks up every word unchanged, as fairseq does, special tokens too.)
 
-    :param backend: the subword model, see `macaron.text.subword`; `from_backend` adds the special tokens of a sentence
-    :param settings: see `macaron.text.pipeline.TokenizerSettings`
+    :param target_backend: the subword model of the target side, if it has one of its own, with the same vocabulary
     """
 
-    def __init__(self, backend: Tokenizer, **settings: Any) -> None:
+    def __init__(self, backend: Tokenizer, target_backend: Tokenizer | None = None, **settings: Any) -> None:
         TokenizerSettings.__init__(self, **settings)
+        self.target_backend = target_backend
         self.segments, self.tags = list(self.segments), list(self.tags)
         require(len(self.segments) == 2, f"segments must be two numbers, not {self.segments}")
         self._tokenizer = backend
@@ -85,9 +96,12 @@ class MacaronTokenizer(TokenizerSettings):
             names.append((specials(kind)[CLS], CLS))
             start = f"{specials(kind)[CLS]}:{first} "
         single = f"{start}$A:{first} {end}:{first}"
-        backend.post_processor = TemplateProcessing(
-            single=single, pair=f"{single} $B:{second} {end}:{second}", special_tokens=names
-        )
+        pair = f"{single} $B:{second} {end}:{second}"
+        if kind == "language":
+            single, pair = f"{end} $A", f"{end} $A {end} $B"
+        template = TemplateProcessing(single=single, pair=pair, special_tokens=names)
+        for each in filter(None, (backend, settings.get("target_backend"))):
+            each.post_processor = template
         return cls(backend, kind=kind, **settings)
 
     @classmethod
@@ -112,8 +126,11 @@ class MacaronTokenizer(TokenizerSettings):
         settings = conforming(TokenizerSettings, {name: stored[name] for name in SETTINGS if name in stored}, path)
         if stored.get("tokenizer_class") != CLASS_NAME:
             raise MacaronError(f"tokenizer_config.json: class {stored.get('tokenizer_class')!r}, not {CLASS_NAME!r}")
-        _refuse_foreign(folder / "tokenizer.json")
-        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        converted = settings.pipeline == "plain"
+        backend = _read_backend(folder / "tokenizer.json", converted)
+        target = _read_backend(folder / _TARGET, converted) if (folder / _TARGET).is_file() else None
+        if target is not None and target.get_vocab() != backend.get_vocab():
+            raise MacaronError(f"{folder / _TARGET}: another vocabulary than that of tokenizer.json")
         ids = set(backend.get_vocab().values())
         largest = max(ids, default=-1)
         if largest >= LARGEST_VOCABULARY:  # tokenizers would write all ids below it
@@ -124,13 +141,15 @@ class MacaronTokenizer(TokenizerSettings):
             raise MacaronError(
                 f"{folder / 'tokenizer.json'}: damaged, of {largest + 1:,} ids {len(ids):,} have a token"
             )
-        return cls(backend, **vars(settings))
+        return cls(backend, target, **vars(settings))
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers reads, too."""
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         write_text(Path(folder) / "tokenizer.json", self._tokenizer.to_str(pretty=True))
+        if self.target_backend is not None:
+            write_text(Path(folder) / _TARGET, self.target_backend.to_str(pretty=True))
         stored = {**self.stored_settings(), "backend": "tokenizers", "tokenizer_class": CLASS_NAME}
         text = json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False)
         write_text(Path(folder) / "tokenizer_config.json", text + "\n")
@@ -155,6 +174,8 @@ class MacaronTokenizer(TokenizerSettings):
             inputs = ["input_ids", "token_type_ids", "attention_mask"]
             stored |= {"cls_token": names[CLS], "sep_token": names[EOS], "mask_token": names[MASK]}
             stored["model_input_names"] = inputs
+        if self.kind == "language":
+            stored |= {"bos_token": names[EOS], "padding_side": "left"}
         return stored
 
     def changed(self, backend: Tokenizer | None = None, **settings: Any) -> Self:
@@ -168,6 +189,10 @@ class MacaronTokenizer(TokenizerSettings):
     def backend_tokenizer(self) -> Tokenizer:
         """The subword model."""
         return self._tokenizer
+
+    def backend_of(self, side: Side) -> Tokenizer:
+        """The subword model of a side."""
+        return self.target_backend if side == "target" and self.target_backend is not None else self._tokenizer
 
     def __len__(self) -> int:
         return self.dictionary_size or self._tokenizer.get_vocab_size(with_added_tokens=True)
@@ -194,13 +219,11 @@ class MacaronTokenizer(TokenizerSettings):
     ) -> list[list[int]]:
         """Encode lines of text, on all cores, without padding, truncation or warnings.
 
-        :param side: whose language the lines are in
-        :param state: ``moses`` for lines that are tokenised already
         :param add_special_tokens: end with ``</s>`` (encoders: begin with ``<cls>`` too)
         :param recognise_specials: take special tokens in the text, such as ``<mask>``, as such
         """
         prepared = [self.prepare(line, side, state, recognise_specials) for line in lines]
-        backend = self._tokenizer
+        backend = self.backend_of(side)
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = not recognise_specials
@@ -214,10 +237,11 @@ class MacaronTokenizer(TokenizerSettings):
     def token_spans(self, lines: Sequence[str], side: Side = "source") -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The token ids of plain lines, with their end, and the characters of the line that the others stand for."""
         prepared = [self.prepare(line, side, "raw", False) for line in lines]
-        self._tokenizer.encode_special_tokens = True
+        backend = self.backend_of(side)
+        backend.encode_special_tokens = True
         return [
             (self.known(each.ids), spans_of_original(line, text, each.offsets[:-1], self.pipeline))
-            for line, text, each in zip(lines, prepared, self._tokenizer.encode_batch(prepared), strict=True)
+            for line, text, each in zip(lines, prepared, backend.encode_batch(prepared), strict=True)
         ]
 
     def prepare(self, text: str, side: Side, state: State, recognise_specials: bool) -> str:
@@ -256,17 +280,38 @@ class MacaronTokenizer(TokenizerSettings):
         return text
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Refuse parts that no tokenizer of ours has. `tokenizers` panics at some, and fills the memory with others."""
+def _read_backend(path: Path, converted: bool) -> Tokenizer:
+    """Read a subword model of known parts. `tokenizers` panics at some others, and with some it fills the memory."""
     try:
         content = read_json(path, Record, largest=_LARGEST)
     except MacaronError as error:  # as for what `tokenizers` cannot read
         raise ValueError(error) from None
     with suppress(LookupError, TypeError, AttributeError):
-        known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
-        model, single = content["model"], content["post_processor"]["single"]
-        plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
-        known = known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
-        if known and len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single):
-            return
+        single = content["post_processor"]["single"]
+        one_text = len(single) <= 3 and all(each.get("Sequence", {}).get("id") != "B" for each in single)
+        if one_text and (convertible(content) if converted else _ours(content)):
+            return Tokenizer.from_file(str(path))
     raise ValueError(f"{path}: it has parts that no tokenizer of Macaron has")
+
+
+def _ours(content: Record) -> bool:
+    model = content["model"]
+    plain = not model.get("dropout") and not model.get("continuing_subword_prefix")
+    known = all((content[name] and content[name]["type"]) in types for name, types in _TYPES.items())
+    return known and plain and patterns(content["pre_tokenizer"]) in _SPLITS
+
+
+def convertible(content: Record) -> bool:
+    """Whether the content of a foreign tokenizer.json, but for its post-processor, has known parts alone."""
+    parts: list[tuple[str, Any]] = []
+    for name in _CONVERTED:
+        part = content.get(name) or {"type": "Sequence"}
+        inner = next((each for each in part.values() if isinstance(each, list)), [])
+        parts += [(name, each) for each in (inner if part["type"] == "Sequence" else [part])]
+    model = content["model"]
+    small = (
+        len(model.get("continuing_subword_prefix") or "") < 8 and (model.get("max_input_chars_per_word") or 0) < 1000
+    )
+    replaced = [(each["pattern"].get("Regex"), each["content"]) for _, each in parts if each["type"] == "Replace"]
+    known = all(each["type"] in _CONVERTED[name] for name, each in parts)
+    return known and small and not model.get("dropout") and set(replaced) <= {SPACES}

@@ -19,13 +19,15 @@ from macaron.limits import LARGEST_VOCABULARY, Between
 if TYPE_CHECKING:
     from macaron.text.tokenizer import MacaronTokenizer
 
-TokenizerKind = Literal["translation", "encoder"]
+TokenizerKind = Literal["translation", "encoder", "language"]
 
 #: Index 0 is an ordinary class that no text produces: fairseq's dictionaries have one there, and so the ids
 #: agree. There is no begin-of-sentence token; a decoder starts with ``</s>``.
 SPECIALS: dict[TokenizerKind, tuple[str, ...]] = {
     "translation": ("<s>", "<pad>", "</s>", "<unk>"),
     "encoder": ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<cls>"),
+    # The same data train encoders and language models.
+    "language": ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "<cls>"),
 }
 PAD, EOS, UNK, MASK, CLS = 1, 2, 3, 4, 5
 #: What a byte-level vocabulary begins with, so that no text is unknown to it.

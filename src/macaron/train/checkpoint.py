@@ -25,11 +25,7 @@ from macaron.models.load import checkpoints as checkpoints  # noqa: PLC0414 - ha
 from macaron.seal import check, seal
 from macaron.train.failures import disk_full
 
-#: Format 1 identified the training data by the lengths of its sequences, format 2 by its tokens. Both knew no other
-#: measure of the best weights than the loss.
-FORMAT = 3
-LEGACY_FORMAT = 1
-READABLE = (LEGACY_FORMAT, 2, FORMAT)
+FORMAT = 4
 Weights = dict[str, Tensor]
 _MOMENTS, _STATE = "optimiser.safetensors", "state.json"
 _Parts = Annotated[int, Between(1, 4096)]
@@ -54,7 +50,6 @@ class RunState:
     validations_without_gain: Count = 0
     parts: _Parts = 1  # in which a micro-batch is computed, because memory did not suffice for all of it
     validation_parts: _Parts = 1  # likewise, in validations
-    dropout_bits: Annotated[int, Between(0, 16)] = 16  # random bits of a decision on a CPU; 0: PyTorch's own dropout
     log_losses: list[Real] = field(default_factory=list)  # sums since the last logged line
     log_targets: Count = 0  # targets since the last logged line
 
@@ -94,7 +89,6 @@ class Checkpoint:
     state: RunState
     identity: dict[str, Any]
     scheduled: bool = True
-    format: int = FORMAT
 
 
 def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] = lambda _: None) -> None:
@@ -103,7 +97,7 @@ def save(folder: Path, checkpoint: Checkpoint, describe: Callable[[Path], None] 
     :param describe: writes the model's configuration and tokenizer into a folder
     """
     state = {
-        "format": checkpoint.format,
+        "format": FORMAT,
         "progress": asdict(checkpoint.state),
         "identity": checkpoint.identity,
         "scheduled": checkpoint.scheduled,
@@ -126,17 +120,11 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
     check(folder, None if all(wanted.values()) else [name for name, read in wanted.items() if read], remedy)
     try:
         head: Record = read_json(folder / _STATE, Record, remedy)
-        if head.get("format") not in READABLE:
+        if head.get("format") != FORMAT:
             raise MacaronError(
-                f"{folder}: a checkpoint of format {head.get('format')}, this version of Macaron reads "
-                f"{', '.join(map(str, READABLE))}. Resume with the version that wrote it, or start a new run with "
-                "another --out."
+                f"{folder}: a checkpoint of format {head.get('format')}, this version reads {FORMAT}. Resume "
+                "with the version that wrote it, or start a new run with another --out."
             )
-        # Earlier versions did not write parts and sections, and had PyTorch's dropout; formats 1 and 2 call the best
-        # value a loss.
-        before = {"parts": 1, "validation_parts": 1, "section": 0, "sections": 1, "dropout_bits": 0}
-        progress = head["progress"] = before | head["progress"]
-        progress["best_value"] = progress.pop("best_loss", progress.get("best_value"))
         found: _StateFile = conforming(_StateFile, head, folder / _STATE, remedy)
         state = RunState(**found["progress"])
         if state.batch > state.batches:
@@ -151,7 +139,6 @@ def load(folder: Path, *, weights: bool = True, moments: bool = True) -> Checkpo
             state=state,
             identity=found["identity"],
             scheduled=found["scheduled"],
-            format=found["format"],
         )
     # safetensors raises nearly anything for a damaged file.
     except (OSError, SafetensorError, LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:

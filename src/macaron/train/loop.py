@@ -13,7 +13,6 @@ from torch import Tensor
 from macaron.device import own_stream
 from macaron.errors import Interrupted, MacaronError, resume_command
 from macaron.files import remove_leftovers
-from macaron.nn.linear import dropout_by_pytorch
 from macaron.train import checkpoint, stopping
 from macaron.train.checkpoint import Checkpoint, RunState
 from macaron.train.distributed import Processes, distribute
@@ -86,7 +85,7 @@ class Trainer:
             + (f", resumed at update {self.state.update}{lost}" if found else "")
         )
         try:
-            with self.signals, own_stream(self.device), dropout_by_pytorch(not self.state.dropout_bits):
+            with self.signals, own_stream(self.device):
                 self.pace_targets, self.pace_start = 0, time.monotonic()
                 self.begun, self.estimated = (self.seconds, max(self._shares())), False
                 while not self._over():
@@ -242,8 +241,7 @@ class Trainer:
         """Restore a checkpoint; returns what to say besides."""
         found = checkpoint.load(folder)
         shapes = {name: tuple(tensor.shape) for name, tensor in self.optimiser.named.items()}
-        identity = self.task.identity(legacy=found.format == checkpoint.LEGACY_FORMAT)
-        checkpoint.require_same(folder, found, shapes, identity, len(self.log_losses))
+        checkpoint.require_same(folder, found, shapes, self.task.identity(), len(self.log_losses))
         self.state, self.parts_logged = found.state, found.state.parts
         self.started -= found.state.seconds
         copy_weights(found.weights, self.optimiser.named.items())

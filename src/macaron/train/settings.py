@@ -8,6 +8,8 @@ from macaron.errors import MacaronError, require
 from macaron.limits import LONGEST_TEXT, MOST_TOKENS, Between
 from macaron.settings import check_fields
 
+#: What is trained.
+TaskName = Literal["translation", "pre-training", "language-model"]
 #: The limits of a run. The first one given is the length of a schedule that ends with the run.
 LIMITS = ("max_updates", "max_epochs", "max_minutes")
 #: Validation sentences that are translated where BLEU or chrF is needed and bleu_sentences does not say how many.
@@ -52,6 +54,7 @@ class TrainSettings:
     limits, but not another length of such a schedule.
     """
 
+    task: TaskName | Literal["auto"] = "auto"
     batch_tokens: Annotated[int, Between(1, MOST_TOKENS)] = 4096
     accumulate: Annotated[int, _FROM_1] = 1
     batching: Literal["auto", "bucket", "pack"] = "auto"
@@ -131,8 +134,8 @@ class TrainSettings:
 class PretrainSettings:
     """What an encoder learns from plain text: ``[pretrain]``. ``recipes/bert-base.toml`` explains every key.
 
-    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here; best_metric
-    is loss.)
+    (label_smoothing, max_length and bleu_sentences of [train] are for translation and have no effect here, nor for
+    language models; best_metric is loss.)
     """
 
     mlm: bool = True
@@ -145,7 +148,6 @@ class PretrainSettings:
     pairs: Literal["spans", "sentences"] = "spans"
     max_tokens: int | None = None
     short_share: _Share = 0.1
-    attention: Literal["auto", "masked", "flash"] = "auto"
 
     def __post_init__(self) -> None:
         check_fields(self, "pretrain")
@@ -166,9 +168,9 @@ class PretrainSettings:
 
     def check(self, train: TrainSettings) -> None:
         """Refuse a combination with [train] that cannot work."""
-        problem = "train.batching = bucket is for translation; pre-training packs its rows: leave it out"
+        problem = "train.batching = bucket is for translation; rows of plain text are packed: leave it out"
         require(train.batching != "bucket", problem)
-        problem = f"train.best_metric = {train.best_metric!r} is for translation; pre-training has 'loss': leave it out"
+        problem = f"train.best_metric = {train.best_metric!r} is for translation; plain text has 'loss': leave it out"
         require(train.best_metric == "loss", problem)
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
         problem = f"{name} must be at least 8, and pretrain.max_tokens at most train.row_tokens"

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from macaron.data.prepared import PreparedData, PreparedText
-from macaron.models import EncoderForPreTraining, TranslationModel
+from macaron.models import EncoderForPreTraining, LanguageModel, TranslationModel
 from macaron.models.load import save_model, write_config
+from macaron.nn.fused import ROWS
 from macaron.nn.stack import Stack
 from macaron.text.fingerprint import of_ids
 from macaron.text.tokenizer import MacaronTokenizer
@@ -31,7 +32,7 @@ class MicroBatch:
 
 
 class Task(ABC):
-    """Translation or pre-training.
+    """Translation, pre-training or a language model.
 
     model           the model that is saved, and ``tokenizer`` with it
     module          what is trained: called with a batch it returns the sums of the losses, the one to minimise first
@@ -43,7 +44,7 @@ class Task(ABC):
     """
 
     data: PreparedData | PreparedText
-    model: TranslationModel | EncoderForPreTraining
+    model: TranslationModel | EncoderForPreTraining | LanguageModel
     tokenizer: MacaronTokenizer
     module: nn.Module
     loss_names: tuple[str, ...]
@@ -59,27 +60,25 @@ class Task(ABC):
         self._planner = ThreadPoolExecutor(1, "plan")
         self._plans: dict[int, Future[Sequence[MicroBatch]]] = {}
 
-    def identity(self, *, legacy: bool = False) -> dict[str, Any]:
-        """What is trained on, as JSON-able values: a run can be resumed only with the same data.
-
-        :param legacy: as checkpoints of format 1 hold it
-        """
-        digest = self.data.legacy_lengths_digest() if legacy else self.data.digest
+    def identity(self) -> dict[str, Any]:
+        """What is trained on, as JSON-able values: a run can be resumed only with the same data."""
         sections = {"sections": self.sections} if self.sections > 1 else {}
-        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": digest, **sections}
+        return {"tokenizer": of_ids(self.data.tokenizer_fingerprint), "training data": self.data.digest, **sections}
 
     def fuse(self, settings: TrainSettings, fixed_shapes: bool, half: bool, sharded: bool) -> str:
         """Compute packed rows by fused kernels; if that is impossible, say why."""
+        width = settings.row_tokens
+        # Smaller GPUs lack the shared memory that our attention's backward pass needs; that of long rows is PyTorch's.
+        least = (9, 0) if width in ROWS else (8, 0)
         obstacles = {
             "train.compile = on": settings.compile == "on",
             "padded batches": not fixed_shapes,
             "float32": not half,
             "FSDP": sharded,
             "this task": not self.stacks,
-            # Smaller GPUs lack the shared memory that attention's backward pass needs.
-            "a GPU before Hopper": torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0),
+            "an older GPU": torch.cuda.is_available() and torch.cuda.get_device_capability() < least,
         }
-        width, found = settings.row_tokens, [name for name, there in obstacles.items() if there]
+        found = [name for name, there in obstacles.items() if there]
         lacks = ", ".join(found or filter(None, (stack.uncovered(width, self.offsets) for stack in self.stacks)))
         if self.stacks:
             module: Any = self.module

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from macaron.data.settings import PairsSettings, TextSettings
+from macaron.data.settings import HEADING, PairsSettings, TextSettings
 from macaron.errors import MacaronError
 from macaron.files import MAX_LINE, raw_lines
 from macaron.settings import load_toml
@@ -125,7 +125,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
 
 def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
-    """Split paragraphs into sentences; blank lines end documents."""
+    """Split paragraphs into sentences; blank lines end documents, or headings begin them."""
     pipeline, state = _pipeline(settings), chunk.files.state
     split = splitter(state, settings.lang)
     sentences: list[str] = []
@@ -134,8 +134,10 @@ def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     paragraphs = words = 0
     for raw in chunk.columns[0]:
         line = _decode(raw)
-        if line is not None and not line.strip():
+        headings = settings.documents == "headings"
+        if line is not None and (HEADING.fullmatch(line) if headings else not line.strip()):
             ends.add(len(sentences))
+        if line is not None and not line.strip():
             continue
         paragraphs += 1
         if line is None:

@@ -98,6 +98,7 @@ def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
     for split in SPLITS:
         if settings.get("kind") == "text":  # patterns, each of which may mean several files
             decisive.pop(split, None)
+            decisive.setdefault("documents", "blank-lines")  # as in earlier versions
         else:
             decisive[split] = [(corpus["state"], corpus.get("tag")) for corpus in settings.get(split, [])]
     decisive.setdefault("valid_every", 0 if decisive.get("valid") else None)

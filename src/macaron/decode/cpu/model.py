@@ -1,4 +1,4 @@
-"""A translation model for the CPU: a plain one with packed matrices and fewer calls.
+"""Translation and language models for the CPU: plain ones with packed matrices and fewer calls.
 
 Schemes, integrators, tying, the walk through the layers and the search are the same code. States are rows, (B T, D),
 and `Context.batch` is B: oneDNN's product would turn (B, T, D) into rows at every call. For one sentence the number
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from macaron.decode.cache import BeamCache
 from macaron.decode.cpu.linear import Direct, Int8Linear, PackedLinear, RowOperator, check_int8, product
 from macaron.errors import MacaronError
-from macaron.models.translation import TranslationModel
+from macaron.models.translation import DecoderNetwork, LanguageModel, TranslationModel
 from macaron.nn.attention import Context, CrossAttention, SelfAttention, attend
-from macaron.nn.embedding import FIRST_POSITION, Embedding, sinusoids
+from macaron.nn.embedding import FIRST_POSITION, Embedding
 from macaron.nn.interaction import Interaction
 from macaron.nn.layer import SchemeLayer, SubLayer
 from macaron.nn.linear import FeedForward
@@ -32,27 +32,37 @@ FEW = 4
 PackedClass = type[PackedLinear]
 
 
-class CpuTranslationModel(TranslationModel):
-    """A translation model with packed matrices. It translates; it cannot be trained, moved or saved.
+class Packed(DecoderNetwork):
+    """A network with packed matrices. It writes text; it cannot be trained, moved or saved.
 
     :param model: a float32 model on the CPU; norms and embeddings are shared with it
     :param int8: round matrices to 8 bits, with a scale for each row; their inputs are rounded, too
     """
 
-    def __init__(self, model: TranslationModel, int8: bool = False) -> None:
+    def __init__(self, model: DecoderNetwork, int8: bool = False) -> None:
         nn.Module.__init__(self)  # the parts exist already
         table = model.embedding.tokens.weight
         if table.device.type != "cpu" or table.dtype != torch.float32:
             raise MacaronError(f"only a float32 model on the CPU can be packed, not {table.dtype} on {table.device}")
-        if isinstance(model, CpuTranslationModel):
+        if isinstance(model, Packed):
             raise MacaronError("the model is packed already")
         if int8:
             check_int8()
         linear: PackedClass = Int8Linear if int8 else PackedLinear
         self.config = model.config
         self.embedding = CpuEmbedding(model.embedding, linear)
-        self.encoder, self.decoder = RowStack(model.encoder, linear), RowStack(model.decoder, linear)
+        for name in ("encoder", "decoder"):
+            if hasattr(model, name):
+                setattr(self, name, RowStack(getattr(model, name), linear))
         self.eval()
+
+
+class CpuTranslationModel(Packed, TranslationModel):
+    """A packed translation model."""
+
+
+class CpuLanguageModel(Packed, LanguageModel):
+    """A packed language model."""
 
 
 class RowStack(Direct, Stack):
@@ -186,11 +196,12 @@ class RowSelfAttention(RowAttention):
     def forward(self, x: Tensor, onto: Tensor | None, context: Context, slot: int) -> Tensor:
         """Move (B T, D) by attention; ``slot`` is that of this evaluation in the cache."""
         parts, cache = self.heads(self.qkv(x), context.batch, 3), context.cache
-        if cache is None:
-            key, value = parts.select(3, 1), parts.select(3, 2)
-        else:
-            assert isinstance(cache, BeamCache)
+        if isinstance(cache, BeamCache):
             key, value = cache.extend_both(slot, parts.narrow(3, 1, 2))
+        else:
+            key, value = parts.select(3, 1), parts.select(3, 2)
+            if cache is not None:
+                key, value = cache.extend(slot, key, value)
         return self.out(self.mix(parts.select(3, 0), key, value, context.mask, context), onto)
 
 
@@ -258,10 +269,10 @@ class CpuEmbedding(Direct, Embedding):
 
     def __init__(self, plain: Embedding, linear: PackedClass) -> None:
         nn.Module.__init__(self)
-        self.dropout, self.frozen_segment, self.tokens, self.segments = 0.0, None, plain.tokens, None
-        self.positioned = plain.positioned
+        self.dropout, self.tokens, self.scale, self.positioned = 0.0, plain.tokens, plain.scale, plain.positioned
+        self.positions, self.position_vectors, self.norm = plain.positions, plain.position_vectors, plain.norm
         self.table = torch.empty(0)
-        self.output = linear(plain.tokens.weight, None)
+        self.product = linear(plain.tokens.weight, plain.output_bias)
 
     def forward(
         self,
@@ -273,16 +284,18 @@ class CpuEmbedding(Direct, Embedding):
         """Tokens (B, T) to (B, T, D)."""
         if vectors is None:
             vectors = self.tokens(ids)
-        size = vectors.shape[-1]
         if not self.positioned:
-            return vectors * math.sqrt(size)
+            x = vectors * self.scale
+            return x if self.norm is None else self.norm(x)
         if positions is None:
             positions = torch.arange(FIRST_POSITION, FIRST_POSITION + vectors.shape[1])
         longest = int(positions.max())
         if longest >= len(self.table):
-            self.table = sinusoids(torch.arange(2 * longest), size)
-        return torch.add(F.embedding(positions, self.table), vectors, alpha=math.sqrt(size))
+            most = 2 * longest if self.positions is None else len(self.positions.weight) + FIRST_POSITION
+            self.table = self.of_positions(torch.arange(most))
+        x = torch.add(F.embedding(positions, self.table), vectors, alpha=self.scale)
+        return x if self.norm is None else self.norm(x)
 
     def logits(self, states: Tensor) -> Tensor:
         """States (..., D) to logits (..., V)."""
-        return self.output(states)
+        return self.product(states)

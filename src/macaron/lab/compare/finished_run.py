@@ -12,7 +12,8 @@ from typing import Any
 from macaron import ode
 from macaron.errors import MacaronError, UsageError, resume_command
 from macaron.lab.run_folder import COUNTS, RunFolder, check_same_task, is_number
-from macaron.models.configuration import EncoderConfig, TranslationConfig
+from macaron.models.configuration import TranslationConfig
+from macaron.models.presets import AnyConfig
 from macaron.models.summary import count
 from macaron.recipe import recipe_from
 from macaron.train import stopping
@@ -126,7 +127,7 @@ def _common_name(names: Sequence[str]) -> str:
     return common if len(names) == 1 else re.sub(r"(\W*seed\W*|[\W_]+)$", "", common)
 
 
-def scheme_label(config: TranslationConfig | EncoderConfig) -> str:
+def scheme_label(config: AnyConfig) -> str:
     """The scheme of a network by name, or ``control``."""
     name, ends = scheme_text(config.scheme, short=True), (config.prologue, config.epilogue)
     decoder_ends = (getattr(config, "decoder_prologue", None), getattr(config, "decoder_epilogue", None))

@@ -41,11 +41,12 @@ def build_data(
         if any(0xD800 <= ord(character) < 0xE000 for character in text):
             raise MacaronError(f"{what} is not valid Unicode: {text[:80]!r}. Encode it in UTF-8.")
     loaded = [TracedModel(path) for path in models]
-    if target is not None and ("decoder" not in parts or all(model.kind == "encoder" for model in loaded)):
+    if target is not None and ("decoder" not in parts or all(model.kind != "translation" for model in loaded)):
         raise UsageError("--target is for the decoder of a translation model: leave it out")
     for model in loaded:
-        if model.kind == "encoder" and "encoder" not in parts:
-            raise UsageError(f"{model.path} has only an encoder: leave out --part decoder")
+        only, other = ("a decoder", "encoder") if model.kind == "language" else ("an encoder", "decoder")
+        if model.kind != "translation" and list(parts) == [other]:
+            raise UsageError(f"{model.path} has only {only}: leave out --part {other}")
     if len({model.name for model in loaded}) < len(loaded):
         for i, model in enumerate(loaded, start=1):
             model.name = f"{model.path} ({i})"
@@ -60,7 +61,7 @@ def assemble(sentence: str, traced: Sequence[TracedSentence]) -> dict[str, Any]:
     models = []
     for each in traced:
         first, settings = each.parts[0], each.model.model.config
-        if first.name == "decoder":
+        if first.name == "decoder" and each.model.kind == "translation":
             settings = settings.decoder_layer_settings()
         equation = equations(first.scheme, settings.velocity_value(), settings.layer_integrator)
         models.append(

@@ -18,7 +18,7 @@ from macaron.lab.particles.projection import VIEWS, Projection, View, fit
 from macaron.lab.particles.trace import Trace, trace
 from macaron.models.encoder import EncoderForMaskedLM
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
-from macaron.models.translation import TranslationModel
+from macaron.models.translation import LanguageModel, TranslationModel
 from macaron.nn.stack import Stack
 from macaron.ode import Scheme
 from macaron.text.load_tokenizer import model_tokenizer
@@ -32,6 +32,9 @@ PartName = Literal["encoder", "decoder"]
 #: Marks where a piece is joined to its neighbour: ``unter· richt`` or ``unter ·richt``, depending on the vocabulary.
 JOINT = "·"
 START = "[start]"
+_NETWORKS: dict[TokenizerKind, Any] = {
+    **{"translation": TranslationModel, "encoder": EncoderForMaskedLM, "language": LanguageModel}
+}
 _NAMES = {"<s>": "[s]", "<pad>": "[pad]", "</s>": "[end]", "<unk>": "[unknown]", "<mask>": "[mask]", "<cls>": "[cls]"}
 
 
@@ -78,13 +81,13 @@ class TracedModel:
         self.name = own.parent.name if own.name == "model" and own.parent.name else own.name
         folder = find_folder(path)
         self.kind: TokenizerKind = model_kind(folder)
-        translates = self.kind == "translation"
-        model_class, heads = (TranslationModel, ()) if translates else (EncoderForMaskedLM, ENCODER_HEADS)
-        self.model, missing = load_model(folder, model_class, torch.float32, heads)
+        heads = ENCODER_HEADS if self.kind == "encoder" else ()
+        self.model, missing = load_model(folder, _NETWORKS[self.kind], torch.float32, heads)
         self.lens: tuple[Any, str | None] = (None, None)
         if not missing:  # a classifier has no head for masked words
-            head = self.model.logits if translates else self.model.mlm_logits
-            self.lens = (head, note("particles", "shared" if translates else "masked"))
+            encodes = self.kind == "encoder"
+            head = self.model.mlm_logits if encodes else self.model.logits
+            self.lens = (head, note("particles", "masked" if encodes else "shared"))
         self.tokenizer = model_tokenizer(folder, self.kind, self.model.config)
         self.labels = TokenLabels(self.tokenizer)
         self.folder = folder
@@ -93,10 +96,14 @@ class TracedModel:
     def trace(self, sentence: str, parts: Sequence[PartName], target: str | None = None) -> TracedSentence:
         """Trace a sentence through the model."""
         model, translates = self.model, self.kind == "translation"
-        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=not translates)
-        self._check(ids, 1 if translates else 2, "the sentence")
+        (ids,) = self.tokenizer.encode_lines([sentence], recognise_specials=self.kind == "encoder")
+        self._check(ids, 2 if self.kind == "encoder" else 1, "the sentence")
         source, sources = list(map(self.labels, ids)), torch.tensor([ids])
         found: list[TracedPart] = []
+        if self.kind == "language":
+            traced = trace(model.decoder, lambda: model.decode(sources))
+            scheme, lens = model.config.encoder_scheme_value(), note("particles", "next")
+            return TracedSentence(self, source, [TracedPart("decoder", scheme, source, traced, model.logits, lens)])
         if "encoder" in parts:
             stack, encode = (model.encoder, model.encode) if translates else (model.model.encoder, model.model)
             traced = self._trace(stack, lambda: encode(sources))

@@ -49,7 +49,7 @@ def run_glue(
 ) -> str:
     """Run the unfinished part of a plan, then write the table and the submission; returns the table."""
     progress = Progress()
-    folder = find_folder(model, "encoder")
+    folder = find_folder(model, "encoder", "language")
     tasks = list(dict.fromkeys(job.task for job in plan))
     facts = {name: inspect(data, TASKS[name]) for name in tasks}
     results = GlueResults(out)
