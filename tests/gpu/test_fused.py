@@ -5,6 +5,8 @@ With TRITON_INTERPRET=1 and Triton the tests that need no recording run on a CPU
 
 import copy
 import os
+from collections.abc import Sequence
+from dataclasses import fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -66,6 +68,30 @@ def computed(loss: Any, given: Any) -> tuple[torch.Tensor, dict[str, torch.Tenso
     return sums.detach(), {name: parameter.grad for name, parameter in loss.named_parameters()}
 
 
+def check_against_float64(plain: Any, batches: Sequence[Any]) -> None:
+    """Fused losses and gradients are those of the plain modules in float64, but for rounding.
+
+    On a GPU states are bfloat16. So they are in plain modules that have nothing else, which are the measure of each
+    gradient: rounded at the same places, the errors over all batches can only differ by chance. With the kernels'
+    arithmetic done on a CPU they were 1.1 times as large at most; autocast, whose states are float32, has down to 0.6
+    of them. A single batch says little: relu cuts other numbers off, and gains of norms are sums over 128 positions.
+    """
+    ours = fused(plain)
+    exact, rough = (copy.deepcopy(plain).to("cpu", kind) for kind in (torch.float64, torch.bfloat16))
+    squares = {name: torch.zeros(2) for name, _ in plain.named_parameters()}
+    for given in batches:
+        on_cpu = type(given)(*(getattr(given, field.name).cpu() for field in fields(given)))
+        (expected, truth), (found, made) = computed(exact, on_cpu), computed(ours, given)
+        torch.testing.assert_close(found.cpu().double(), expected, rtol=1e-3 if ON_GPU else 1e-5, atol=0)
+        rounded = computed(rough, on_cpu)[1] if ON_GPU else {name: (1 + 1e-4) * each for name, each in truth.items()}
+        for name, each in truth.items():
+            assert torch.isfinite(made[name]).all(), name
+            errors = (made[name].cpu() - each).norm(), (rounded[name] - each).norm()
+            squares[name] += torch.stack(errors).square().float()
+    for name, (error, allowed) in ((name, each.sqrt()) for name, each in squares.items()):
+        assert error <= (1.25 if ON_GPU else 1.0) * allowed + 1e-6, name
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -75,16 +101,11 @@ def computed(loss: Any, given: Any) -> tuple[torch.Tensor, dict[str, torch.Tenso
         {"scheme": "strang-fgf", "head_size": 32, "prologue": [["G", 0.5]], "epilogue": [["F", 1.0]]},
     ],
 )
-def test_losses_and_gradients_are_those_of_the_plain_modules(changes):
+def test_losses_and_gradients_are_those_of_the_plain_modules_in_float64(changes):
     plain = module(**changes)
-    ours = fused(plain)
     assert not plain.model.encoder.uncovered(WIDTH)
     assert not plain.model.decoder.uncovered(WIDTH)
-    (expected, gradients), (found, made) = computed(plain, batch()), computed(ours, batch())
-    torch.testing.assert_close(found, expected, rtol=5e-3 if ON_GPU else 1e-5, atol=0)
-    for name, gradient in gradients.items():
-        assert torch.isfinite(gradient).all(), name
-        assert (made[name] - gradient).norm() <= (4e-2 if ON_GPU else 1e-4) * gradient.norm() + 1e-6, name
+    check_against_float64(plain, [batch(seed) for seed in range(8 if ON_GPU else 1)])
 
 
 def test_three_tensors_side_by_side_and_their_sums():
@@ -136,24 +157,25 @@ def test_the_plain_path_survives_queries_without_a_key(attention_dropout):
 
 
 @needs_gpu
-def test_a_replayed_step_gives_losses_and_gradients_of_the_plain_one():
-    plain = module()
-    ours = fused(plain)
+def test_a_replayed_step_gives_losses_and_gradients_of_the_eager_one():
+    eager = fused(module())
+    ours = copy.deepcopy(eager)
 
     def autocast():
         return precision(DEVICE, True)
 
     with torch.cuda.stream(torch.cuda.Stream()):
-        replayed, step = RecordedStep(ours, autocast), TrainStep(plain, autocast)
+        replayed, step = RecordedStep(ours, autocast), TrainStep(eager, autocast)
         for number in range(WARM_UP + 3):
-            for parameter in (*plain.parameters(), *ours.parameters()):
+            for parameter in (*eager.parameters(), *ours.parameters()):
                 if parameter.grad is not None:
                     parameter.grad.zero_()
             given = batch(number)
             for _ in range(2):  # gradients accumulate
-                torch.testing.assert_close(replayed(given, 1e-3), step(given, 1e-3), rtol=5e-3, atol=0)
-            for (name, one), two in zip(ours.named_parameters(), plain.parameters(), strict=True):
-                assert (one.grad - two.grad).norm() <= 4e-2 * two.grad.norm() + 1e-6, (number, name)
+                torch.testing.assert_close(replayed(given, 1e-3), step(given, 1e-3), rtol=1e-5, atol=0)
+            # The same kernels in the same order.
+            for (name, one), two in zip(ours.named_parameters(), eager.parameters(), strict=True):
+                assert (one.grad - two.grad).norm() <= 1e-3 * two.grad.norm() + 1e-6, (number, name)
 
 
 @needs_gpu
@@ -173,7 +195,7 @@ def test_dropout_of_a_replayed_step_follows_the_seed():
         assert loss(6) != eager
 
 
-def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
+def language(**changes) -> LanguageLoss:
     torch.manual_seed(1)
     sizes = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}
     config = preset("macaron-gpt-tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
@@ -182,9 +204,13 @@ def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    draw = torch.Generator().manual_seed(2)
+    return made
+
+
+def text_batch(width: int, seed: int) -> LanguageBatch:
+    """Texts of a third and of two thirds of a row, the last row with padding, which is a sequence of its own."""
+    draw = torch.Generator().manual_seed(seed)
     ids, targets = torch.randint(4, VOCABULARY, (2, 4, width), generator=draw)
-    # Texts of a third and of two thirds of a row, the last row with padding, which is a sequence of its own.
     first = width // 3
     texts = torch.ones(4, width, dtype=torch.int32)
     texts[:, first:] = 2
@@ -194,7 +220,7 @@ def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
     starts = torch.arange(0, 4 * width, width, dtype=torch.int32)
     starts = torch.cat([torch.stack([starts, starts + first], 1).flatten(), starts.new_tensor([4 * width, 4 * width])])
     given = ids, targets, places.expand(4, -1).to(torch.int32).contiguous(), texts, starts
-    return made, LanguageBatch(*(each.to(DEVICE) for each in given))
+    return LanguageBatch(*(each.to(DEVICE) for each in given))
 
 
 @pytest.mark.parametrize("width", [WIDTH, pytest.param(200, marks=needs_gpu)])
@@ -206,12 +232,7 @@ def language(width: int, **changes) -> tuple[LanguageLoss, LanguageBatch]:
         {"output_bias": True, "position_vectors": "sinusoidal", "activation": "relu"},
     ],
 )
-def test_a_language_model_learns_as_with_the_plain_modules(width: int, changes):
-    plain, given = language(width, **changes)
-    ours = fused(plain)
+def test_a_language_model_learns_as_with_the_plain_modules_in_float64(width: int, changes):
+    plain = language(**changes)
     assert not plain.model.decoder.uncovered(width, offsets=True)
-    (expected, gradients), (found, made) = computed(plain, given), computed(ours, given)
-    torch.testing.assert_close(found, expected, rtol=5e-3 if ON_GPU else 1e-5, atol=0)
-    for name, gradient in gradients.items():
-        assert torch.isfinite(gradient).all(), name
-        assert (made[name] - gradient).norm() <= (4e-2 if ON_GPU else 1e-4) * gradient.norm() + 1e-6, name
+    check_against_float64(plain, [text_batch(width, seed) for seed in range(8 if ON_GPU else 1)])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from macaron.data.prepare import prepare
+from macaron.device import multiplies_bfloat16
 from macaron.models.configuration import TranslationConfig
 from macaron.recipe import AUTO, configuration, data_recipe, load_recipe, recipe_from
 from macaron.tasks.auto import TABLE, kept, resolve
@@ -99,6 +100,18 @@ def test_each_choice_is_said_with_its_reason_and_what_is_given_stays(data: Path)
     config = configuration(found, 1)
     assert isinstance(config, TranslationConfig)
     assert config.encoder_layers == found.model.changes["encoder_layers"]
+
+
+def test_pairs_and_text_train_in_bfloat16_where_the_processor_multiplies_it(data: Path, tmp_path: Path):
+    (tmp_path / "a.txt").write_text("".join(f"Document {i}. Its end, {i * 7}.\n\n" for i in range(40)))
+    text = {"kind": "text", "root": str(tmp_path), "train": [{"path": "a.txt"}], "out": str(tmp_path / "data")}
+    prepare(data_recipe({"data": {**text, "vocab_size": 300}}), workers=1)
+    for section in ({"out": str(data)}, text):
+        content = {"data": section, "model": {"preset": AUTO}, "train": {"max_minutes": 15}}
+        assert resolve(recipe_from(content), False).train.precision == ("bfloat16" if multiplies_bfloat16() else "auto")
+        assert resolve(recipe_from(content), True).train.precision == "auto"
+        content["train"]["precision"] = "float32"
+        assert resolve(recipe_from(content), False).train.precision == "float32"
 
 
 def test_another_preset_chooses_nothing(data: Path):

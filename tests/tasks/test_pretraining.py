@@ -159,6 +159,15 @@ def test_every_batch_is_well_formed(name: str):
         assert made.counts.sum() == pytest.approx(settings.mask_ratio * made.spans.words.sum(), rel=0.15)
 
 
+def test_a_batch_with_more_texts_than_usual_has_them_all():
+    settings = CASES["both"]
+    made, shape = planned(settings)
+    usual, more = (laid_out(made, each, settings, 0) for each in (shape, replace(shape, texts=1)))
+    check_stretches(more)
+    assert len(more.starts) > len(usual.starts)
+    assert more.starts.unique().equal(usual.starts.unique())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_an_update_is_the_mean_over_words_plus_the_mean_over_pairs(name: str):
     settings = CASES[name]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_early
+from macaron.cli.early import check_early, importing
 from macaron.cli.options import AsJson, BatchTokens, Device, Dtype, Input, Int8, MaxLength, Output, Precision
 from macaron.cli.translate import hypothesis_lines, sampling_of
 from macaron.errors import MacaronError, UsageError
@@ -50,8 +50,9 @@ def generate(
     if nbest > 1 and not sample:
         raise UsageError("--nbest is for --sample: without it a prompt has one continuation")
     check_early(models=[model], kinds=["language"], reads=[input_file], writes=[output_file], device=device)
-    from macaron.decode.generator import Generator
-    from macaron.decode.stream import output, windows
+    with importing(device):
+        from macaron.decode.generator import Generator
+        from macaron.decode.stream import output, windows
 
     generator, number = Generator(model, device=device, dtype=dtype, int8=int8), 1
     with output(output_file) as file:
@@ -90,9 +91,10 @@ def predict(
         raise UsageError("--format lines has no columns: leave out --text")
     check_early(models=[model], kinds=["encoder", "language"], reads=[input_file], writes=[output_file], device=device)
 
-    from macaron.data.tabular import table_format
-    from macaron.decode.stream import output
-    from macaron.tasks.classifier import Predictor
+    with importing(device):
+        from macaron.data.tabular import table_format
+        from macaron.decode.stream import output
+        from macaron.tasks.classifier import Predictor
 
     if kind is None:
         named = None if input_file is None else table_format(input_file)
@@ -172,10 +174,11 @@ def embed(
     if export is not None and export.exists():
         raise UsageError(f"{export} exists already: give another --export")
 
-    import numpy as np
+    with importing(device):
+        import numpy as np
 
-    from macaron.decode.stream import output, windows
-    from macaron.tasks.embedder import Embedder
+        from macaron.decode.stream import output, windows
+        from macaron.tasks.embedder import Embedder
 
     embedder = Embedder(model, device, precision, max_length)
     if export is not None:
@@ -219,8 +222,9 @@ def score(
     """
     check_early(models=[model], kinds=["translation"], reads=[source, target], writes=[output_file], device=device)
 
-    from macaron.decode.forced import PairScorer
-    from macaron.decode.stream import output
+    with importing(device):
+        from macaron.decode.forced import PairScorer
+        from macaron.decode.stream import output
 
     scorer = PairScorer(model, device=device, dtype=dtype)
     number, long = 0, []

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from macaron.cli.early import check_recipe
+from macaron.cli.early import check_recipe, importing
 from macaron.cli.options import Settings, Verify
 from macaron.errors import MacaronError, UsageError
 
@@ -50,7 +50,8 @@ def train(
     chosen = load_recipe(recipe or stored, settings or [], source, limit)
     check_recipe(chosen, out, new=not resume, verify=verify)
 
-    from macaron.tasks.run import run
+    with importing(chosen.train.device):
+        from macaron.tasks.run import run
 
     if not run(chosen, out, resume, STARTED):
         return

@@ -20,11 +20,6 @@ def kernels() -> Any:
     return kernels
 
 
-def power_of_two(size: int) -> int:
-    """The smallest power of two that is not less."""
-    return 1 << (size - 1).bit_length()
-
-
 def weight_gradient(d_out: Tensor, x: Tensor) -> Tensor:
     """``d_out^T x`` in float32."""
     if d_out.is_cuda and d_out.dtype != torch.float32:
@@ -88,7 +83,7 @@ class ResidualNorm(torch.autograd.Function):
         normed = None if gain is None else torch.empty_like(given)
         kernels().residual_norm[(-(-rows // ROWS),)](
             x, moved, bias, gain, beta, seed, total, normed, rows, rate, coefficient * factor, eps,
-            D=size, WIDE=power_of_two(size), R=ROWS, START=x is not None, ADD=moved is not None,
+            D=size, WIDE=kernels().triton.next_power_of_2(size), R=ROWS, START=x is not None, ADD=moved is not None,
             BIAS=bias is not None, NORM=gain is not None, BETA=beta is not None, RMS=rms, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(total, gain, seed)
@@ -103,7 +98,7 @@ class ResidualNorm(torch.autograd.Function):
         d_sum, d_norm = (each if each is None else each.contiguous() for each in gradients)
         normed = d_norm is not None
         rows, size = total.shape
-        power = power_of_two(size)
+        power = kernels().triton.next_power_of_2(size)
         each, warps = (ROWS, 4) if power <= 512 else (1, 2)
         programs = min(WARPS // warps, -(-rows // each))
         d_x, d_moved = (torch.empty_like(total) if wanted else None for wanted in (starts, adds))

@@ -170,10 +170,7 @@ def activate_backward(
 
 
 @triton.jit
-def join_columns(
-    a_at, b_at, c_at, out_at, parts_at, rows, columns,
-    R: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+def join_columns(a_at, b_at, c_at, out_at, parts_at, rows, columns, R: tl.constexpr, BLOCK: tl.constexpr):
     """Three tensors (rows, columns) side by side, and the sums over their rows, (programs, 3 columns)."""
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     which, program, programs = tl.program_id(1), tl.program_id(2), tl.num_programs(2)
@@ -267,10 +264,7 @@ def attend_backward(
 
 
 @triton.jit
-def smoothed_loss(
-    logits_at, target_at, losses_at, size, smoothing, ignored,
-    SLOPE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+def smoothed_loss(logits_at, target_at, losses_at, size, smoothing, ignored, SLOPE: tl.constexpr, BLOCK: tl.constexpr):
     """Smoothed loss and nll of each row, (rows, 2); the gradient of the first replaces the logits."""
     row = tl.program_id(0).to(tl.int64)
     target = tl.load(target_at + row)

@@ -76,7 +76,7 @@ def resolve(recipe: Recipe, on_gpu: bool, say: Callable[[str], None] = lambda _:
     reasons["vocab_size"] = f"the subwords of {recipe.data}"
     reasons |= {key: f"about {epochs:.1f} epochs of {tokens:,} tokens" for key in model if "dropout" in key}
     train = dict(size.train)
-    if not on_gpu and recipe.kind == "pairs" and multiplies_bfloat16():
+    if not on_gpu and multiplies_bfloat16():
         train["precision"] = "bfloat16"
         reasons["precision"] = "this processor multiplies it faster than float32"
     if on_gpu and recipe.kind == "pairs":

@@ -64,6 +64,7 @@ class Shape:
     rows: int
     width: int
     deep: int  # most texts in a row
+    texts: int  # usually enough for all texts and paddings: kernels spend time on those that are not there
     masked: int  # words to predict
     pairs: int
     chunk: int  # words whose logits are in memory at a time
@@ -81,6 +82,7 @@ class Shape:
         shortest = SHORTEST if pretrain.nsp else SHORTEST - 2
         deep = max(1, min(width // shortest, max(4, math.ceil(3 * width / usual))))
         most = rows * deep
+        texts = min(rows * (deep + 1), int(rows * (1.25 * width / usual + 0.25) + 4 * math.sqrt(rows)))
         # The masked words are the ratio of a text's tokens, rounded up by at most a fraction of a word. A micro-batch
         # full of tiny texts would have more: some of them get fewer then (`_within`).
         each = -(-width // longest) + 1
@@ -88,7 +90,7 @@ class Shape:
         chunks = max(1, -(-int(masked) // LOSS_ROWS))
         chunk = -(-max(8, int(masked)) // (8 * chunks)) * 8  # chunks of one size: one graph for the compiler
         # Without next-sentence prediction a few unused entries remain: every weight needs a gradient, even if zero.
-        return cls(rows, width, deep, chunks * chunk, most if pretrain.nsp else 8, chunk)
+        return cls(rows, width, deep, texts, chunks * chunk, most if pretrain.nsp else 8, chunk)
 
     @property
     def size(self) -> int:
@@ -228,8 +230,10 @@ def arrange(row: Indices, lengths: Indices, shape: Shape) -> tuple[Indices, NDAr
     # The padding of a row is a sequence of its own: every position belongs to one.
     filled = np.bincount(row, weights=lengths, minlength=shape.rows).astype(np.int64)
     padding = (np.arange(shape.rows) * shape.width + filled)[filled < shape.width]
-    starts = np.full(shape.rows * (shape.deep + 1) + 1, shape.size, np.int32)
-    starts[: len(start) + len(padding)] = np.sort(np.concatenate([start, padding]))
+    opened = np.sort(np.concatenate([start, padding]))
+    room = shape.texts if len(opened) <= shape.texts else shape.rows * (shape.deep + 1)
+    starts = np.full(room + 1, shape.size, np.int32)
+    starts[: len(opened)] = opened
     return start, grid, starts
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 import torch
@@ -64,9 +65,7 @@ class Processes:
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Sum gradients over all processes, in place, some megabytes at a time."""
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        while gradients:
-            bucket, gradients = _next_bucket(gradients)
+        for bucket in _buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
             _unflatten(self.sum(_flattened(bucket)), bucket)
 
     @contextmanager
@@ -77,10 +76,7 @@ class Processes:
         processes. The backward pass reaches the last parameters first.
         """
         total_of = dict(zip(parameters, totals, strict=True))
-        left, buckets = list(parameters)[::-1], []
-        while left:
-            bucket, left = _next_bucket(left)
-            buckets.append(bucket)
+        buckets = _buckets(list(parameters)[::-1])
         number_of = {each: number for number, bucket in enumerate(buckets) for each in bucket}
         missing = [len(bucket) for bucket in buckets]
         sent: list[tuple[Any, Tensor, list[Tensor]]] = []
@@ -137,11 +133,11 @@ class Processes:
         return [(i, True) if i < count else (0, False) for i in mine]
 
 
-def _next_bucket(tensors: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The first tensors, as many as are summed at once, and the others."""
+def _buckets(tensors: list[Any]) -> list[list[Any]]:
+    """The tensors in groups, each of about as many numbers as are summed at once."""
     ends = itertools.accumulate(each.numel() for each in tensors)
-    count = max(1, sum(end <= _BUCKET for end in ends))
-    return tensors[:count], tensors[count:]
+    numbered = zip((end // _BUCKET for end in ends), tensors, strict=True)
+    return [[each for _, each in group] for _, group in itertools.groupby(numbered, key=itemgetter(0))]
 
 
 def _flattened(tensors: Sequence[Tensor]) -> Tensor:
