@@ -320,15 +320,17 @@ def converted(case: Accepted) -> str | None:
 
 
 def store(case: Accepted) -> str | None:
-    """A token store that fits its header: offsets grow, and ids are in the vocabulary."""
-    for path in (case.folder / "data").glob("train.*.json"):
-        header, base = json.loads(path.read_text()), path.with_suffix("")
-        ids = np.fromfile(f"{base}.ids", header["dtype"])
+    """Token stores that fit prepared.json: offsets grow, and ids are in the vocabulary."""
+    manifest = json.loads((case.folder / "data/prepared.json").read_text())
+    sizes, words = manifest["splits"]["train"], manifest["vocab_size"]
+    for language, tokens in (("src", sizes["source_tokens"]), ("tgt", sizes["target_tokens"])):
+        base = f"{case.folder}/data/train.{language}"
+        ids = np.fromfile(f"{base}.ids", "<u2" if words <= 1 << 16 else "<i4")
         offsets = np.fromfile(f"{base}.offsets", "<u8").astype(object)
-        if len(ids) != header["tokens"] or len(offsets) != header["sequences"] + 1:
-            return f"{base.name}: other sizes than its header's"
-        if ids.max() >= header["vocab_size"] or offsets[0] != 0 or offsets[-1] != len(ids):
-            return f"{base.name}: ids or offsets out of range"
+        if len(ids) != tokens or len(offsets) != sizes["pairs"] + 1:
+            return f"train.{language}: other sizes than in prepared.json"
+        if ids.max() >= words or offsets[0] != 0 or offsets[-1] != len(ids):
+            return f"train.{language}: ids or offsets out of range"
         if any(b <= a for a, b in pairwise(offsets)):
-            return f"{base.name}: offsets that do not grow"
+            return f"train.{language}: offsets that do not grow"
     return None

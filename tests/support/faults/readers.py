@@ -114,7 +114,6 @@ def _data() -> Iterator[Reader]:
     yield Reader("prepared.json, evaluate", manifest, m.as_json, EVALUATE, sealed="data", names=words)
     yield Reader("prepared.json, prepare", manifest, m.as_json, PREPARE, STORE, o.same_files, CORPUS, sealed="data")
     for name, file, mutation, right in (
-        ("store header", "train.src.json", m.as_json, o.typed),
         ("store ids", "train.src.ids", m.numbers("<u2"), o.store),
         ("store offsets", "train.tgt.offsets", m.numbers("<u8"), o.store),
         ("data tokenizer", "tokenizer/tokenizer.json", m.as_json, o.equal),
