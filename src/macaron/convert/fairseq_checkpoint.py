@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError, require, shown
+from macaron.errors import MacaronError, shown
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
@@ -150,7 +150,8 @@ def _load(path: Path, zipped: bool) -> Any:
         content = torch.load(path, map_location="cpu", weights_only=True)
     if zipped:
         with zipfile.ZipFile(path) as archive:  # PyTorch does not compare checksums
-            require(archive.testzip() is None, "a member has another checksum")
+            if archive.testzip() is not None:
+                raise ValueError("a member has another checksum")
     return content
 
 

@@ -35,6 +35,7 @@ class _Start(TypedDict, total=False):  # of the environment at a start, as far a
     machine: str
     processes: int
     packages: dict[str, str]
+    command: list[str]
 
 
 class _Summary(TypedDict, total=False):  # likewise
