@@ -280,14 +280,30 @@ main()
 """
 
 
+# The process gets its signal as soon as it has said that it serves, before uvicorn does anything.
+AT_ONCE = """
+import os, signal, uvicorn
+from macaron.cli import main
+
+def serve(*arguments, serve=uvicorn.Server.serve, **settings):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return serve(*arguments, **settings)
+
+uvicorn.Server.serve = serve
+main()
+"""
+
+
 @pytest.mark.slow
-def test_it_does_not_wait_for_its_threads():
-    """They may be cutting long documents, whose clients have had their 503."""
-    command = [sys.executable, "-c", BESIDE_A_THREAD, "serve", str(TRANSLATION), "--workers", "1", "--port", "0"]
+@pytest.mark.parametrize("script", [BESIDE_A_THREAD, AT_ONCE])
+def test_sigterm_ends_it(script: str):
+    """At once, and beside threads that cut long documents, whose clients have had their 503."""
+    command = [sys.executable, "-c", script, "serve", str(TRANSLATION), "--workers", "1", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as run:
         assert run.stdout is not None
         assert "serving on" in run.stdout.readline()
-        run.terminate()
+        if script is BESIDE_A_THREAD:
+            run.terminate()
         try:
             assert run.wait(timeout=60) == 0
         finally:

@@ -1,6 +1,7 @@
 """The server: the routes of all protocols together, health and metrics; the socket, uvicorn and signals."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import resource
@@ -8,7 +9,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import uvicorn
@@ -81,6 +82,13 @@ def make_app(engine: Engine, access: Access) -> Starlette:
     return app
 
 
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take no signals: ours are in place before the server says that it serves."""
+        yield
+
+
 async def serve(settings: ServeSettings, catalogue: Catalogue) -> None:
     """Serve until SIGTERM, SIGINT (Ctrl-C) or SIGHUP; then finish what runs, and return."""
     listening = _listen(settings)
@@ -105,13 +113,10 @@ async def serve(settings: ServeSettings, catalogue: Catalogue) -> None:
         limit_concurrency=files - _OTHER_FILES,
         timeout_graceful_shutdown=max(1, int(settings.grace) - 1),
     )
-    server = uvicorn.Server(config)
-
-    # uvicorn obeys these two, and then sends itself what it got: that is ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup wants it
-        signal.signal(signal.SIGHUP, lambda _, frame: server.handle_exit(signal.SIGTERM, frame))
+    server = _Server(config)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup wants it
+            signal.signal(number, server.handle_exit)
     host, port = listening.getsockname()[:2]
     # Many waiting requests are many objects: looking for garbage among 200,000 of them takes a tenth of a second.
     gc.freeze()
