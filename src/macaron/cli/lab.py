@@ -50,7 +50,7 @@ def report(
     run: Annotated[Path, Argument(help="The folder of a run.")],
     out: Annotated[Path | None, Option(help="The page to write: FILE.html (default: RUN/report.html).")] = None,
     data: Annotated[Path | None, Option(help="Prepared data for the samples (default: as the recipe says).")] = None,
-    samples: Annotated[bool, Option(help="Let the model translate or fill in a few sentences.")] = True,
+    samples: Annotated[bool, Option(help="Let the model translate a few sentences.")] = True,
 ) -> None:
     """Write a page about a run: recipe, curves, throughput, scores, samples, environment. One file, opens offline."""
     check_early(runs=[run], data=data)
