@@ -48,21 +48,11 @@ class SchemeTrajectories(NamedTuple):
     method: str
     trajectories: tuple[Trajectory, ...]
 
-    def of(self, steps: int) -> Trajectory:
-        """The trajectory with this number of steps."""
-        return next(each for each in self.trajectories if each.steps == steps)
 
-
-class TrajectoryComparison(NamedTuple):
-    """The exact path, (points, n, 2), and the trajectories of schemes."""
-
-    exact: Array
-    schemes: tuple[SchemeTrajectories, ...]
-    seed: int
-
-
-def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[int] = STEPS) -> TrajectoryComparison:
-    """Follow one system by its exact flow and by schemes, each ``NAME`` or ``NAME:INTEGRATOR``."""
+def compare(
+    selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[int] = STEPS
+) -> tuple[Array, list[SchemeTrajectories]]:
+    """The exact path of one system, (points, n, 2), and the paths of schemes, ``NAME`` or ``NAME:INTEGRATOR``."""
     chosen = parse_selection(selection)
     operators = sorted(chosen[0][0].operators)
     system = particle_system(seed, PARTICLES, width=2)
@@ -81,7 +71,7 @@ def compare(selection: Sequence[str] = EXACT, seed: int = SEED, steps: Sequence[
         errors = {n: float(np.linalg.norm(nodes[-1] - exact[-1])) for n, (nodes, _) in paths.items()}
         found = tuple(Trajectory(n, *paths[n], errors[n], errors[n] / errors[2 * n]) for n in steps)
         schemes.append(SchemeTrajectories(scheme, method, found))
-    return TrajectoryComparison(exact, tuple(schemes), seed)
+    return exact, schemes
 
 
 def _follow(scheme: Scheme, method: str, system: System, steps: int) -> tuple[Array, tuple[tuple[str, Array], ...]]:
