@@ -56,7 +56,9 @@ def fairseq(
         normalize=normalize,
         force=force,
     )
-    _print(lines, notes)
+    for note in notes:
+        typer.echo(f"macaron: {note}", err=True)
+    typer.echo("\n".join(lines))
 
 
 @app.command()
@@ -74,11 +76,5 @@ def huggingface(
         check_unused(out, "choose another path, or replace it with --force")
     from macaron.convert import convert_huggingface
 
-    _print(convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force), [])
-
-
-def _print(lines: list[str], notes: list[str]) -> None:
-    for note in notes:
-        typer.echo(f"macaron: {note}", err=True)
-    for line in lines:
-        typer.echo(line)
+    lines = convert_huggingface(folder, out, source_lang=source_lang, target_lang=target_lang, force=force)
+    typer.echo("\n".join(lines))

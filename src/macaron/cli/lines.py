@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count, islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -249,17 +249,14 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Source and target lines, some at a time; files of different length are refused where the shorter one ends."""
     from macaron.decode.stream import windows
 
-    sources = (line for window in windows(source, _CHARACTERS) for line in window)
-    number = 0
-    for targets in windows(target, _CHARACTERS):
-        found = list(islice(sources, len(targets)))
-        yield found, targets[: len(found)]
-        number += len(found)
-        if len(found) < len(targets):
-            raise _unequal(source, target, number)
-    if next(sources, None) is not None:
-        raise _unequal(target, source, number)
-
-
-def _unequal(short: Path, long: Path, lines: int) -> MacaronError:
-    return MacaronError(f"{short} ends after line {lines:,}, {long} goes on: a pair is the same line of both files")
+    lines = ((line for window in windows(path, _CHARACTERS) for line in window) for path in (source, target))
+    pairs, number = zip_longest(*lines), 0
+    while some := list(islice(pairs, _ROWS)):
+        whole = [pair for pair in some if None not in pair]
+        yield [pair[0] for pair in whole], [pair[1] for pair in whole]
+        number += len(whole)
+        if len(whole) < len(some):
+            short, long = (source, target) if some[-1][0] is None else (target, source)
+            raise MacaronError(
+                f"{short} ends after line {number:,}, {long} goes on: a pair is the same line of both files"
+            )

@@ -69,9 +69,8 @@ def orders(
     if as_json:
         _print_json(data)
         return
-    rows = []
-    for row in data["schemes"]:
-        rows.append((row["name"], str(row["order"]), *(f"{x:.2f}" for x in row["local_order"].values())))
+    schemes = data["schemes"]
+    rows = [(each["name"], str(each["order"]), *map("{:.2f}".format, each["local_order"].values())) for each in schemes]
     print_table(("scheme", "order", *METHODS), rows, left=("scheme",))
     typer.echo("order: computed from the scheme. Other columns: local order, measured, by integrator of the sub-flows.")
     typer.echo("In theory: min(order of the scheme, order of the integrator) + 1.")

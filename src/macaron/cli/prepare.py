@@ -119,25 +119,16 @@ def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -
     cleaning, splits = data.manifest["cleaning"], data.manifest["splits"]
     dropped = [(f"- {rule}", cleaning["dropped"][rule], meaning) for rule, meaning in RULES[data.kind].items()]
     if isinstance(data, PreparedText):
-        title, unit = "Text", ""
-        rows = [
-            ("paragraphs", cleaning["paragraphs"], "read"),
-            *dropped,
-            ("sentences", cleaning["sentences"], "kept"),
-            ("words", cleaning["words"], "in them"),
-            ("documents", cleaning["documents"], "with at least one sentence"),
-        ]
+        title, unit, first = "Text", "", ("paragraphs", cleaning["paragraphs"], "read")
+        kept = {"sentences": "kept", "words": "in them", "documents": "with at least one sentence"}
         sizes = "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens"
     else:
-        title, unit = "Training pairs", "pairs"
-        rows = [
-            ("read", cleaning["read"], ""),
-            *dropped,
-            *([("- held out", cleaning["held_out"], "every Nth, to validate")] if cleaning["held_out"] else []),
-            ("kept", cleaning["kept"], ""),
-        ]
+        title, unit, first, kept = "Training pairs", "pairs", ("read", cleaning["read"], ""), {"kept": ""}
+        if cleaning["held_out"]:
+            dropped.append(("- held out", cleaning["held_out"], "every Nth, to validate"))
         source, target = data.languages
         sizes = f"{{pairs:,}} pairs, {{source_tokens:,}} {source} and {{target_tokens:,}} {target} tokens"
+    rows = [first, *dropped, *((name, cleaning[name], meaning) for name, meaning in kept.items())]
     print_table((title, unit, " "), [(name, f"{count:,}", meaning) for name, count, meaning in rows], (title, " "))
     for split, counts in splits.items():
         typer.echo(f"{split}: {sizes.format(**counts)}")

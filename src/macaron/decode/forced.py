@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,14 @@ Weights = list[tuple[str, Tensor]]
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 8192}
 
 
-def load_folder(path: str | Path, device: torch.device | None = None) -> tuple[TranslationModel, MacaronTokenizer]:
+def load_folder(
+    path: str | Path, device: str | torch.device = "cpu", dtype: Any = None, network: Any = TranslationModel
+) -> tuple[Any, MacaronTokenizer]:
     """The model and the tokenizer of a model folder or of a run's folder, checked to belong together."""
-    folder = find_folder(path, "translation")
-    model, _ = load_model(folder, TranslationModel, device=device)
-    return model, model_tokenizer(folder, "translation", model.config)
+    kind, precision = network.config_class.kind, None if dtype is None else choose_dtype(dtype)
+    folder = find_folder(path, kind)
+    model, _ = load_model(folder, network, precision, device=choose_device(device))
+    return model, model_tokenizer(folder, kind, model.config)
 
 
 def forced(
@@ -125,11 +129,9 @@ class PairScorer:
     """
 
     def __init__(self, model: str | Path, *, device: str | torch.device = "auto", dtype: str | None = None) -> None:
-        where = choose_device(device)
         self.folder = Path(model)
-        self.model, self.tokenizer = load_folder(model)
-        self.model.to(where, None if dtype is None else choose_dtype(dtype))
-        self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
+        self.model, self.tokenizer = load_folder(model, device, dtype)
+        self.batch_tokens = _BATCH_TOKENS.get(self.model.device.type, _BATCH_TOKENS["cpu"])
         #: Pairs with more tokens on a side are not scored.
         self.longest = self.model.config.longest_input
 

@@ -78,21 +78,22 @@ class Translator:
         if isinstance(model, TranslationModel):
             if tokenizer is None:
                 raise MacaronError("a model in memory needs its tokenizer: Translator(model, tokenizer)")
-            verify(tokenizer, model.config)
+            network = model
+            verify(tokenizer, network.config)
         else:
-            model, tokenizer = load_folder(model, where)
+            network, tokenizer = load_folder(model, where)
         # On a GPU less precision is for the decoder's matrix products only: as fast, and nearer to float32.
-        saved = model.embedding.tokens.weight.dtype
+        saved = network.embedding.tokens.weight.dtype
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
-        self.model: TranslationModel = model.to(where, None if products_only else precision)
+        self.model: TranslationModel = network.to(where, None if products_only else precision)
         fast = int8 or (
             self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
         )
         self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
-        self.settings = _folder_settings(model)
+        self.settings = _folder_settings(network)
         self.batch_tokens = _BATCH_TOKENS.get(where.type, _BATCH_TOKENS["cpu"])
 
     @overload
