@@ -24,9 +24,7 @@ def finetune(
     label: Annotated[str, Option(help="Column of the label.")] = "label",
     regression: Annotated[bool, Option("--regression", help="Labels are numbers to predict.")] = False,
     batch_size: Annotated[int, Option(min=1, max=MOST_EXAMPLES, help="Examples in a batch.")] = 32,
-    rate: Annotated[
-        float | None, Option("--learning-rate", help="The highest; it falls to 0. Default: by the model's size.")
-    ] = None,
+    rate: Annotated[float | None, Option("--learning-rate", help="The highest (default: by the model's size).")] = None,
     epochs: Annotated[int, Option(min=1, help="Passes over the examples.")] = 3,
     seed: Annotated[int, Option(min=0, help="Order and dropout.")] = 1,
     weight_decay: Annotated[float, Option(min=0, help="Decoupled.")] = 0.0,

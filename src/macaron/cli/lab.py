@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def demo(
-    recipe: Annotated[
-        Path | None, Option(help="A recipe like `macaron recipe show demo`, which is the default.")
-    ] = None,
+    recipe: Annotated[Path | None, Option(help="A recipe like `macaron recipe show demo`, the default.")] = None,
     runs: Annotated[Path, Option(help="The folder for its runs.")] = Path("runs"),
     minutes: Annotated[float, Option(min=1, help="Time for everything; a slow machine trains fewer updates.")] = 6.0,
 ) -> None:
@@ -65,13 +63,8 @@ def particles(
     out: Annotated[Path, Option("--out", "-o", help="FILE.html (a page), .json (its data), .png or .gif.")],
     model2: Annotated[Path | None, Option(help="A second model, shown beside the first.")] = None,
     target: Annotated[str | None, Option(help="The decoder's input; default: the model's own translation.")] = None,
-    part: Annotated[
-        Literal["encoder", "decoder", "both"], Option(help="Part of a translation model to show.")
-    ] = "both",
-    view: Annotated[
-        Literal["raw", "normalised"] | None,
-        Option(help="For .png and .gif: states as they are (default: raw), or after the final norm."),
-    ] = None,
+    part: Annotated[Literal["encoder", "decoder", "both"], Option(help="Part of a translation model.")] = "both",
+    view: Annotated[Literal["raw", "normalised"] | None, Option(help="Of .png and .gif (default: raw).")] = None,
 ) -> None:
     """Show the words of a sentence as particles: how every sub-step of every layer moves them.
 

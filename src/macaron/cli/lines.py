@@ -25,18 +25,12 @@ def generate(
     model: Annotated[Path, Argument(help="The folder of a language model, or of a run.")],
     input_file: Input = None,
     output_file: Output = None,
-    max_length: Annotated[
-        int | None, Option(min=1, max=LONGEST_TEXT, help="Longest continuation in tokens (default: 100).")
-    ] = None,
-    nbest: Annotated[
-        int, Option(min=1, max=MOST_BEAMS, help="Samples of a prompt, after its number and a tab; with --sample.")
-    ] = 1,
+    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="Most tokens (default: 100).")] = None,
+    nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="With --sample: samples, after number and tab.")] = 1,
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of taking the best at each step.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
-    top_p: Annotated[
-        float | None, Option(help="For --sample: among the best that together have probability p.")
-    ] = None,
+    top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     device: Device = "auto",
     dtype: Dtype = None,
@@ -71,10 +65,7 @@ def predict(
     output_file: Output = None,
     text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
     text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
-    kind: Annotated[
-        Literal["lines", "tsv", "csv"] | None,
-        Option("--format", help="lines, tsv or csv; default: by the file's name, lines without --text."),
-    ] = None,
+    kind: Annotated[Literal["lines", "tsv", "csv"] | None, Option("--format", help="Default: by its name.")] = None,
     as_json: AsJson = False,
     max_length: MaxLength = None,
     device: Device = "auto",
@@ -152,9 +143,7 @@ def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: l
 def embed(
     model: Annotated[Path, Argument(help="The folder of a text encoder, or of a run.")],
     input_file: Input = None,
-    output_file: Annotated[
-        Path | None, Option("--output", "-o", help="Where to write; FILE.npy is a NumPy array of float32.")
-    ] = None,
+    output_file: Annotated[Path | None, Option("--output", "-o", help="Where to write; .npy: a NumPy array.")] = None,
     as_json: AsJson = False,
     export: Annotated[Path | None, Option(help="Write a folder for sentence-transformers, and embed nothing.")] = None,
     max_length: MaxLength = None,
@@ -238,11 +227,8 @@ def score(
             file.flush()
     if long:
         named = ", ".join(map(str, long[:_NAMED])) + (", ..." if len(long) > _NAMED else "")
-        typer.echo(
-            f"macaron: {len(long):,} pairs have more than {scorer.longest} tokens on a side and were not scored: "
-            f"lines {named}",
-            err=True,
-        )
+        said = f"{len(long):,} pairs have more than {scorer.longest} tokens on a side and were not scored"
+        typer.echo(f"macaron: {said}: lines {named}", err=True)
 
 
 def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
@@ -257,6 +243,4 @@ def _pairs(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
         number += len(whole)
         if len(whole) < len(some):
             short, long = (source, target) if some[-1][0] is None else (target, source)
-            raise MacaronError(
-                f"{short} ends after line {number:,}, {long} goes on: a pair is the same line of both files"
-            )
+            raise MacaronError(f"{short} ends after line {number:,}, {long} goes on: a pair is the same line of both")

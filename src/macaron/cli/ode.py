@@ -11,9 +11,7 @@ from typer import Argument, Option
 
 from macaron.cli.options import print_table
 
-app = typer.Typer(
-    help="Splitting schemes: list, show, measure and plot them; draw their trajectories.", no_args_is_help=True
-)
+app = typer.Typer(help="Splitting schemes: list, show, measure and plot them; trajectories.", no_args_is_help=True)
 
 Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 
@@ -93,9 +91,7 @@ def plot(
 @app.command()
 def trajectories(
     out: Annotated[Path, Option(help="The page to write: FILE.html.")],
-    names: Annotated[
-        list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; by default Lie and Strang, as in layers and exact.")
-    ] = None,
+    names: Annotated[list[str] | None, Argument(help="NAME or NAME:INTEGRATOR; default: Lie and Strang.")] = None,
     steps: Annotated[int, Option(help="Number of steps to draw at first: 1, 2, 4, 8, 16, 32.")] = 4,
     seed: Annotated[int | None, Option(min=0, help="Seed of the particle system.")] = None,
 ) -> None:

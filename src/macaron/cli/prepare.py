@@ -14,17 +14,11 @@ from macaron.limits import LARGEST_VOCABULARY, MOST_PROCESSES
 if TYPE_CHECKING:
     from macaron.data.prepared import PreparedData, PreparedText
 
-_TEXT = (
-    "Plain text for pre-training: one paragraph per line, a blank line between documents; plain, .gz or .xz; may be "
-    "repeated."
-)
+_TEXT = "Plain text: a paragraph per line, a blank line between documents; also .gz and .xz; may be repeated."
 
 
 def prepare(
-    recipe: Annotated[
-        Path | None,
-        Argument(help="A recipe: a TOML file, or a name of `macaron recipe list`; or use the options below."),
-    ] = None,
+    recipe: Annotated[Path | None, Argument(help="A TOML file, or a name of `macaron recipe list`.")] = None,
     *,
     source_lang: Annotated[str | None, Option(help="Language to translate from.")] = None,
     target_lang: Annotated[str | None, Option(help="Language to translate into.")] = None,
@@ -39,24 +33,14 @@ def prepare(
         int | None,
         Option(min=8, max=LARGEST_VOCABULARY, help="Subword vocabulary (default: by the size of the corpus)."),
     ] = None,
-    tokenizer: Annotated[
-        Path | None, Option(metavar="MODEL", help="Use the tokenizer of a model, a run or a prepared folder.")
-    ] = None,
+    tokenizer: Annotated[Path | None, Option(metavar="MODEL", help="That of a model, a run or prepared data.")] = None,
     extend_vocab: Annotated[
         int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it.")
     ] = None,
-    pipeline: Annotated[
-        Literal["raw", "moses"] | None,
-        Option(help="raw: cased plain text (default); moses: tokenised and lower-cased."),
-    ] = None,
-    state: Annotated[
-        Literal["raw", "moses"] | None,
-        Option(help="What the files hold: plain text (raw, default), or tokenised already (moses)."),
-    ] = None,
+    pipeline: Annotated[Literal["raw", "moses"] | None, Option(help="raw (default): cased; moses: lower-case.")] = None,
+    state: Annotated[Literal["raw", "moses"] | None, Option(help="The files are plain (raw), or tokenised.")] = None,
     settings: Settings = None,
-    workers: Annotated[
-        int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one for every core).")
-    ] = None,
+    workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per core).")] = None,
     verify: Verify = False,
 ) -> None:
     """Clean a parallel corpus, or split plain text into sentences; learn subwords; write memory-mapped token stores."""
