@@ -42,10 +42,7 @@ class Finished(NamedTuple):
     slots: Tensor
 
     def merge(self, new: "Finished", first_come: bool) -> "Finished":
-        """The best N of this table and of new ones (B, C), which are given best first.
-
-        :param first_come: entries are never replaced; only empty ones are filled
-        """
+        """The best N of this table and of new ones (B, C), best first; ``first_come``: only empty ones are filled."""
         entries = self.scores.shape[1]
         key = rounded(torch.cat([self.scores, new.scores], dim=1))
         if first_come:
@@ -147,10 +144,7 @@ def ranking(scores: Tensor, index: Tensor) -> Tensor:
 
 
 class Beams(SearchState):
-    """All hypotheses of a batch.
-
-    :param dtype: of the log-probabilities
-    """
+    """All hypotheses of a batch; ``dtype`` is that of their log-probabilities."""
 
     per_sentence = ("limits", "totals", "closed", "lost", "finished")
 

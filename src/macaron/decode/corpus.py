@@ -47,11 +47,7 @@ _STEP = 4
 
 @dataclass(frozen=True)
 class _Noted:
-    """What ``PREFIX.json`` says: what a corpus is made by, and what the last step has left on the disk.
-
-    :param text: a digest of the lines that were read
-    :param source_size: bytes of the file of this side; ``target_size`` likewise
-    """
+    """What ``PREFIX.json`` says: what made a corpus, what is on the disk, a digest of the lines that were read."""
 
     made_by: Record
     read: Count = 0
@@ -83,8 +79,7 @@ def translate_corpus(
     languages = (translator.tokenizer.source_lang, translator.tokenizer.target_lang)
     if None in languages:
         raise MacaronError(
-            "the model does not say its languages, which the two files are named after: set source_lang and "
-            "target_lang in its tokenizer_config.json"
+            "the model does not say its languages: set source_lang and target_lang in tokenizer_config.json"
         )
     note, paths = Path(f"{out}.json"), [Path(f"{out}.{language}") for language in languages]
     parts = {path.with_name(f"{path.name}.part"): path for path in paths}
@@ -150,7 +145,7 @@ def _begun(note: Path, paths: Sequence[Path], made: dict[str, Any]) -> _Noted:
     changed = [f"{key} was {before.get(key)!r}, is {made.get(key)!r}" for key in made if before.get(key) != made[key]]
     if changed:
         raise MacaronError(
-            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same ones, or another --out."
+            f"{note} was begun with other settings: {'; '.join(changed)}. Give the same, or another --out."
         )
     return noted
 

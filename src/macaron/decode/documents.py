@@ -89,10 +89,7 @@ class Document:
                 at += len(piece.original)
 
     def join(self, translations: Sequence[str], alignments: Sequence[Alignment | None], lang: str = "") -> str:
-        """The translated document.
-
-        :param alignments: of the sentences that are marked; None where there is none
-        """
+        """The translated document; the alignments, or None, are those of the sentences that are marked."""
         if not len(translations) == len(alignments) == len(self.sentences):
             raise ValueError(f"{len(self.sentences)} sentences, but {len(translations)} translations")
         texts, found = iter(translations), iter(alignments)

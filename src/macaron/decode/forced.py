@@ -161,8 +161,7 @@ class PairScorer:
                 totals = chosen.masked_fill(target == model.pad, 0.0).sum(dim=1)
             except torch.OutOfMemoryError as error:
                 raise MacaronError(
-                    f"a batch of {len(rows)} pairs needs more memory than the device has: take batch_tokens "
-                    f"(--batch-tokens) below {most}"
+                    f"a batch of {len(rows)} pairs needs too much memory: take --batch-tokens below {most}"
                 ) from error
             if not bool(totals.isfinite().all()):
                 raise not_finite(self.folder)

@@ -66,10 +66,7 @@ class RecordedSteps:
 
 @contextmanager
 def decoder_kernels(device: torch.device, half: torch.dtype | None) -> Iterator[None]:
-    """A context for the decoder's step.
-
-    :param half: precision of its matrix products, if less than the model's; states, norms and sums keep theirs
-    """
+    """A context for the decoder's step; ``half``: precision of its matrix products, if less than the model's."""
     precision = nullcontext() if half is None else torch.autocast(device.type, half, cache_enabled=False)
     # cuDNN's attention makes a plan for every new shape, which takes longer than all steps with it.
     with precision, sdpa_kernel(_KERNELS):

@@ -236,8 +236,7 @@ def _check(model: TranslationModel, sources: Sequence[Sequence[int]]) -> None:
             raise MacaronError(f"source {number} has no tokens; an empty sentence has at least its end")
         if min(source) < 0 or max(source) >= model.config.vocab_size:
             raise MacaronError(
-                f"source {number} has token {max(source)}, but the vocabulary has {model.config.vocab_size} tokens: "
-                "use the tokenizer that belongs to the model"
+                f"source {number} has token {max(source)}, beyond the vocabulary: take the model's own tokenizer"
             )
 
 

@@ -87,9 +87,7 @@ class Translator:
         products_only = where.type == "cuda" and precision in (torch.bfloat16, torch.float16) and saved == torch.float32
         self.half = precision if products_only else None
         self.model: TranslationModel = network.to(where, None if products_only else precision)
-        fast = int8 or (
-            self.folder and where.type == "cpu" and self.model.embedding.tokens.weight.dtype == torch.float32
-        )
+        fast = int8 or (self.folder and where.type == "cpu" and (precision or saved) == torch.float32)
         self.searched = CpuTranslationModel(self.model, int8) if fast else with_kernels(self.model, self.half)
         self.tokenizer, self.tag, self.int8 = tokenizer, tag, int8
         self._front = tag_ids(tokenizer, tag)
@@ -269,10 +267,8 @@ class Translator:
         except NotFinite:
             raise not_finite(self.folder) from None
         except torch.OutOfMemoryError as error:
-            raise MacaronError(
-                f"a batch of {len(batch)} sentences needs more memory than the device has: use a smaller beam, "
-                f"or batch_tokens (--batch-tokens) below {batch_tokens}"
-            ) from error
+            most = f"a smaller beam, or batch_tokens (--batch-tokens) below {batch_tokens}"
+            raise MacaronError(f"a batch of {len(batch)} sentences needs too much memory: take {most}") from error
         return joined
 
 
@@ -283,9 +279,7 @@ def _list_of_lines(lines: Any) -> list[str]:
     found = list(lines)
     for index, line in enumerate(found):
         if not isinstance(line, str):
-            raise MacaronError(
-                f"give a list of strings: ['Guten Morgen!']; item {index} is {line!r:.60} ({type(line).__name__})"
-            )
+            raise MacaronError(f"give a list of strings: ['Guten Morgen!']; item {index} is {line!r:.60}")
     return found
 
 

@@ -118,10 +118,7 @@ def _curves(run: RunFolder) -> list[str]:
 def _chart(
     run: RunFolder, title: str, y_label: str, lines: dict[str, str], scale: str = "logarithmic", x: str = "update"
 ) -> str:
-    """A chart of metrics with their legends, or nothing if there are no values.
-
-    :param scale: ``logarithmic`` if the values need it, ``linear`` or ``from zero``
-    """
+    """A chart of metrics, or nothing without values; ``scale`` is linear, from zero, or logarithmic where it helps."""
     found = [(text, run.values(name, x)) for name, text in lines.items()]
     series = [Series(text, points, colour=i) for i, (text, points) in enumerate(found) if points]
     # With no label smoothing the objective is the likelihood: one chart is enough.
@@ -187,10 +184,7 @@ def _samples(run: RunFolder, data: Path | None) -> list[str]:
 
 
 def translations(run: Path, data: Path, count: int = SAMPLES) -> list[tuple[str, str, str]]:
-    """Validation sentences, evenly spaced: source, translation by a run's model, reference.
-
-    They are of a readable length, if there are such.
-    """
+    """Validation sentences of readable length, evenly spaced: source, translation by a run's model, reference."""
     from macaron.decode import Translator
 
     prepared = PreparedData.open(data)

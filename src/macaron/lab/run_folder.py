@@ -123,8 +123,7 @@ class RunFolder:
         """The metrics for drawing: a line of the training log with few targets is merged with the next one.
 
         An epoch's last line averages the few batches that are left, and the line after it begins late: drawn as they
-        are, they look like spikes. Half the usual number of targets is enough. The last line is merged with the one
-        before it.
+        are, they look like spikes. Half the usual number of targets is enough.
         """
         lines = [record for record in self.metrics if is_number(record.get("targets"))]
         least = max(1, median(line["targets"] for line in lines) / 2) if lines else 1
@@ -153,11 +152,7 @@ class RunFolder:
             return None
 
     def _metrics(self) -> list[Record]:
-        """The records of metrics.jsonl.
-
-        The last line of a run in progress may be incomplete: it has no line end, and is no damage.
-        The log is ASCII.
-        """
+        """The records of metrics.jsonl, in ASCII. The last line of a run in progress may be incomplete: no damage."""
         records: list[Record] = []
         damaged, path = 0, self.path / "metrics.jsonl"
         for line in filter(bytes.strip, path.read_bytes().splitlines(True) if path.is_file() else ()):

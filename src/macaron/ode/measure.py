@@ -44,10 +44,7 @@ class OrderMeter:
         self._references: dict[frozenset[str], Array] = {}
 
     def errors(self, scheme: Scheme, method: str | ButcherTableau = "exact", layer: str = "euler") -> Array:
-        """The error of one step for each step size and system, shape (steps, systems).
-
-        :param layer: the integrator of the whole step, see `macaron.ode.flows.layer_step`
-        """
+        """The error of one step, (steps, systems); ``layer`` integrates the whole step, see `flows.layer_step`."""
         system, operators = self.system, frozenset(scheme.operators)
         if missing := operators - set(system.fields):
             have = ", ".join(system.fields)
@@ -80,9 +77,9 @@ def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> 
         if inside.sum() >= 3:
             slopes.append(np.polyfit(np.log(steps[inside]), np.log(column[inside]), 1)[0])
     if 2 * len(slopes) <= errors.shape[1]:
+        lost = errors.shape[1] - len(slopes)
         raise MacaronError(
-            f"the order cannot be measured: on {errors.shape[1] - len(slopes)} of {errors.shape[1]} systems "
-            f"fewer than three steps have an error / step between {low:g} and {high:g}"
+            f"the order cannot be measured: {lost} systems have too few steps with an error / step in {window}"
         )
     return float(np.median(slopes))
 

@@ -1,7 +1,4 @@
-"""Trajectories of a small particle system: the exact flow, and splitting schemes with few or many steps.
-
-The particles live in a plane, so that a drawing shows the system itself, not a projection of it.
-"""
+"""Trajectories of particles in a plane, so that a drawing shows them all: the exact flow, and splitting schemes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

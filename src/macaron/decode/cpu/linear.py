@@ -217,10 +217,7 @@ def activation_levels() -> int:
 
 
 def _rounding_kernel() -> Any:
-    """fbgemm's product of float32 rows, which it rounds itself, and an int8 matrix; None where there is none.
-
-    It is for processors without VNNI, for which oneDNN has no packed kernel.
-    """
+    """fbgemm's product of float32 rows, which it rounds, and an int8 matrix: for processors without VNNI, or None."""
     packs = torch.backends.quantized.engine in ("x86", "fbgemm") and activation_levels() == _SEVEN_BITS
     packs &= hasattr(torch, "_make_per_channel_quantized_tensor")
     found = getattr(torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32", None) if packs else None

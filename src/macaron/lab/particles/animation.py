@@ -1,7 +1,4 @@
-"""Particles as a still figure and as an animation.
-
-They show sub-steps only: the final norm contracts the raw states so much that nothing else would be visible.
-"""
+"""Particles as a figure and an animation: sub-steps only, beside which the final norm would hide everything."""
 
 import io
 import math

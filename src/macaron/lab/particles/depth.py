@@ -107,10 +107,7 @@ def _terms(steps: Sequence[SubStep]) -> dict[str, list[Term]]:
 
 
 def operator_fields(steps: Sequence[SubStep], context: Context) -> dict[str, VectorField]:
-    """The field of each operator over a layer: the sum over its applications, weighted by their coefficients.
-
-    For Macaron's two feed-forward networks it is G = (G1 + G2) / 2.
-    """
+    """The field of each operator over a layer: the sum over its applications, such as (G1 + G2) / 2 for Macaron's G."""
     return {operator: partial(_field, terms, context) for operator, terms in _terms(steps).items()}
 
 

@@ -81,10 +81,7 @@ class Trace:
 
 @torch.no_grad()
 def trace(stack: Stack, forward: Callable[[], Any]) -> Trace:
-    """Trace one sentence through a stack.
-
-    :param forward: runs the model on the sentence, a batch of one, so that it calls the stack once
-    """
+    """Trace one sentence through a stack, which ``forward`` calls once, with a batch of one."""
     calls: list[Any] = []
     handle = stack.register_forward_pre_hook(lambda _, args: calls.append(args[:2]))
     try:
