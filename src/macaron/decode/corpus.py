@@ -70,9 +70,7 @@ def translate_corpus(
 ) -> Counter[str] | None:
     """Translate a file line by line into a corpus; a line is one sentence.
 
-    :param text: plain, .gz or .xz
-    :param options: of `Translator.translate_nbest`: beam, length_penalty, max_length, sampling, batch_tokens,
-        max_source_length
+    :param options: of `Translator.translate_nbest`, but for those about lines
     :param gather: returns what every process gives, by rank
     :returns: the numbers of lines read and pairs kept, and of lines left out by rule; None if it was complete before
     """

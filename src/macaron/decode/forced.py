@@ -123,9 +123,7 @@ class PairScorer:
     >>> PairScorer("runs/mine").score(["Guten Morgen!"], ["Good morning!"])[0].per_token  # doctest: +SKIP
     -0.18
 
-    :param model: a model folder, or the folder of a run
-    :param device: ``auto`` (the GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``
-    :param dtype: by default that of the saved weights
+    The parameters are those of `Translator`.
     """
 
     def __init__(self, model: str | Path, *, device: str | torch.device = "auto", dtype: str | None = None) -> None:

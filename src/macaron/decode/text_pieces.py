@@ -326,10 +326,7 @@ def spaced_texts(pieces: Sequence[Piece], given: Iterator[str], lang: str) -> li
 
 
 def sentence_at(text: str, before: int, lang: str) -> str:
-    """The sentence of a text that the cursor is in or behind.
-
-    :param before: the number of characters before the cursor, without white space, which forms and sentences change
-    """
+    """The sentence of a text that the cursor is in or behind, after so many characters but white space."""
     seen, found = 0, ""
     for piece in text_pieces(text, lang):
         if not piece.kept and (not found or seen < before):

@@ -58,10 +58,7 @@ def write_order_page(path: Path, selection: Sequence[str] = ORDER_SELECTION) -> 
 
 
 def write_trajectory_page(path: Path, selection: Sequence[str], seed: int, steps: int) -> None:
-    """Write the page, which shows one group of trajectories at a time.
-
-    Without a selection there are two: Lie and Strang, with the Euler sub-steps of layers and with exact ones.
-    """
+    """Write the page, with one group of trajectories at a time; by default Lie and Strang, as in layers and exact."""
     chosen = {"": selection} if selection else {"Euler, as in layers": AS_LAYERS, "exact, as in the theorem": EXACT}
     found = {name: compare(schemes, seed) for name, schemes in chosen.items()}
     (exact, first), several = next(iter(found.values())), len(found) > 1

@@ -103,11 +103,7 @@ class RunFolder:
 
     @cached_property
     def evaluations(self) -> list[Record]:
-        """Scores of its model, as `macaron.evaluate.stored` keeps them: the ``file``, the ``data``, the ``scores``.
-
-        Those of an earlier model of this run are passed over. Of two with the same data, search and definitions the
-        later one counts.
-        """
+        """Scores of its present model, as `macaron.evaluate.stored` keeps them; of two measured alike the later one."""
         files = sorted(self.path.glob(f"{FOLDER}/*.json"), key=lambda file: (file.stat().st_mtime_ns, file))
         found: dict[str, Record] = {}
         for file in files:

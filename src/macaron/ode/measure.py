@@ -66,10 +66,7 @@ class OrderMeter:
 
 
 def slope(steps: Array, errors: Array, window: tuple[float, float] = WINDOW) -> float:
-    """The slope of log error over log step where error / step is in the window, the median over systems.
-
-    :param errors: (steps, systems). A system with fewer than three such steps is left out
-    """
+    """The slope of log error, (steps, systems), over log step in the window: the median over systems."""
     low, high = window
     slopes = []
     for column in errors.T:

@@ -28,10 +28,7 @@ IMAGES_PER_STEP, MAX_IMAGES = 6, 96
 
 
 class Track:
-    """One panel: a part of a model, in frames without the final norm.
-
-    ``points`` are (frames, T, 2); ``times``, (frames,), are from 0 to 1.
-    """
+    """One panel: a part of a model without the final norm; points (frames, T, 2), and times (frames,) from 0 to 1."""
 
     def __init__(self, model: str, part: Mapping[str, Any], view: View) -> None:
         self.frames = [frame for frame in part["frames"] if frame["operator"] != END]
