@@ -29,16 +29,10 @@ from macaron.locks import LOCK
 from macaron.models.load import find_folder
 from macaron.processes import Progress
 from macaron.seal import fingerprint
+from macaron.settings import load_toml
 
 #: Why a line is left out.
-RULES = {
-    "bad bytes": "not UTF-8, or 1 MiB or longer",
-    "empty": "without text",
-    "too long": "more than --max-source-length tokens: several sentences, perhaps",
-    "not translated": "the translation is empty",
-    "cut": "the translation reached --max-length",
-    "loop": "the translation repeats itself",
-}
+RULES: dict[str, str] = load_toml(Path(__file__).with_name("corpus.toml"))[0]
 #: Search settings that a command may change.
 _SEARCH = ("beam", "length_penalty", "max_length")
 #: Characters of the first steps in source tokens of a batch; later steps take some seconds.
