@@ -130,7 +130,6 @@ def _plain(path: Path | None, name: str, texts: int) -> Iterator[list[list[str]]
 
 
 def _table(path: Path | None, name: str, kind: Literal["tsv", "csv"], columns: list[str]) -> Iterator[list[list[str]]]:
-    """Rows of a file with a header, some at a time."""
     from macaron.data.tabular import rows_of, select
     from macaron.decode.stream import windows
 

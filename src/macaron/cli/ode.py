@@ -9,15 +9,13 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from macaron.cli.options import print_table
+from macaron.cli.options import AsJson, print_table
 
 app = typer.Typer(help="Splitting schemes: list, show, measure and plot them; trajectories.", no_args_is_help=True)
 
-Json = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
-
 
 @app.command("list")
-def list_schemes(as_json: Json = False) -> None:
+def list_schemes(as_json: AsJson = False) -> None:
     """List the named schemes with their computed order and their sub-steps."""
     from macaron.ode import ALIASES, names, scheme
     from macaron.ode.describe import steps_text, summary
@@ -36,7 +34,9 @@ def list_schemes(as_json: Json = False) -> None:
 
 
 @app.command()
-def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: Json = False) -> None:
+def show(
+    name: Annotated[str, Argument(help="A name, an alias, or a scheme as JSON.")], as_json: AsJson = False
+) -> None:
     """Show the equations of a scheme's layer, its order and its sub-layers."""
     from macaron.ode import scheme
     from macaron.ode.describe import report, summary
@@ -51,7 +51,7 @@ def show(name: Annotated[str, Argument(help="A name, an alias, or a scheme as JS
 @app.command()
 def orders(
     names: Annotated[list[str] | None, Argument(help="Schemes; by default all of two operators.")] = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the local order of every scheme with every integrator of its sub-flows."""
     from rich.console import Console

@@ -96,7 +96,6 @@ def _options(values: Mapping[str, object], given: bool) -> str:
 
 
 def _print_report(data: "PreparedData | PreparedText", tokenizer: Path | None) -> None:
-    """Print what cleaning dropped by rule, the sizes of the splits and of the vocabulary, and where that was taken."""
     from macaron.data.prepare.cleaning import RULES
     from macaron.data.prepared import PreparedText
 

@@ -273,7 +273,6 @@ class Translator:
 
 
 def _list_of_lines(lines: Any) -> list[str]:
-    """The lines as a list; other input is refused with an example."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise MacaronError(f"give a list of lines: ['Guten Morgen!'], not {lines!r:.60}")
     found = list(lines)

@@ -57,7 +57,6 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
-        """Read a folder, or explain why it is not that of a run."""
         if not path.is_dir():
             raise MacaronError(f"{path}: no such folder. Give the folder of a run, as macaron train --out made it.")
         self.path, self.name = path, name or path.resolve().name
@@ -192,7 +191,6 @@ def check_same_task(runs: Sequence[RunFolder]) -> None:
 
 
 def _recipe(path: Path) -> Path:
-    """The recipe that a run has stored. A folder without one is refused."""
     if (path / "recipe.toml").is_file():
         return path / "recipe.toml"
     if (path / "run.json").is_file() or (path / "settings.json").is_file():

@@ -62,11 +62,6 @@ def integrator(name: str | ButcherTableau) -> ButcherTableau:
     return INTEGRATORS[name]
 
 
-def integrator_names() -> tuple[str, ...]:
-    """The names that ``integrator`` knows."""
-    return tuple(INTEGRATORS)
-
-
 def runge_kutta_step(tableau: ButcherTableau, field: Field, t: Time, x: Array, h: Time) -> Array:
     """One step of an explicit Runge-Kutta method."""
     stages: list[Array] = []

@@ -14,12 +14,12 @@ from macaron.errors import MacaronError, naming, unknown
 from macaron.ode.catalogue import scheme as find_scheme
 from macaron.ode.catalogue import two_operator_names
 from macaron.ode.flows import (
+    INTEGRATORS,
     ButcherTableau,
     System,
     exact_step,
     integrated_flow,
     integrator,
-    integrator_names,
     layer_step,
     particle_system,
 )
@@ -32,7 +32,7 @@ WINDOW = (1e-13, 1e-11)
 STEPS: Array = 2.0 ** -(np.arange(3 * 4, 46 * 4 + 1) / 4)
 SEEDS = tuple(range(7))
 # How sub-flows can be followed: exactly, or by each named integrator.
-METHODS = ("exact", *integrator_names())
+METHODS = ("exact", *INTEGRATORS)
 
 
 class OrderMeter:

@@ -87,7 +87,6 @@ def participation(state: Tensor) -> float:
 
 
 def _field(terms: Sequence[Term], context: Context, x: Tensor, stage: int = 0) -> Tensor:
-    """The weighted sum of the fields of sub-steps."""
     total = torch.zeros_like(x)
     for share, step in terms:
         sublayer, coefficient = step.sublayer, step.move.coefficient

@@ -15,8 +15,6 @@ from macaron.lab.particles.projection import VIEWS, View
 
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
-#: Normalised first: the raw states of a trained model are often one cluster and a single distant word.
-VIEW_CHOICES: tuple[View, ...] = ("normalised", "raw")
 
 #: An operator's name, its effect on particles, its name in networks if different, and the colour of its curves (that of
 #: --op-F, --op-G, --op-H).
@@ -41,7 +39,8 @@ def particles_page(data: Data) -> str:
     body = asset("particles.html").format(
         legend=_legend(models),
         parts=_switch("part", "Part of the model", parts) if len(parts) > 1 else "",
-        views=_switch("view", "View of the states", VIEW_CHOICES),
+        # The raw states of a trained model are often one cluster and a single distant word: they come second.
+        views=_switch("view", "View of the states", VIEWS[::-1]),
         count=len(models),
         panels="".join(panel.format(name=escape(model["name"]), scheme=escape(model["scheme"])) for model in models),
         readouts="".join(f'<div class="readout" role="group" aria-label="Values in {name}"></div>' for name in names),
