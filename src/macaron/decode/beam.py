@@ -25,8 +25,7 @@ _SPARE = 4
 BLOCK = 128
 #: Below this many scores (few sentences) blocks do not pay: ``topk`` of each beam takes fewer calls.
 _MANY = 1 << 18
-#: In float64, scores nearer than this are equal and the first wins: rounding errors, which depend on the shape of the
-#: batch, then decide nothing.
+#: In float64, scores nearer than this are equal: rounding errors, which depend on the batch, then decide nothing.
 _TIE = 1e-9
 
 

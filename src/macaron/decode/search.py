@@ -18,8 +18,7 @@ from macaron.models.translation import DecoderNetwork, TranslationModel
 from macaron.nn.attention import Context
 from macaron.nn.embedding import FIRST_POSITION
 
-#: Is told the indices of sentences that have just been finished, and a function that gives their hypotheses, in any
-#: thread.
+#: Is told the indices of finished sentences, and a function that gives their hypotheses, in any thread.
 Finished = Callable[[Sequence[int], Callable[[], list[list[Hypothesis]]]], None]
 #: Steps between checks for finished sentences, and whether a check is answered at the next one: the GPU never waits.
 #: The fraction of the batch that finished sentences must reach to be removed: removal copies the rest and, on a GPU,

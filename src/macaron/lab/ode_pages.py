@@ -14,8 +14,7 @@ from macaron.ode.measure import OrderMeter, parse_selection
 from macaron.ode.trajectories import AS_LAYERS, DURATION, EXACT, STEPS, SchemeTrajectories, Trajectory, compare
 from macaron.ode.word_series import Array
 
-# Transformer and Macaron, both as networks compute them (Euler) and as the theorem has them (exact sub-flows); then
-# schemes up to fourth order with exact sub-flows.
+# Both as networks compute them (Euler) and as the theorem has them (exact); then schemes up to fourth order.
 ORDER_SELECTION = (
     *("lie-fg:euler", "strang-gfg:euler"),
     *("lie-fg", "strang-gfg", "best22-fgfg", "ruth3-fg", "yoshida4-gfg", "blanes-moan4-g"),

@@ -8,7 +8,7 @@ from statistics import median
 from macaron.data.prepared import PreparedData
 from macaron.errors import MacaronError
 from macaron.lab.charts import Series, duration, line_chart, number
-from macaron.lab.page import Raw, asset, check_page_path, escape, html_table, render_page, section, write_page
+from macaron.lab.page import asset, check_page_path, escape, html_table, render_page, section, write_page
 from macaron.lab.run_folder import RunFolder, is_number
 
 #: The first of these losses that a run has is shown at the top.
@@ -144,16 +144,10 @@ def _scores(run: RunFolder) -> list[str]:
         parts += [html_table(headers, table, caption=caption, numeric=[1, 2]), f'<p class="note">{definitions}.</p>']
     if candidates := run.summary.get("candidates"):
         chosen, scores = run.summary.get("final_model"), run.summary.get("candidate_scores", {})
-        rows = [
-            (
-                Raw(f"<b>{escape(name)}</b>, chosen") if name == chosen else name,
-                "–" if loss is None else f"{loss:.4f}",
-                f"{scores[name]:.2f}" if name in scores else "–",
-            )
-            for name, loss in candidates.items()
-        ]
+        values = {name: (loss, scores.get(name)) for name, loss in candidates.items()}
+        rows = [(name, *("–" if each is None else number(each) for each in both)) for name, both in values.items()]
         metric = run.settings.get("train", {}).get("best_metric", "loss")
-        caption = f"Candidates for the final model; the one with the best {metric} in validation is chosen"
+        caption = f"Candidates for the final model: {chosen}, with the best {metric} in validation"
         parts.append(html_table(["weights", "loss", "score"], rows, caption=caption, numeric=[1, 2]))
     if parts and (run.evaluations or run.kind != "translation" or not run.model_folder):
         return parts

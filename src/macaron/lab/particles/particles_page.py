@@ -16,8 +16,7 @@ from macaron.lab.particles.projection import VIEWS, View
 STYLES = ("particles.css",)
 SCRIPTS = ("particles-labels.js", "particles-stage.js", "particles-readout.js", "particles-player.js", "particles.js")
 
-#: An operator's name, its effect on particles, its name in networks if different, and the colour of its curves (that of
-#: --op-F, --op-G, --op-H).
+#: An operator's name, its effect on particles, its name in networks if different, the colour of its curves.
 OPERATORS = {
     "G": ("Convection", "each word by itself", "feed-forward", 1),
     "F": ("Diffusion", "words attract words", "self-attention", 0),
