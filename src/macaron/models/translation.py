@@ -79,18 +79,28 @@ class TranslationModel(DecoderNetwork):
         ends = config.decoder_prologue, config.decoder_epilogue
         self.decoder = Stack(decoder, config.decoder_layers, config.decoder_layer_settings(), *ends)
 
-    def token_states(self, ids: Tensor, target: Tensor, target_real: Tensor) -> tuple[Tensor, Tensor]:
+    def token_states(
+        self,
+        ids: Tensor,
+        target: Tensor,
+        target_real: Tensor,
+        vectors: Tensor | None = None,
+        target_vectors: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         """The decoder's states of the tokens alone, (1, N, D), and their indices in (B T,), for training on a CPU.
 
         The numbers are those of `decode`; stacks must not need positions. A GPU would have to wait for N.
+
+        :param vectors: (B, S, D), token vectors instead of ids; ``target_vectors`` (B, T, D): those of ``target``
         """
         real = ids != self.pad
         left, right, mask = Padding(real), Padding(target_real), key_mask(real)
-        x = left.remove(self.embedding(ids, token_positions(real)))
+        x = left.remove(self.embedding(ids, token_positions(real), vectors=vectors))
         memory = self.encoder(x, Context(mask=mask, kernel=self.kernel, padding=left))
         context = Context(causal=True, memory=memory, memory_mask=mask, kernel=self.kernel)
         context.padding, context.memory_padding = right, left
-        return self.decoder(right.remove(self.embedding(target)), context), right.rows
+        y = right.remove(self.embedding(target, vectors=target_vectors))
+        return self.decoder(y, context), right.rows
 
     def forward(self, ids: Tensor, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the tokens that follow each target token (B, T), given source tokens (B, S)."""
