@@ -83,7 +83,7 @@ class PairDivergence(nn.Module):
             back = -(q * gap).sum(-1, keepdim=True)
             p_slope, q_slope = (p_slope - q_slope) / 2, (q_slope - q * (gap + back)) / 2
             divergence = (divergence + back) / 2
-        slopes = torch.stack([p_slope, q_slope], 1) * (self.weight * real[:, None])
+        slopes = torch.stack([p_slope, q_slope], 1).mul_(self.weight * real[:, None])
         return (divergence * real).sum(), slopes.flatten(0, 1)
 
 
