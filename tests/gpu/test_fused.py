@@ -181,6 +181,16 @@ def test_dropout_repeats_and_its_gradient_is_that_of_the_drawn_mask():
         assert (above - below) / 2 == pytest.approx(float((slopes[name] * way).sum()), rel=0.1, abs=2e-4), name
 
 
+@pytest.mark.parametrize("name", STILL)
+def test_each_dropout_acts(name):
+    ours, losses = fused(module(**{name: 0.5})), []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        with torch.no_grad(), precision(DEVICE, ON_GPU):
+            losses.append(float(ours(batch())[0]))
+    assert losses[0] == losses[1] != losses[2]
+
+
 @needs_gpu
 @pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
 def test_the_plain_path_survives_queries_without_a_key(attention_dropout):

@@ -174,7 +174,7 @@ class TranslationLoss(nn.Module):
             needed = model.encoder.needs_positions or model.decoder.needs_positions
             if batch.source.device.type == "cpu" and not needed:
                 wanted = batch.target != PAD
-                states, indices = model.token_states(batch.source, batch.previous, wanted, given, before)
+                states, indices = model.token_states(batch.source, batch.previous, wanted, (given, before))
                 return states, embedding.tokens.weight, batch.target.flatten()[indices]
             memory = model.encode(batch.source, real, vectors=given)
             states = model.decode(batch.previous, memory, real, vectors=before)
