@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from macaron.json_files import Record, read_json
+from macaron.recipe import load_recipe
 from macaron.settings import load_toml
+from macaron.tasks.translation import TranslationTask
+from macaron.train import pace
+from macaron.train.distributed import Processes
+from macaron.train.loop import Trainer
 
 BEGINS = 13  # of 31 updates
 SIMCUT = [
@@ -88,6 +93,21 @@ def test_a_run_fitted_to_its_minutes(recipe: Path, server: Any, metrics: Any, tm
     found = [record["divergence"] > 0 for record in metrics(run) if "divergence" in record]
     assert found == [number / planned >= 0.4 for number in range(len(found))]
     assert True in found
+
+
+def test_a_trial_has_updates_of_both_kinds(recipe: Path, tmp_path: Path):
+    """In the proportion that they will have in the run."""
+    loaded, seen = load_recipe(recipe, ["train.consistency=simcut", "train.consistency_from=0.75"]), []
+    task = TranslationTask(loaded)
+
+    def note(module: Any, given: Any) -> None:
+        if module.training:
+            seen.append(given[0].consistent)
+
+    task.module.register_forward_pre_hook(note)
+    pace.measure(Trainer(task, loaded.train, tmp_path, Processes()), 0.5)
+    updates = len(seen) / 2
+    assert abs(sum(seen) / len(seen) - 0.25) < 5 / updates
 
 
 def test_r_drop_without_dropout(recipe: Path, server: Any, tmp_path: Path):
