@@ -34,7 +34,7 @@ def translate(
     out: Annotated[Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en.")] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="Tokens (the model's, or 200).")] = None,
+    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="Most tokens (model's, or 200).")] = None,
     one_per_line: Annotated[bool, Option("--one-per-line", help="A line is one sentence, translated whole.")] = False,
     nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="Translations of a line; with --one-per-line.")] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,

@@ -261,11 +261,8 @@ def fit_texts(
                 made.pieces.append(piece)
                 made.sources.append(ids)
             elif long_lines == "refuse":
-                raise LineRefused(
-                    f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}: "
-                    "shorten it or split such sentences (--long-lines split)",
-                    index,
-                )
+                said = f"line {first_line + index} has a sentence of {len(ids) - END} tokens, more than {longest}"
+                raise LineRefused(f"{said}: shorten it or split such sentences (--long-lines split)", index)
             else:
                 cut = parts_that_fit if long_lines == "split" else longest_start
                 parts = cut(piece.text, lambda part: len(encode([part])[0]) <= longest + END)

@@ -55,9 +55,9 @@ def compare(
     system = particle_system(seed, PARTICLES, width=2)
     for scheme, _ in chosen:
         if sorted(scheme.operators) != operators or not set(operators) <= set(system.fields):
+            said = f"all schemes must split the same operators, out of {', '.join(system.fields)}"
             raise MacaronError(
-                f"{scheme.name} splits {', '.join(scheme.operators)}: to be compared on one system, all schemes must "
-                f"split the same operators, out of {', '.join(system.fields)}"
+                f"{scheme.name} splits {', '.join(scheme.operators)}: to be compared on one system, {said}"
             )
     times = np.linspace(0.0, DURATION, _EXACT_POINTS).reshape(-1, 1, 1)
     exact = exact_step(system.total(operators), system.time, system.start, times)

@@ -47,10 +47,8 @@ def particles_page(data: Data) -> str:
         depth=section("Over depth", *(_depth_charts(models, part, len(parts) > 1) for part in parts), id="depth"),
         models=section("The models" if len(models) > 1 else "The model", _table(models), id="models"),
     )
-    lead = Raw(
-        f"Each point is a word of “{escape(data['sentence'])}” in {' and '.join(f'<b>{name}</b>' for name in names)}. "
-        "Every layer moves all points in a few sub-steps."
-    )
+    shown = {"sentence": escape(data["sentence"]), "models": " and ".join(f"<b>{name}</b>" for name in names)}
+    lead = Raw(note("particles", "lead", **shown))
     packed = base64.b64encode(zlib.compress(to_json(data).encode(), 9)).decode()
     return render_page(
         "A sentence as particles", body, lead=lead, styles=STYLES, scripts=SCRIPTS, data={"particles": packed}
