@@ -87,7 +87,7 @@ def translate_corpus(
         step(total)
     if not total:
         raise MacaronError(f"{text} is empty")
-    if done and (digest.hexdigest() != noted.text or (noted.complete and total != done)):
+    if (done and digest.hexdigest() != noted.text) or (noted.complete and total != done):
         raise MacaronError(f"{text} is not the text that {out} was begun with. Give the same text, or another --out.")
     try:
         opened: Any = nullcontext() if rank or noted.complete else _growing(note, list(parts), noted)
