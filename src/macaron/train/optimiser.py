@@ -1,14 +1,17 @@
-"""Adam with decoupled decay, its learning rate, and a running mean of the weights."""
+"""Adam with decoupled decay, with Muon beside it if asked, the learning rate, and a running mean of the weights."""
 
 import math
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from macaron.errors import MacaronError
+from macaron.train.distributed import local
+from macaron.train.muon import Muon, matrices
 from macaron.train.settings import TrainSettings
 
 
@@ -32,6 +35,8 @@ def learning_rate(settings: TrainSettings, update: int, share: float = 0.0) -> f
 class Optimiser:
     """AdamW over all parameters of a module (the authors decay biases and norms too), with clipping and an EMA.
 
+    With ``train.optimiser = "muon"`` the matrices inside the layers are Muon's (`macaron.train.muon`).
+
     :param keep_gradients: set gradients to zero in place instead of freeing them: a CUDA graph needs their addresses
     """
 
@@ -39,8 +44,11 @@ class Optimiser:
         self.settings, self.keep_gradients = settings, keep_gradients
         self.named = dict(module.named_parameters())  # tied parameters appear once
         self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
+        parts = matrices(module) if settings.optimiser == "muon" else {}
+        parts = {each: count for each, count in parts.items() if each.requires_grad}
+        self.muon = Muon(parts, settings.weight_decay)
         self.adam = torch.optim.AdamW(
-            self.trained.values(),
+            [{"params": [each for each in self.trained.values() if each not in parts]}],  # there may be none
             lr=settings.learning_rate,
             betas=(settings.betas[0], settings.betas[1]),
             eps=settings.epsilon,
@@ -66,7 +74,9 @@ class Optimiser:
         epsilon = self.settings.epsilon / (1 - self.settings.betas[1] ** (update + 1)) ** 0.5
         for group in self.adam.param_groups:
             group["lr"], group["eps"] = rate, epsilon
+        self.muon.param_groups[0]["lr"] = rate
         self.adam.step()
+        self.muon.step()
         self.drop_gradients()
         if self.mean:
             # A short memory at first: the mean forgets the random initial weights soon.
@@ -81,19 +91,25 @@ class Optimiser:
 
     def drop_gradients(self) -> None:
         """Free all gradients, or set them to zero."""
-        self.adam.zero_grad(set_to_none=not self.keep_gradients)
+        for each in (self.adam, self.muon):
+            each.zero_grad(set_to_none=not self.keep_gradients)
 
     def reset(self) -> None:
         """Forget all updates; the mean starts again from the present weights."""
         self.adam.state.clear()
+        self.muon.state.clear()
         for name, value in self.mean.items():
             local(value).copy_(local(self.named[name].detach()))
+
+    def _state_of(self, parameter: nn.Parameter) -> dict[str, Any]:
+        found: dict[str, Any] = (self.muon if parameter in self.muon.parts else self.adam).state[parameter]
+        return found
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments and mean by name, on the CPU, gathered from all processes if sharded."""
         found: dict[str, Tensor] = {}
         for name, parameter in self.named.items():
-            for moment, value in self.adam.state.get(parameter, {}).items():
+            for moment, value in self._state_of(parameter).items():
                 found[f"{name}|{moment}"] = whole(torch.as_tensor(value))
         for name, value in self.mean.items():
             found[f"{name}|mean"] = whole(value)
@@ -103,22 +119,26 @@ class Optimiser:
         """Restore what ``tensors`` returned."""
         step_on = None if self.adam.defaults["fused"] else "cpu"
         for name, parameter in self.named.items():
-            moments = ("exp_avg", "exp_avg_sq", "step") if name in self.trained else ()
+            moments: tuple[str, ...] = (
+                ("momentum_buffer",) if parameter in self.muon.parts else ("exp_avg", "exp_avg_sq", "step")
+            )
+            moments = moments if name in self.trained else ()
+            state = self._state_of(parameter)
             for kind in (*moments, *(["mean"] if self.mean else [])):
                 found = tensors.get(f"{name}|{kind}")
                 if found is None:
                     raise MacaronError(f"{folder}: there is no {kind} of {name!r}: it belongs to another recipe")
                 expected = torch.zeros(()) if kind == "step" else parameter
-                least = -math.inf if kind in ("exp_avg", "mean") else 0.0
+                least = 0.0 if kind in ("exp_avg_sq", "step") else -math.inf
                 same = (found.dtype, found.shape) == (expected.dtype, expected.shape)
                 if not same or not bool(found.isfinite().all()) or float(found.min()) < least:
                     raise MacaronError(f"{folder}: {kind} of {name!r} is damaged: another shape, or impossible values")
                 if kind == "mean":
                     self.mean[name] = laid_out_like(parameter, found)
                 elif kind == "step":
-                    self.adam.state[parameter][kind] = found.to(step_on or parameter.device)
+                    state[kind] = found.to(step_on or parameter.device)
                 else:
-                    self.adam.state[parameter][kind] = laid_out_like(parameter, found)
+                    state[kind] = laid_out_like(parameter, found)
 
 
 #: Names of parts that are spread over a network, as patterns.
@@ -157,11 +177,6 @@ def whole(tensor: Tensor) -> Tensor:
     if isinstance(tensor, DTensor):
         tensor = tensor.full_tensor()
     return tensor.detach().cpu().clone()
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's part of a tensor; all of it if it is not sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def laid_out_like(like: Tensor, value: Tensor) -> Tensor:

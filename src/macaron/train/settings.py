@@ -63,6 +63,7 @@ class TrainSettings:
     max_updates: Annotated[int, _LIMIT] | None = None
     max_epochs: Annotated[int, _LIMIT] | None = None
     max_minutes: Annotated[float, _LIMIT] | None = None
+    optimiser: Literal["adam", "muon"] = "adam"
     learning_rate: Annotated[float, _ABOVE_0] = 1e-3
     betas: Annotated[tuple[float, ...], _BETAS] = (0.9, 0.98)
     epsilon: Annotated[float, _ABOVE_0] = 1e-8
