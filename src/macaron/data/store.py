@@ -69,6 +69,14 @@ class TokenStore:
         return self.ids[int(self.offsets[index]) : int(self.offsets[index + 1])].astype(np.int64)
 
 
+class TokenList(TokenStore):
+    """Sequences of ids in memory, concatenated in one array."""
+
+    def __init__(self, ids: NDArray[Any], lengths: NDArray[Any]) -> None:
+        self.ids, self.tokens, self._sequences = ids, len(ids), len(lengths)
+        self.offsets = np.append(0, np.cumsum(lengths)).astype(np.uint64)
+
+
 class StoreWriter:
     """Append-only writer of a `TokenStore`; memory does not grow with the number of sequences.
 

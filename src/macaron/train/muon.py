@@ -24,12 +24,11 @@ def matrices(module: nn.Module) -> dict[Tensor, int]:
     """The weights that Muon trains, and of how many matrices, one above the other, each is made."""
     found: dict[Tensor, int] = {}
     for place, operator in module.named_modules():
+        gated = any(isinstance(value, Gated) for value in vars(operator).values())
+        parts = {"qkv": 3, "kv": 2, **({"fc1": 2, "values": 2} if gated else {})}
         for name, each in operator.named_children() if ".sublayers." in place else ():
             if isinstance(each, nn.Linear):
-                gated = isinstance(
-                    getattr(operator, {"fc1": "activation", "values": "gate"}.get(name, ""), None), Gated
-                )
-                found[each.weight] = 2 if gated else {"qkv": 3, "kv": 2}.get(name, 1)
+                found[each.weight] = parts.get(name, 1)
     return found
 
 
@@ -61,16 +60,21 @@ class Muon(torch.optim.Optimizer):
         updates = torch._foreach_lerp(gradients, momenta, MOMENTUM)  # Nesterov's
         stacks: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
         for each, update in zip(moved, updates, strict=True):
-            stacked = _gathered(update, each).bfloat16().view(self.parts[each], -1, each.shape[1])
+            whole = update
+            if isinstance(each, DTensor):
+                mesh, placements, stride = each.device_mesh, each.placements, each.stride()
+                whole = DTensor.from_local(update, mesh, placements, shape=each.shape, stride=stride).full_tensor()
+            stacked = whole.view(self.parts[each], -1, each.shape[1])
             stacks.setdefault((stacked.shape[1], stacked.shape[2]), []).append((each, stacked))
         for shape, members in stacks.items():
-            turned = orthogonalised(torch.cat([stacked for _, stacked in members])).float()
-            weights, pieces = (
-                [each for each, _ in members],
-                torch.split(turned, [len(stacked) for _, stacked in members]),
-            )
+            weights = [each for each, _ in members]
+            turned = orthogonalised(torch.cat([stacked for _, stacked in members]).bfloat16()).float().contiguous()
+            changes = [piece.flatten(0, 1) for piece in torch.split(turned, [len(stacked) for _, stacked in members])]
+            for number, each in enumerate(weights):
+                if isinstance(each, DTensor):
+                    mesh, placements = each.device_mesh, each.placements
+                    changes[number] = local(distribute_tensor(changes[number], mesh, placements, src_data_rank=None))
             own = [local(each) for each in weights]
-            changes = [_own_part(piece.flatten(0, 1), each) for each, piece in zip(weights, pieces, strict=True)]
             torch._foreach_mul_(own, 1 - group["lr"] * group["weight_decay"])
             torch._foreach_add_(own, changes, alpha=-RMS * math.sqrt(max(shape)) * group["lr"])
 
@@ -84,17 +88,3 @@ def orthogonalised(stacked: Tensor) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if stacked.shape[1] > stacked.shape[2] else x
-
-
-def _gathered(part: Tensor, like: Tensor) -> Tensor:
-    if not isinstance(like, DTensor):
-        return part
-    return DTensor.from_local(
-        part, like.device_mesh, like.placements, shape=like.shape, stride=like.stride()
-    ).full_tensor()
-
-
-def _own_part(whole: Tensor, like: Tensor) -> Tensor:
-    if not isinstance(like, DTensor):
-        return whole
-    return local(distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None))

@@ -1,0 +1,162 @@
+"""BPE-dropout (Provilkov et al., 2020) of prepared tokens: words are split anew, with some of the merges left out.
+
+For each section of an epoch a word is split as often as it occurs, but at most `DRAWS` times, and each of its
+occurrences takes one of these splits by chance. (What has no space between is one word here, punctuation included.)
+All is a function of the tokens, the share of merges that is left out, and a seed.
+"""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.random import Generator
+
+from macaron.data.batching import Matrix, counting, ids_of
+from macaron.data.store import TokenList
+from macaron.errors import require
+from macaron.text.tokenizer import MacaronTokenizer
+
+#: Splits of a word in a section; rows, and words, that are handled at once.
+DRAWS, _ROWS, _BLOCK = 16, 1 << 15, 1 << 21
+
+
+class Merges:
+    """The merges of a tokenizer as tables of ids; a pair of symbols without a merge has the rank ``none``."""
+
+    def __init__(self, tokenizer: MacaronTokenizer) -> None:
+        self.backend = tokenizer.backend_tokenizer
+        content = json.loads(self.backend.to_str())
+        kind = content["model"]["type"] + (" with a dictionary" if tokenizer.dictionary_size else "")
+        require(
+            kind == "BPE" and tokenizer.pipeline != "plain",
+            "train.bpe_dropout needs a BPE that 'macaron prepare' has learned, but the tokenizer of these data is a "
+            f"{kind} of another model: leave it out",
+        )
+        ids = self.backend.get_vocab()
+        self.names = sorted(ids, key=ids.__getitem__)
+        #: Stands between symbols that are not to be merged, and at the end of a row.
+        self.wall = len(self.names)
+        merges = content["model"]["merges"]
+        self.none, self.made = len(merges), np.array([ids[left + right] for left, right in merges], np.int64)
+        pairs = np.array([(ids[left], ids[right]) for left, right in merges], np.int64).reshape(-1, 2)
+        keys = np.append(self._key(*pairs.T), np.iinfo(np.int64).max)
+        self._order = np.argsort(keys)
+        self._keys = keys[self._order]
+        letters = [[index] for index in range(self.wall)]
+        for (left, right), made in zip(pairs.tolist(), self.made.tolist(), strict=True):
+            letters[made] = letters[left] + letters[right]
+        #: The letters (or bytes) of every token.
+        self.letters = TokenList(np.concatenate(letters), np.array(list(map(len, letters))))
+        self.of_bytes, end = "ByteLevel" in str(content["pre_tokenizer"]), content["model"]["end_of_word_suffix"]
+        alone = np.isin(np.arange(self.wall), [each["id"] for each in content["added_tokens"]])
+        #: Whether a word begins, or ends, with a token wherever it stands.
+        self.begins = alone | np.array([self.of_bytes and name.startswith("Ġ") for name in self.names])
+        self.ends = alone | np.array([end is not None and name.endswith((end, "<0x20>")) for name in self.names])
+
+    def _key(self, left: Matrix, right: Matrix) -> Matrix:
+        return left * (self.wall + 1) + right
+
+    def _rank(self, left: Matrix, right: Matrix) -> Matrix:
+        keys = self._key(left, right)
+        place = np.searchsorted(self._keys, keys)
+        return np.where(self._keys[place] == keys, self._order[place], self.none)
+
+    def apply(self, rows: Matrix, share: float, random: Generator) -> TokenList:
+        """Merge rows (N, L) of letters.
+
+        In each step every possible merge of a row is left out with probability ``share``, and the first of the others
+        is applied; a row without others is done.
+        """
+        done, number = np.full_like(rows, self.wall), np.arange(len(rows))
+        ranks = self._rank(rows[:, :-1], rows[:, 1:])
+        while ranks.size:
+            tried = np.where(random.random(ranks.shape, np.float32) < share, self.none, ranks)
+            best = tried.argmin(1)
+            rank = tried[np.arange(len(rows)), best]
+            going = rank < self.none
+            done[number[~going], : rows.shape[1]] = rows[~going]
+            rows, ranks, number, best, rank = (each[going] for each in (rows, ranks, number, best, rank))
+            row, pairs = np.arange(len(rows)), rows.shape[1] - 2
+            rows[row, best] = self.made[rank]
+            rows = rows[np.arange(pairs + 2) != best[:, None] + 1].reshape(len(row), pairs + 1)
+            ranks = ranks[np.arange(pairs + 1) != best[:, None]].reshape(len(row), pairs)
+            for column in (best - 1, best):  # the pairs with the new symbol
+                there = (column >= 0) & (column < pairs)
+                at, before = row[there], column[there]
+                ranks[at, before] = self._rank(rows[at, before], rows[at, before + 1])
+        done[number, : rows.shape[1]] = rows
+        real = done < self.wall
+        return TokenList(done[real], real.sum(1))
+
+
+class Words:
+    """The words of the two sides of some pairs, to be split again and again.
+
+    :param sides: each sequence with its end of sentence
+    """
+
+    def __init__(self, merges: Merges, sides: Sequence[TokenList]) -> None:
+        self.merges = merges
+        ids = np.concatenate([side.ids for side in sides])
+        lengths = np.concatenate([side.lengths() for side in sides])
+        opens = np.append(True, merges.ends[ids[:-1]]) | merges.begins[ids]
+        places = np.append(np.flatnonzero(opens), len(ids))
+        starts, sizes = places[:-1], np.diff(places)
+        # Words are told apart by polynomials with random coefficients, modulo 2^64.
+        values = np.random.default_rng(0).integers(0, 1 << 64, merges.wall, np.uint64)
+        powers = np.cumprod(np.full(int(sizes.max()), 0x9E3779B97F4A7C15, np.uint64))
+        keys = []
+        for first in range(0, len(starts), _BLOCK):
+            part = places[first : first + _BLOCK + 1]
+            products = values[ids[part[0] : part[-1]]] * powers[counting(np.diff(part))]
+            keys.append(np.add.reduceat(products, part[:-1] - part[0]))
+        found = np.unique(np.concatenate(keys), return_index=True, return_inverse=True, return_counts=True)
+        _, example, self.word, counts = found
+        #: The number of words in each sequence, and the tokens of each word as they are stored.
+        self.counts = np.diff(np.searchsorted(starts, np.append(0, np.cumsum(lengths))))
+        self.stored = TokenList(ids_of(TokenList(ids, sizes), example), sizes[example])
+        self.letters = self._letters()
+        #: How often each word is split: never, if it has a single letter.
+        self.draws = np.where(self.letters.lengths() > 1, np.minimum(counts, DRAWS), 0)
+
+    def _letters(self) -> TokenList:
+        """The letters of each word, with walls between the pieces that are split each for itself."""
+        merges, stored = self.merges, self.stored
+        sizes = np.add.reduceat(merges.letters.lengths()[stored.ids], stored.offsets[:-1].astype(np.int64))
+        begins, walls = np.cumsum(sizes) - sizes, []
+        for word in np.flatnonzero(stored.lengths() > 1).tolist() if merges.of_bytes else ():
+            text = merges.backend.decoder.decode([merges.names[each] for each in stored[word]])
+            pieces = merges.backend.pre_tokenizer.pre_tokenize_str(text)
+            walls += [(begins[word] + end, word) for end in np.cumsum([len(piece) for piece, _ in pieces])[:-1]]
+        places, owners = np.array(walls, np.int64).reshape(-1, 2).T
+        letters = np.insert(ids_of(merges.letters, stored.ids).astype(np.int64), places, merges.wall)
+        return TokenList(letters, sizes + np.bincount(owners, minlength=len(sizes)))
+
+    def draw(self, share: float, limit: int, seed: Sequence[int]) -> list[TokenList]:
+        """The two sides, split anew. A pair that would be longer than ``limit`` keeps the tokens that are stored.
+
+        :param share: the probability that a possible merge is left out
+        """
+        random, sizes = np.random.default_rng(seed), self.letters.lengths()
+        # The rows of a table: each word as it is stored, then the draws, those of the shortest words first.
+        tables, owners = [self.stored], [np.arange(0)]
+        for size in np.unique(sizes[self.draws > 0]).tolist():
+            words = np.flatnonzero((sizes == size) & (self.draws > 0))
+            owners.append(np.repeat(words, self.draws[words]))
+            for start in range(0, len(owners[-1]), _ROWS):
+                letters = ids_of(self.letters, owners[-1][start : start + _ROWS])
+                tables.append(self.merges.apply(letters.reshape(-1, size), share, random))
+        owner, first = np.concatenate(owners), np.zeros(len(sizes), np.int64)
+        first[owner[::-1]] = len(sizes) + np.arange(len(owner))[::-1]
+        lengths = np.concatenate([table.lengths() for table in tables])
+        table = TokenList(np.concatenate([table.ids for table in tables]).astype(self.stored.ids.dtype), lengths)
+        times = self.draws[self.word]
+        drawn = first[self.word] + (random.random(len(times), np.float32) * times).astype(np.int64)
+        chosen = np.where(times > 0, drawn, self.word)
+        begins = np.cumsum(self.counts) - self.counts
+        long = (np.add.reduceat(lengths[chosen], begins) > limit).reshape(2, -1).any(0)
+        chosen = np.where(np.repeat(np.tile(long, 2), self.counts), self.word, chosen)
+        of_sides = np.add.reduceat(lengths[chosen], begins).reshape(2, -1)
+        ids = np.concatenate([ids_of(table, chosen[at : at + _BLOCK]) for at in range(0, len(chosen), _BLOCK)])
+        halves = np.split(ids, [int(of_sides[0].sum())])
+        return [TokenList(half, each) for half, each in zip(halves, of_sides, strict=True)]
