@@ -16,8 +16,8 @@ from macaron.data.store import TokenList
 from macaron.errors import require
 from macaron.text.tokenizer import MacaronTokenizer
 
-#: Splits of a word in a section; rows, and words, that are handled at once.
-DRAWS, _ROWS, _BLOCK = 16, 1 << 15, 1 << 21
+#: Splits of a word in a section, at most.
+DRAWS = 16
 
 
 class Merges:
@@ -105,12 +105,8 @@ class Words:
         # Words are told apart by polynomials with random coefficients, modulo 2^64.
         values = np.random.default_rng(0).integers(0, 1 << 64, merges.wall, np.uint64)
         powers = np.cumprod(np.full(int(sizes.max()), 0x9E3779B97F4A7C15, np.uint64))
-        keys = []
-        for first in range(0, len(starts), _BLOCK):
-            part = places[first : first + _BLOCK + 1]
-            products = values[ids[part[0] : part[-1]]] * powers[counting(np.diff(part))]
-            keys.append(np.add.reduceat(products, part[:-1] - part[0]))
-        found = np.unique(np.concatenate(keys), return_index=True, return_inverse=True, return_counts=True)
+        keys = np.add.reduceat(values[ids] * powers[counting(sizes)], starts)
+        found = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         _, example, self.word, counts = found
         #: The number of words in each sequence, and the tokens of each word as they are stored.
         self.counts = np.diff(np.searchsorted(starts, np.append(0, np.cumsum(lengths))))
@@ -143,9 +139,7 @@ class Words:
         for size in np.unique(sizes[self.draws > 0]).tolist():
             words = np.flatnonzero((sizes == size) & (self.draws > 0))
             owners.append(np.repeat(words, self.draws[words]))
-            for start in range(0, len(owners[-1]), _ROWS):
-                letters = ids_of(self.letters, owners[-1][start : start + _ROWS])
-                tables.append(self.merges.apply(letters.reshape(-1, size), share, random))
+            tables.append(self.merges.apply(ids_of(self.letters, owners[-1]).reshape(-1, size), share, random))
         owner, first = np.concatenate(owners), np.zeros(len(sizes), np.int64)
         first[owner[::-1]] = len(sizes) + np.arange(len(owner))[::-1]
         lengths = np.concatenate([table.lengths() for table in tables])
@@ -157,6 +151,5 @@ class Words:
         long = (np.add.reduceat(lengths[chosen], begins) > limit).reshape(2, -1).any(0)
         chosen = np.where(np.repeat(np.tile(long, 2), self.counts), self.word, chosen)
         of_sides = np.add.reduceat(lengths[chosen], begins).reshape(2, -1)
-        ids = np.concatenate([ids_of(table, chosen[at : at + _BLOCK]) for at in range(0, len(chosen), _BLOCK)])
-        halves = np.split(ids, [int(of_sides[0].sum())])
+        halves = np.split(ids_of(table, chosen), [int(of_sides[0].sum())])
         return [TokenList(half, each) for half, each in zip(halves, of_sides, strict=True)]

@@ -17,6 +17,7 @@ from macaron.data.batching import (
     Rows,
     bucket,
     epoch_order,
+    ids_of,
     pack,
     packed,
     padded,
@@ -24,7 +25,9 @@ from macaron.data.batching import (
     section_blocks,
     section_count,
 )
+from macaron.data.bpe_dropout import Merges, Words
 from macaron.data.prepared import PairStore, PreparedData
+from macaron.data.store import TokenList
 from macaron.decode.cpu.model import CpuTranslationModel
 from macaron.decode.settings import SearchSettings
 from macaron.device import to_device
@@ -200,7 +203,8 @@ class TranslationTask(Task):
         size = len(self.train_pairs)
         if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
-        self.sections = section_count(size)
+        # Words that are split anew take more memory.
+        self.sections = section_count(size * (4 if train.bpe_dropout else 1))
         #: Pairs that are short enough.
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
         if not self.kept:
@@ -210,6 +214,12 @@ class TranslationTask(Task):
             )
         self.corpora = reweighted(data.corpora("train"), recipe.weights, data.folder)
         self.mixture = Mixture(self._section(0), self.corpora, train.seed)
+        if train.directions == "both" and any(corpus.tag for corpus in self.corpora):
+            raise MacaronError("train.directions = 'both' does not fit tags, which stand before sources: leave it out")
+        #: Every epoch shows the same pairs.
+        self.constant = self.sections == 1 and self.mixture.constant
+        self.merges = Merges(self.tokenizer) if train.bpe_dropout else None
+        self._words: Words | None = None
 
     def _section(self, section: int) -> Indices:
         blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
@@ -222,23 +232,48 @@ class TranslationTask(Task):
 
     @cached_property
     def _buckets(self) -> list[MicroBatch]:
-        return self._bucketed(self.mixture.epoch(1))
+        return self._bucketed(*self._shown(1))
 
-    def _bucketed(self, seen: Indices) -> list[MicroBatch]:
-        return plan_padded(self.train_pairs, seen, self.train.batch_tokens, self.train.seed)
+    def _bucketed(self, pairs: PairStore, seen: Indices) -> list[MicroBatch]:
+        return plan_padded(pairs, seen, self.train.batch_tokens, self.train.seed)
+
+    def _sides(self, seen: Indices) -> list[TokenList]:
+        """Sources and targets of some pairs, followed by the same pairs turned if both directions are trained."""
+        one, other = self.train_pairs.source, self.train_pairs.target
+        orders = ([one, other], [other, one]) if self.train.directions == "both" else ([one], [other])
+        return [
+            TokenList(
+                np.concatenate([ids_of(store, seen) for store in order]),
+                np.concatenate([store.lengths_of(seen) for store in order]),
+            )
+            for order in orders
+        ]
+
+    def _shown(self, number: int) -> tuple[PairStore, Indices]:
+        """What a section shows: the indices of pairs that are stored, or pairs that are turned or split anew."""
+        epoch, section = divmod(number - 1, self.sections)
+        mixture = Mixture(self._section(section), self.corpora, self.train.seed) if section else self.mixture
+        seen = mixture.epoch(epoch + 1)
+        if self.merges is not None:
+            if self._words is None or not self.constant:
+                self._words = Words(self.merges, self._sides(seen))
+            pairs = PairStore(*self._words.draw(self.train.bpe_dropout, self.limit, [self.train.seed, number]))
+        elif self.train.directions == "both":
+            pairs = PairStore(*self._sides(seen))
+        else:
+            return self.train_pairs, seen
+        return pairs, np.arange(len(pairs))
 
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
         """Pack the pairs of a section, or shuffle its buckets, which are new if each epoch has pairs of its own."""
         width, seed = self.train.row_tokens, self.train.seed
-        epoch, section = divmod(number - 1, self.sections)
-        if self.sections == 1 and self.mixture.constant and not self.packing:
+        if self.constant and self.merges is None and not self.packing:
             buckets = self._buckets
         else:
-            mixture = Mixture(self._section(section), self.corpora, seed) if section else self.mixture
-            seen = mixture.epoch(epoch + 1)
+            pairs, seen = self._shown(number)
             if self.packing:
-                return plan_packed(self.train_pairs, seen, width, self.rows_per_batch, seed, number)
-            buckets = self._bucketed(seen)
+                return plan_packed(pairs, seen, width, self.rows_per_batch, seed, number)
+            buckets = self._bucketed(pairs, seen)
         return [buckets[i] for i in epoch_order(len(buckets), seed, number)]
 
     def validate(self, device: torch.device, processes: Processes, parts: int) -> Tensor:

@@ -27,7 +27,7 @@ def matrices(module: nn.Module) -> dict[Tensor, int]:
         gated = any(isinstance(value, Gated) for value in vars(operator).values())
         parts = {"qkv": 3, "kv": 2, **({"fc1": 2, "values": 2} if gated else {})}
         for name, each in operator.named_children() if ".sublayers." in place else ():
-            if isinstance(each, nn.Linear):
+            if isinstance(each, nn.Linear) and each.weight.requires_grad:
                 found[each.weight] = parts.get(name, 1)
     return found
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +44,6 @@ class Optimiser:
         self.named = dict(module.named_parameters())  # tied parameters appear once
         self.trained = {name: parameter for name, parameter in self.named.items() if parameter.requires_grad}
         parts = matrices(module) if settings.optimiser == "muon" else {}
-        parts = {each: count for each, count in parts.items() if each.requires_grad}
         self.muon = Muon(parts, settings.weight_decay)
         self.adam = torch.optim.AdamW(
             [{"params": [each for each in self.trained.values() if each not in parts]}],  # there may be none
@@ -55,6 +53,7 @@ class Optimiser:
             weight_decay=settings.weight_decay,
             fused=True,
         )
+        self.muon.state = self.adam.state
         self.mean: dict[str, Tensor] = {}
         if settings.ema:
             self.mean = {name: parameter.detach().clone() for name, parameter in self.named.items()}
@@ -97,19 +96,14 @@ class Optimiser:
     def reset(self) -> None:
         """Forget all updates; the mean starts again from the present weights."""
         self.adam.state.clear()
-        self.muon.state.clear()
         for name, value in self.mean.items():
             local(value).copy_(local(self.named[name].detach()))
-
-    def _state_of(self, parameter: nn.Parameter) -> dict[str, Any]:
-        found: dict[str, Any] = (self.muon if parameter in self.muon.parts else self.adam).state[parameter]
-        return found
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments and mean by name, on the CPU, gathered from all processes if sharded."""
         found: dict[str, Tensor] = {}
         for name, parameter in self.named.items():
-            for moment, value in self._state_of(parameter).items():
+            for moment, value in self.adam.state.get(parameter, {}).items():
                 found[f"{name}|{moment}"] = whole(torch.as_tensor(value))
         for name, value in self.mean.items():
             found[f"{name}|mean"] = whole(value)
@@ -123,7 +117,6 @@ class Optimiser:
                 ("momentum_buffer",) if parameter in self.muon.parts else ("exp_avg", "exp_avg_sq", "step")
             )
             moments = moments if name in self.trained else ()
-            state = self._state_of(parameter)
             for kind in (*moments, *(["mean"] if self.mean else [])):
                 found = tensors.get(f"{name}|{kind}")
                 if found is None:
@@ -136,9 +129,9 @@ class Optimiser:
                 if kind == "mean":
                     self.mean[name] = laid_out_like(parameter, found)
                 elif kind == "step":
-                    state[kind] = found.to(step_on or parameter.device)
+                    self.adam.state[parameter][kind] = found.to(step_on or parameter.device)
                 else:
-                    state[kind] = laid_out_like(parameter, found)
+                    self.adam.state[parameter][kind] = laid_out_like(parameter, found)
 
 
 #: Names of parts that are spread over a network, as patterns.

@@ -60,6 +60,8 @@ class TrainSettings:
     batching: Literal["auto", "bucket", "pack"] = "auto"
     row_tokens: _Length = 192
     max_length: _Length = 1024
+    directions: Literal["one", "both"] = "one"
+    bpe_dropout: _Share = 0.0
     max_updates: Annotated[int, _LIMIT] | None = None
     max_epochs: Annotated[int, _LIMIT] | None = None
     max_minutes: Annotated[float, _LIMIT] | None = None
@@ -171,6 +173,9 @@ class PretrainSettings:
         """Refuse a combination with [train] that cannot work."""
         problem = "train.batching = bucket is for translation; rows of plain text are packed: leave it out"
         require(train.batching != "bucket", problem)
+        problem = "train.directions = 'both' is for translation: leave it out"
+        require(train.directions == "one", problem)
+        require(not train.bpe_dropout, "train.bpe_dropout is for translation: leave it out")
         problem = f"train.best_metric = {train.best_metric!r} is for translation; plain text has 'loss': leave it out"
         require(train.best_metric == "loss", problem)
         name = "train.row_tokens" if self.max_tokens is None else "pretrain.max_tokens"
