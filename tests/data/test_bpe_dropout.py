@@ -3,7 +3,7 @@
 import json
 import tarfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import macaron.data
 from macaron.data import bpe_dropout
-from macaron.data.batching import ids_of
 from macaron.data.bpe_dropout import Merges, Words
-from macaron.data.store import TokenList
+from macaron.data.prepared import PairStore
+from macaron.data.store import TokenList, TokenStore
 from macaron.errors import MacaronError
 from macaron.text import MacaronTokenizer
 from macaron.text.vocabulary import EOS
@@ -36,8 +36,15 @@ def side(tokenizer: MacaronTokenizer, lines: list[str]) -> TokenList:
     return TokenList(np.concatenate(encoded), np.array([len(each) for each in encoded]))
 
 
-def sequences(found: TokenList) -> list[list[int]]:
+def sequences(found: TokenStore) -> list[list[int]]:
     return [found[i].tolist() for i in range(len(found))]
+
+
+def drawn(
+    tokenizer: MacaronTokenizer, pairs: Sequence[TokenList], share: float, limit: int, *seed: int
+) -> list[TokenStore]:
+    found = Words(Merges(tokenizer), PairStore(*pairs)).draw(share, limit, seed)
+    return [found.source, found.target]
 
 
 def trained(pipeline: str, size: int, lines: list[str]) -> MacaronTokenizer:
@@ -62,15 +69,15 @@ def tokenizer(request: pytest.FixtureRequest, corpus: list[str]) -> MacaronToken
 
 def test_without_dropout_it_is_what_is_stored(tokenizer: MacaronTokenizer, corpus: list[str]):
     sides = side(tokenizer, [*corpus[:1500], *HARD]), side(tokenizer, [*corpus[-1500:], *HARD[::-1]])
-    drawn = Words(Merges(tokenizer), sides).draw(0.0, 10**6, [1, 1])
-    assert [sequences(each) for each in drawn] == [sequences(each) for each in sides]
+    found = drawn(tokenizer, sides, 0.0, 10**6, 1, 1)
+    assert [sequences(each) for each in found] == [sequences(each) for each in sides]
 
 
 @pytest.mark.slow
 def test_without_dropout_it_is_what_is_stored_of_the_whole_demo_corpus(tokenizer: MacaronTokenizer, corpus: list[str]):
     half = len(corpus) // 2
     sides = side(tokenizer, corpus[:half]), side(tokenizer, corpus[half:])
-    for one, other in zip(Words(Merges(tokenizer), sides).draw(0.0, 10**6, [1, 1]), sides, strict=True):
+    for one, other in zip(drawn(tokenizer, sides, 0.0, 10**6, 1, 1), sides, strict=True):
         assert np.array_equal(one.ids, other.ids)
         assert np.array_equal(one.offsets, other.offsets)
 
@@ -81,7 +88,7 @@ def test_with_dropout_of_everything_letters_are_left(tokenizer: MacaronTokenizer
     backend = tokenizer.backend_tokenizer
     model = json.loads(backend.to_str())["model"]
     made = {left + right for left, right in model["merges"]}
-    for found, stored in zip(Words(Merges(tokenizer), sides).draw(1.0, 10**6, [1, 1]), sides, strict=True):
+    for found, stored in zip(drawn(tokenizer, sides, 1.0, 10**6, 1, 1), sides, strict=True):
         assert not {backend.id_to_token(index) for index in set(found.ids.tolist())} & made
         assert tokenizer.decode_lines(sequences(found)) == tokenizer.decode_lines(sequences(stored))
 
@@ -91,7 +98,7 @@ def test_with_dropout_of_everything_letters_are_left(tokenizer: MacaronTokenizer
 def test_the_text_stays(lines: list[str], share: float, seed: int):
     tokenizer = RAW
     stored = side(tokenizer, lines)
-    for found in Words(Merges(tokenizer), (stored, stored)).draw(share, 10**6, [seed]):
+    for found in drawn(tokenizer, (stored, stored), share, 10**6, seed):
         assert tokenizer.decode_lines(sequences(found)) == tokenizer.decode_lines(sequences(stored))
         assert [ids[-1] for ids in sequences(found)] == [EOS] * len(lines)
 
@@ -123,8 +130,8 @@ def test_splits_have_the_probabilities_of_the_paper(share: float, monkeypatch: p
     ranks = {(left, right): rank for rank, (left, right) in enumerate(content["merges"])}
     for word in words:
         stored = side(tokenizer, [word] * times)
-        drawn = Words(Merges(tokenizer), (stored, stored)).draw(share, 100, [3])[0]
-        tokens = (tuple(map(tokenizer.backend_tokenizer.id_to_token, ids[:-1])) for ids in sequences(drawn))
+        found = drawn(tokenizer, (stored, stored), share, 100, 3)[0]
+        tokens = (tuple(map(tokenizer.backend_tokenizer.id_to_token, ids[:-1])) for ids in sequences(found))
         expected = probabilities((*word[:-1], word[-1] + " "), ranks, share)
         assert sum(expected.values()) == pytest.approx(1)
         assert len(expected) > 3
@@ -139,29 +146,30 @@ def test_splits_have_the_probabilities_of_the_paper(share: float, monkeypatch: p
 def test_occurrences_share_few_splits(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bpe_dropout, "DRAWS", 3)
     stored = side(RAW, ["house"] * 500)
-    drawn = Words(Merges(RAW), (stored, stored)).draw(0.5, 100, [1])
-    splits = {tuple(ids) for found in drawn for ids in sequences(found)}
+    splits = {tuple(ids) for found in drawn(RAW, (stored, stored), 0.5, 100, 1) for ids in sequences(found)}
     assert 1 < len(splits) <= 3
 
 
 def test_a_function_of_the_seed(corpus: list[str]):
     sides = side(RAW, corpus[:100]), side(RAW, corpus[-100:])
-    words = Words(Merges(RAW), sides)
-    one, same, other = (words.draw(0.3, 1000, [1, epoch]) for epoch in (1, 1, 2))
-    assert [sequences(each) for each in one] == [sequences(each) for each in same]
-    assert all(sequences(each) != sequences(again) for each, again in zip(one, other, strict=True))
-    again = Words(Merges(RAW), sides).draw(0.3, 1000, [1, 2])
-    assert [sequences(each) for each in again] == [sequences(each) for each in other]
+    words = Words(Merges(RAW), PairStore(*sides))
+    one, same, other = (
+        [sequences(each) for each in (found.source, found.target)]
+        for found in (words.draw(0.3, 1000, [1, epoch]) for epoch in (1, 1, 2))
+    )
+    assert one == same
+    assert one[0] != other[0]
+    assert one[1] != other[1]
+    assert [sequences(each) for each in drawn(RAW, sides, 0.3, 1000, 1, 2)] == other
 
 
 def test_pairs_that_become_too_long_keep_their_tokens(corpus: list[str]):
     sides = side(RAW, corpus[:300]), side(RAW, corpus[-300:])
     limit = int(max(each.lengths().max() for each in sides))
-    drawn = Words(Merges(RAW), sides).draw(0.6, limit, [1])
-    free = Words(Merges(RAW), sides).draw(0.6, 10**6, [1])
+    bounded, free = (drawn(RAW, sides, 0.6, most, 1) for most in (limit, 10**6))
     kept = 0
     for number in range(300):
-        pair, unbounded, stored = ([each[number].tolist() for each in found] for found in (drawn, free, sides))
+        pair, unbounded, stored = ([each[number].tolist() for each in found] for found in (bounded, free, sides))
         too_long = max(map(len, unbounded)) > limit
         kept += too_long
         assert pair == (stored if too_long else unbounded)
@@ -187,6 +195,6 @@ def test_other_tokenizers_are_refused_by_name(tmp_path: Path):
 def test_a_vocabulary_without_merges():
     tokenizer = trained("raw", 260, ["abc"])
     stored = side(tokenizer, ["abc abc", "d"])
-    found = Words(Merges(tokenizer), (stored, stored)).draw(0.5, 100, [1])
+    found = drawn(tokenizer, (stored, stored), 0.5, 100, 1)
     assert [sequences(each) for each in found] == [sequences(stored)] * 2
-    assert ids_of(found[0], np.array([1, 0])).tolist() == sequences(stored)[1] + sequences(stored)[0]
+    assert found[0].take(np.array([1, 0])).tolist() == sequences(stored)[1] + sequences(stored)[0]

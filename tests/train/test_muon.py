@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from macaron.errors import MacaronError
 from macaron.models import TranslationConfig, TranslationModel
-from macaron.train.muon import Muon, matrices, orthogonalised
-from macaron.train.optimiser import Optimiser, freeze
+from macaron.train.optimiser import Muon, Optimiser, freeze, matrices, orthogonalised
 from macaron.train.settings import TrainSettings
 
 MUON = ("--set", "train.optimiser=muon")

@@ -122,7 +122,7 @@ def padded(store: TokenStore, indices: Indices, pad: int) -> Matrix:
     matrix = np.full((len(indices), int(lengths.max(initial=1))), pad, dtype=np.int64)
     rows = np.repeat(np.arange(len(indices)), lengths)
     columns = counting(lengths)
-    matrix[rows, columns] = ids_of(store, indices)
+    matrix[rows, columns] = store.take(indices)
     return matrix
 
 
@@ -130,13 +130,6 @@ def counting(lengths: Lengths) -> Matrix:
     """0, 1, ..., n-1 for each length n, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-
-
-def ids_of(store: TokenStore, indices: Indices) -> NDArray[Any]:
-    """The ids of some sequences, concatenated."""
-    lengths = store.lengths_of(indices)
-    ids: NDArray[Any] = store.ids[np.repeat(store.offsets[indices].astype(np.int64), lengths) + counting(lengths)]
-    return ids
 
 
 @dataclass(frozen=True)
@@ -239,7 +232,7 @@ def packed(store: TokenStore, rows: Rows, width: int, pad: int) -> Matrix:
     found[0] = pad
     at_row, inside = np.repeat(rows.row, lengths), counting(lengths)
     at_column = np.repeat(begins, lengths) + inside
-    found[0, at_row, at_column] = ids_of(store, rows.pairs)
+    found[0, at_row, at_column] = store.take(rows.pairs)
     found[1, at_row, at_column] = inside
     found[2, at_row, at_column] = np.repeat(number, lengths)
     return found

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.random import Generator
 
-from macaron.data.batching import Matrix, counting, ids_of
+from macaron.data.batching import Matrix, counting
+from macaron.data.prepared import PairStore
 from macaron.data.store import TokenList
 from macaron.errors import require
 from macaron.text.tokenizer import MacaronTokenizer
@@ -39,7 +40,7 @@ class Merges:
         merges = content["model"]["merges"]
         self.none, self.made = len(merges), np.array([ids[left + right] for left, right in merges], np.int64)
         pairs = np.array([(ids[left], ids[right]) for left, right in merges], np.int64).reshape(-1, 2)
-        keys = np.append(self._key(*pairs.T), np.iinfo(np.int64).max)
+        keys = np.append(pairs[:, 0] * (self.wall + 1) + pairs[:, 1], np.iinfo(np.int64).max)
         self._order = np.argsort(keys)
         self._keys = keys[self._order]
         letters = [[index] for index in range(self.wall)]
@@ -53,11 +54,8 @@ class Merges:
         self.begins = alone | np.array([self.of_bytes and name.startswith("Ġ") for name in self.names])
         self.ends = alone | np.array([end is not None and name.endswith((end, "<0x20>")) for name in self.names])
 
-    def _key(self, left: Matrix, right: Matrix) -> Matrix:
-        return left * (self.wall + 1) + right
-
     def _rank(self, left: Matrix, right: Matrix) -> Matrix:
-        keys = self._key(left, right)
+        keys = left * (self.wall + 1) + right
         place = np.searchsorted(self._keys, keys)
         return np.where(self._keys[place] == keys, self._order[place], self.none)
 
@@ -90,13 +88,10 @@ class Merges:
 
 
 class Words:
-    """The words of the two sides of some pairs, to be split again and again.
+    """The words of some pairs, to be split again and again."""
 
-    :param sides: each sequence with its end of sentence
-    """
-
-    def __init__(self, merges: Merges, sides: Sequence[TokenList]) -> None:
-        self.merges = merges
+    def __init__(self, merges: Merges, pairs: PairStore) -> None:
+        self.merges, sides = merges, (pairs.source, pairs.target)
         ids = np.concatenate([side.ids for side in sides])
         lengths = np.concatenate([side.lengths() for side in sides])
         opens = np.append(True, merges.ends[ids[:-1]]) | merges.begins[ids]
@@ -110,7 +105,7 @@ class Words:
         _, example, self.word, counts = found
         #: The number of words in each sequence, and the tokens of each word as they are stored.
         self.counts = np.diff(np.searchsorted(starts, np.append(0, np.cumsum(lengths))))
-        self.stored = TokenList(ids_of(TokenList(ids, sizes), example), sizes[example])
+        self.stored = TokenList(TokenList(ids, sizes).take(example), sizes[example])
         self.letters = self._letters()
         #: How often each word is split: never, if it has a single letter.
         self.draws = np.where(self.letters.lengths() > 1, np.minimum(counts, DRAWS), 0)
@@ -125,11 +120,11 @@ class Words:
             pieces = merges.backend.pre_tokenizer.pre_tokenize_str(text)
             walls += [(begins[word] + end, word) for end in np.cumsum([len(piece) for piece, _ in pieces])[:-1]]
         places, owners = np.array(walls, np.int64).reshape(-1, 2).T
-        letters = np.insert(ids_of(merges.letters, stored.ids).astype(np.int64), places, merges.wall)
+        letters = np.insert(merges.letters.take(stored.ids).astype(np.int64), places, merges.wall)
         return TokenList(letters, sizes + np.bincount(owners, minlength=len(sizes)))
 
-    def draw(self, share: float, limit: int, seed: Sequence[int]) -> list[TokenList]:
-        """The two sides, split anew. A pair that would be longer than ``limit`` keeps the tokens that are stored.
+    def draw(self, share: float, limit: int, seed: Sequence[int]) -> PairStore:
+        """The pairs, split anew. A pair that would be longer than ``limit`` keeps the tokens that are stored.
 
         :param share: the probability that a possible merge is left out
         """
@@ -139,7 +134,7 @@ class Words:
         for size in np.unique(sizes[self.draws > 0]).tolist():
             words = np.flatnonzero((sizes == size) & (self.draws > 0))
             owners.append(np.repeat(words, self.draws[words]))
-            tables.append(self.merges.apply(ids_of(self.letters, owners[-1]).reshape(-1, size), share, random))
+            tables.append(self.merges.apply(self.letters.take(owners[-1]).reshape(-1, size), share, random))
         owner, first = np.concatenate(owners), np.zeros(len(sizes), np.int64)
         first[owner[::-1]] = len(sizes) + np.arange(len(owner))[::-1]
         lengths = np.concatenate([table.lengths() for table in tables])
@@ -151,5 +146,5 @@ class Words:
         long = (np.add.reduceat(lengths[chosen], begins) > limit).reshape(2, -1).any(0)
         chosen = np.where(np.repeat(np.tile(long, 2), self.counts), self.word, chosen)
         of_sides = np.add.reduceat(lengths[chosen], begins).reshape(2, -1)
-        halves = np.split(ids_of(table, chosen), [int(of_sides[0].sum())])
-        return [TokenList(half, each) for half, each in zip(halves, of_sides, strict=True)]
+        halves = np.split(table.take(chosen), [int(of_sides[0].sum())])
+        return PairStore(*(TokenList(*each) for each in zip(halves, of_sides, strict=True)))

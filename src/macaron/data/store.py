@@ -56,6 +56,13 @@ class TokenStore:
         """Lengths of some sequences."""
         return (self.offsets[indices + 1] - self.offsets[indices]).astype(np.int64)
 
+    def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
+        """The ids of some sequences, concatenated."""
+        lengths = self.lengths_of(indices)
+        ends = np.cumsum(lengths)
+        starts = np.repeat(self.offsets[indices].astype(np.int64) - ends + lengths, lengths)
+        return self.ids[starts + np.arange(len(starts))]
+
     def check(self) -> None:
         """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""
         check_growth(_file(self.base, "offsets"), self.offsets, np.iinfo(np.int32).max)

@@ -17,7 +17,6 @@ from macaron.data.batching import (
     Rows,
     bucket,
     epoch_order,
-    ids_of,
     pack,
     packed,
     padded,
@@ -237,31 +236,24 @@ class TranslationTask(Task):
     def _bucketed(self, pairs: PairStore, seen: Indices) -> list[MicroBatch]:
         return plan_padded(pairs, seen, self.train.batch_tokens, self.train.seed)
 
-    def _sides(self, seen: Indices) -> list[TokenList]:
-        """Sources and targets of some pairs, followed by the same pairs turned if both directions are trained."""
-        one, other = self.train_pairs.source, self.train_pairs.target
-        orders = ([one, other], [other, one]) if self.train.directions == "both" else ([one], [other])
-        return [
-            TokenList(
-                np.concatenate([ids_of(store, seen) for store in order]),
-                np.concatenate([store.lengths_of(seen) for store in order]),
-            )
-            for order in orders
-        ]
-
     def _shown(self, number: int) -> tuple[PairStore, Indices]:
-        """What a section shows: the indices of pairs that are stored, or pairs that are turned or split anew."""
+        """What a section shows: some of the stored pairs, or pairs that are turned or split anew."""
         epoch, section = divmod(number - 1, self.sections)
         mixture = Mixture(self._section(section), self.corpora, self.train.seed) if section else self.mixture
-        seen = mixture.epoch(epoch + 1)
+        pairs, seen, both = self.train_pairs, mixture.epoch(epoch + 1), self.train.directions == "both"
+        if self.merges is None and not both:
+            return pairs, seen
+        sides = [(store.take(seen), store.lengths_of(seen)) for store in (pairs.source, pairs.target)]
+        if both:  # turned pairs follow
+            orders = sides, sides[::-1]
+            sides = [
+                (np.concatenate([ids for ids, _ in each]), np.concatenate([n for _, n in each])) for each in orders
+            ]
+        pairs = PairStore(*(TokenList(*side) for side in sides))
         if self.merges is not None:
             if self._words is None or not self.constant:
-                self._words = Words(self.merges, self._sides(seen))
-            pairs = PairStore(*self._words.draw(self.train.bpe_dropout, self.limit, [self.train.seed, number]))
-        elif self.train.directions == "both":
-            pairs = PairStore(*self._sides(seen))
-        else:
-            return self.train_pairs, seen
+                self._words = Words(self.merges, pairs)
+            pairs = self._words.draw(self.train.bpe_dropout, self.limit, [self.train.seed, number])
         return pairs, np.arange(len(pairs))
 
     def plan_section(self, number: int) -> Sequence[MicroBatch]:

@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor
 
 _BUCKET = 1 << 23  # gradients that are summed at once
 
@@ -204,11 +203,6 @@ def distribute(
     else:
         for parameter in module.parameters():
             dist.broadcast(parameter.detach(), 0)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """This process's part of a tensor; all of it if it is not sharded."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 @contextmanager
