@@ -91,9 +91,9 @@ class Words:
     """The words of some pairs, to be split again and again."""
 
     def __init__(self, merges: Merges, pairs: PairStore) -> None:
-        self.merges, sides = merges, (pairs.source, pairs.target)
-        ids = np.concatenate([side.ids for side in sides])
-        lengths = np.concatenate([side.lengths() for side in sides])
+        self.merges = merges
+        ids = np.append(pairs.source.ids, pairs.target.ids)
+        lengths = np.append(pairs.source.lengths(), pairs.target.lengths())
         opens = np.append(True, merges.ends[ids[:-1]]) | merges.begins[ids]
         places = np.append(np.flatnonzero(opens), len(ids))
         starts, sizes = places[:-1], np.diff(places)
@@ -101,8 +101,7 @@ class Words:
         values = np.random.default_rng(0).integers(0, 1 << 64, merges.wall, np.uint64)
         powers = np.cumprod(np.full(int(sizes.max()), 0x9E3779B97F4A7C15, np.uint64))
         keys = np.add.reduceat(values[ids] * powers[counting(sizes)], starts)
-        found = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        _, example, self.word, counts = found
+        _, example, self.word, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         #: The number of words in each sequence, and the tokens of each word as they are stored.
         self.counts = np.diff(np.searchsorted(starts, np.append(0, np.cumsum(lengths))))
         self.stored = TokenList(TokenList(ids, sizes).take(example), sizes[example])

@@ -83,6 +83,9 @@ class TokenList(TokenStore):
         self.ids, self.tokens, self._sequences = ids, len(ids), len(lengths)
         self.offsets = np.append(0, np.cumsum(lengths)).astype(np.uint64)
 
+    def __add__(self, other: TokenStore) -> "TokenList":
+        return TokenList(np.append(self.ids, other.ids), np.append(self.lengths(), other.lengths()))
+
 
 class StoreWriter:
     """Append-only writer of a `TokenStore`; memory does not grow with the number of sequences.
