@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from common import command, environment, write_json
 
-from macaron.data.bpe_dropout import Merges, Words
+from macaron.data.bpe_dropout import Merges, SplitWords
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.store import TokenList
 
@@ -45,7 +45,7 @@ def measured(folder: Path, share: float, epochs: int) -> dict[str, Any]:
     sides = (TokenList(side.take(everything), side.lengths()) for side in (stored.source, stored.target))
     pairs, merges = PairStore(*sides), Merges(data.tokenizer)
     started = time.perf_counter()
-    words = Words(merges, pairs)
+    words = SplitWords(merges, pairs)
     finding = time.perf_counter() - started
     seconds, tokens = [], []
     for epoch in range(1, epochs + 1):

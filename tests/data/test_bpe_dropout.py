@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import macaron.data
 from macaron.data import bpe_dropout
-from macaron.data.bpe_dropout import Merges, Words
+from macaron.data.bpe_dropout import Merges, SplitWords
 from macaron.data.prepared import PairStore
 from macaron.data.store import TokenList, TokenStore
 from macaron.errors import MacaronError
@@ -43,7 +43,7 @@ def sequences(found: TokenStore) -> list[list[int]]:
 def drawn(
     tokenizer: MacaronTokenizer, pairs: Sequence[TokenList], share: float, limit: int, *seed: int
 ) -> list[TokenStore]:
-    found = Words(Merges(tokenizer), PairStore(*pairs)).draw(share, limit, seed)
+    found = SplitWords(Merges(tokenizer), PairStore(*pairs)).draw(share, limit, seed)
     return [found.source, found.target]
 
 
@@ -152,7 +152,7 @@ def test_occurrences_share_few_splits(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_function_of_the_seed(corpus: list[str]):
     sides = side(RAW, corpus[:100]), side(RAW, corpus[-100:])
-    words = Words(Merges(RAW), PairStore(*sides))
+    words = SplitWords(Merges(RAW), PairStore(*sides))
     one, same, other = (
         [sequences(each) for each in (found.source, found.target)]
         for found in (words.draw(0.3, 1000, [1, epoch]) for epoch in (1, 1, 2))

@@ -87,7 +87,7 @@ class Merges:
         return TokenList(done[real], real.sum(1))
 
 
-class Words:
+class SplitWords:
     """The words of some pairs, to be split again and again."""
 
     def __init__(self, merges: Merges, pairs: PairStore) -> None:

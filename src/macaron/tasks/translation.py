@@ -25,7 +25,7 @@ from macaron.data.batching import (
     section_blocks,
     section_count,
 )
-from macaron.data.bpe_dropout import Merges, Words
+from macaron.data.bpe_dropout import Merges, SplitWords
 from macaron.data.prepared import PairStore, PreparedData
 from macaron.data.store import TokenList
 from macaron.decode.cpu.model import CpuTranslationModel
@@ -273,7 +273,7 @@ class TranslationTask(Task):
         #: Every epoch shows the same pairs.
         self.constant = self.sections == 1 and self.mixture.constant
         self.merges = Merges(self.tokenizer) if train.bpe_dropout else None
-        self._words: Words | None = None
+        self._words: SplitWords | None = None
 
     def _section(self, section: int) -> Indices:
         blocks = section_blocks(len(self.train_pairs), section, self.sections, self.train.seed)
@@ -299,7 +299,7 @@ class TranslationTask(Task):
         pairs = PairStore(source + target, target + source) if both else PairStore(source, target)
         if self.merges is not None:
             if self._words is None or not self.constant:
-                self._words = Words(self.merges, pairs)
+                self._words = SplitWords(self.merges, pairs)
             pairs = self._words.draw(self.train.bpe_dropout, self.limit, [self.train.seed, number])
         return pairs, np.arange(len(pairs))
 

@@ -110,12 +110,11 @@ class Optimiser:
 
     def load(self, tensors: dict[str, Tensor], folder: object = "the checkpoint") -> None:
         """Restore what ``tensors`` returned."""
+        adam, muon = ["exp_avg", "exp_avg_sq", "step"], ["momentum_buffer"]
         step_on = None if self.adam.defaults["fused"] else "cpu"
         for name, parameter in self.named.items():
-            moments: tuple[str, ...] = (
-                ("momentum_buffer",) if parameter in self.muon.parts else ("exp_avg", "exp_avg_sq", "step")
-            )
-            moments = moments if name in self.trained else ()
+            own = muon if parameter in self.muon.parts else adam
+            moments = own if name in self.trained else []
             for kind in (*moments, *(["mean"] if self.mean else [])):
                 found = tensors.get(f"{name}|{kind}")
                 if found is None:
