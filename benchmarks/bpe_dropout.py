@@ -50,7 +50,7 @@ def measured(folder: Path, share: float, epochs: int) -> dict[str, Any]:
     seconds, tokens = [], []
     for epoch in range(1, epochs + 1):
         started = time.perf_counter()
-        drawn = words.draw(share, 1 << 30, [1, epoch])
+        drawn = words.draw(share, [1, epoch])
         seconds.append(time.perf_counter() - started)
         tokens.append(drawn.source.tokens + drawn.target.tokens)
     before = pairs.source.tokens + pairs.target.tokens

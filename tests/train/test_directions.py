@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -97,6 +98,19 @@ def test_words_are_split_anew_in_each_epoch(
     again = opened(recipe, f"train.batching={batching_}", DROPOUT, *([BOTH] if both else []))
     number = task.sections + 1
     assert shown(again, number) == shown(task, number)
+
+
+def test_pairs_that_become_too_long_are_left_out_of_that_epoch(recipe: Path):
+    limit = int(opened(recipe).train_pairs.source.lengths().max())
+    settings = ["train.bpe_dropout=0.6", "train.batching=pack", f"train.row_tokens={limit}"]
+    task = opened(recipe, *settings)
+    assert task.kept == len(task.train_pairs)
+    for epoch in (1, 2):
+        pairs, kept = task._shown(epoch)
+        lengths = np.maximum(pairs.source.lengths(), pairs.target.lengths())
+        assert 0 < (lengths > limit).sum() < len(pairs) == task.kept
+        assert kept.tolist() == np.flatnonzero(lengths <= limit).tolist()
+        assert shown(task, epoch).total() == len(kept)
 
 
 @pytest.mark.parametrize("batching_", ["bucket", "pack"])

@@ -102,48 +102,40 @@ class SplitWords:
         powers = np.cumprod(np.full(int(sizes.max()), 0x9E3779B97F4A7C15, np.uint64))
         keys = np.add.reduceat(values[ids] * powers[counting(sizes)], starts)
         _, example, self.word, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        #: The number of words in each sequence, and the tokens of each word as they are stored.
-        self.counts = np.diff(np.searchsorted(starts, np.append(0, np.cumsum(lengths))))
-        self.stored = TokenList(TokenList(ids, sizes).take(example), sizes[example])
-        self.letters = self._letters()
-        #: How often each word is split: never, if it has a single letter.
-        self.draws = np.where(self.letters.lengths() > 1, np.minimum(counts, DRAWS), 0)
+        #: The first word of each sequence, the letters of each word, and how often it is split.
+        self.first = np.searchsorted(starts, np.cumsum(lengths) - lengths)
+        self.letters = self._letters(TokenList(TokenList(ids, sizes).take(example), sizes[example]))
+        self.draws, self.dtype = np.minimum(counts, DRAWS), ids.dtype
 
-    def _letters(self) -> TokenList:
+    def _letters(self, words: TokenList) -> TokenList:
         """The letters of each word, with walls between the pieces that are split each for itself."""
-        merges, stored = self.merges, self.stored
-        sizes = np.add.reduceat(merges.letters.lengths()[stored.ids], stored.offsets[:-1].astype(np.int64))
+        merges = self.merges
+        sizes = np.add.reduceat(merges.letters.lengths()[words.ids], words.offsets[:-1].astype(np.int64))
         begins, walls = np.cumsum(sizes) - sizes, []
-        for word in np.flatnonzero(stored.lengths() > 1).tolist() if merges.of_bytes else ():
-            text = merges.backend.decoder.decode([merges.names[each] for each in stored[word]])
+        for word in np.flatnonzero(words.lengths() > 1).tolist() if merges.of_bytes else ():
+            text = merges.backend.decoder.decode([merges.names[each] for each in words[word]])
             pieces = merges.backend.pre_tokenizer.pre_tokenize_str(text)
             walls += [(begins[word] + end, word) for end in np.cumsum([len(piece) for piece, _ in pieces])[:-1]]
         places, owners = np.array(walls, np.int64).reshape(-1, 2).T
-        letters = np.insert(merges.letters.take(stored.ids).astype(np.int64), places, merges.wall)
+        letters = np.insert(merges.letters.take(words.ids).astype(np.int64), places, merges.wall)
         return TokenList(letters, sizes + np.bincount(owners, minlength=len(sizes)))
 
-    def draw(self, share: float, limit: int, seed: Sequence[int]) -> PairStore:
-        """The pairs, split anew. A pair that would be longer than ``limit`` keeps the tokens that are stored.
+    def draw(self, share: float, seed: Sequence[int]) -> PairStore:
+        """The pairs, split anew.
 
         :param share: the probability that a possible merge is left out
         """
         random, sizes = np.random.default_rng(seed), self.letters.lengths()
-        # The rows of a table: each word as it is stored, then the draws, those of the shortest words first.
-        tables, owners = [self.stored], [np.arange(0)]
-        for size in np.unique(sizes[self.draws > 0]).tolist():
-            words = np.flatnonzero((sizes == size) & (self.draws > 0))
-            owners.append(np.repeat(words, self.draws[words]))
-            tables.append(self.merges.apply(self.letters.take(owners[-1]).reshape(-1, size), share, random))
-        owner, first = np.concatenate(owners), np.zeros(len(sizes), np.int64)
-        first[owner[::-1]] = len(sizes) + np.arange(len(owner))[::-1]
-        lengths = np.concatenate([table.lengths() for table in tables])
-        table = TokenList(np.concatenate([table.ids for table in tables]).astype(self.stored.ids.dtype), lengths)
-        times = self.draws[self.word]
-        drawn = first[self.word] + (random.random(len(times), np.float32) * times).astype(np.int64)
-        chosen = np.where(times > 0, drawn, self.word)
-        begins = np.cumsum(self.counts) - self.counts
-        long = (np.add.reduceat(lengths[chosen], begins) > limit).reshape(2, -1).any(0)
-        chosen = np.where(np.repeat(np.tile(long, 2), self.counts), self.word, chosen)
-        of_sides = np.add.reduceat(lengths[chosen], begins).reshape(2, -1)
+        order = np.argsort(sizes, kind="stable")  # words of as many letters are split together
+        owner = np.repeat(order, self.draws[order])
+        parts = np.split(owner, np.flatnonzero(np.diff(sizes[owner])) + 1)
+        rows = (self.letters.take(part).reshape(len(part), -1) for part in parts)
+        splits = [self.merges.apply(each, share, random) for each in rows]
+        lengths = np.concatenate([each.lengths() for each in splits])
+        table = TokenList(np.concatenate([each.ids for each in splits]).astype(self.dtype), lengths)
+        place = np.empty_like(order)
+        place[order] = np.cumsum(self.draws[order]) - self.draws[order]
+        chosen = place[self.word] + (random.random(len(self.word), np.float32) * self.draws[self.word]).astype(np.int64)
+        of_sides = np.add.reduceat(lengths[chosen], self.first).reshape(2, -1)
         halves = np.split(table.take(chosen), [int(of_sides[0].sum())])
         return PairStore(*(TokenList(*each) for each in zip(halves, of_sides, strict=True)))

@@ -300,8 +300,8 @@ class TranslationTask(Task):
         if self.merges is not None:
             if self._words is None or not self.constant:
                 self._words = SplitWords(self.merges, pairs)
-            pairs = self._words.draw(self.train.bpe_dropout, self.limit, [self.train.seed, number])
-        return pairs, np.arange(len(pairs))
+            pairs = self._words.draw(self.train.bpe_dropout, [self.train.seed, number])
+        return pairs, short_pairs(pairs, self.limit)
 
     def plan_section(self, number: int) -> Sequence[MicroBatch]:
         """Pack the pairs of a section, or shuffle its buckets, which are new if each epoch has pairs of its own."""

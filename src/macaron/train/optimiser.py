@@ -70,9 +70,8 @@ class Optimiser:
             norm = torch.nn.utils.clip_grad_norm_(self.trained.values(), self.settings.clip_norm)
         # The authors' Adam adds epsilon to the second moment before its bias is corrected, torch's after it.
         epsilon = self.settings.epsilon / (1 - self.settings.betas[1] ** (update + 1)) ** 0.5
-        for group in self.adam.param_groups:
+        for group in (*self.adam.param_groups, *self.muon.param_groups):
             group["lr"], group["eps"] = rate, epsilon
-        self.muon.param_groups[0]["lr"] = rate
         self.adam.step()
         self.muon.step()
         self.drop_gradients()
