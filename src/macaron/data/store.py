@@ -59,9 +59,8 @@ class TokenStore:
     def take(self, indices: NDArray[np.int64]) -> NDArray[Any]:
         """The ids of some sequences, concatenated."""
         lengths = self.lengths_of(indices)
-        ends = np.cumsum(lengths)
-        starts = np.repeat(self.offsets[indices].astype(np.int64) - ends + lengths, lengths)
-        return self.ids[starts + np.arange(len(starts))]
+        starts = self.offsets[indices].astype(np.int64) - np.cumsum(lengths) + lengths
+        return self.ids[np.repeat(starts, lengths) + np.arange(lengths.sum())]
 
     def check(self) -> None:
         """Refuse ids beyond the vocabulary, empty and overlapping sequences: all is read once, 4 GB a second."""

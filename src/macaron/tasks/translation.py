@@ -257,8 +257,7 @@ class TranslationTask(Task):
         size = len(self.train_pairs)
         if not size:
             raise MacaronError(f"{data.folder}: the training data is empty")
-        # Words that are split anew take more memory.
-        self.sections = section_count(size * (4 if train.bpe_dropout else 1))
+        self.sections = section_count(size * (4 if train.bpe_dropout else 1))  # splitting words takes memory
         #: Pairs that are short enough.
         self.kept = sum(len(self._section(section)) for section in range(self.sections))
         if not self.kept:
