@@ -174,15 +174,18 @@ def test_it_learns(recipe: Path, macaron: Any, metrics: Any, tmp_path: Path):
     assert losses[-1] < 0.8 * losses[0]
 
 
-@pytest.mark.parametrize("how", ["ddp", "fsdp"])
+@pytest.mark.parametrize("how", ["ddp", "fsdp", "recorded"])
 def test_two_processes_are_one(how: str, recipe: Path, server: Any, metrics: Any, tmp_path: Path):
-    """Sharded matrices are gathered; 31 rows cannot be shared out evenly."""
+    """Sharded matrices are gathered; 63 rows cannot be shared out evenly. Recorded steps need gradients in place."""
     settings = [*MUON, "--set=train.max_updates=8", "--set=train.log_every=1", "--set=train.epsilon=1e-3"]
     settings += ["--set=model.dropout=0", "--set=model.intermediate_size=63", "--set=train.clip_norm=1"]
+    settings += ["--set=train.batching=pack", "--set=train.row_tokens=24"] if how == "recorded" else []
     server.run("train", recipe, "--out", tmp_path / "one", *settings)
-    arguments = ("train", recipe, "--out", tmp_path / "two", *settings, f"--set=train.distributed={how}")
-    server.run_group(2, *arguments, "--set=train.max_updates=4")
-    server.run_group(2, *arguments, "--resume")
+    options = {"recorded": "yes"} if how == "recorded" else {}
+    settings += ["--set=train.distributed=fsdp"] if how == "fsdp" else []
+    for limit in (4, 8):
+        limited = (*settings, f"--set=train.max_updates={limit}", "--resume")
+        server.run_group(2, "train", recipe, "--out", tmp_path / "two", *limited, **options)
     one, two = ([each["loss"] for each in metrics(tmp_path / name) if "loss" in each] for name in ("one", "two"))
     assert len(one) == 8
     assert one == pytest.approx(two, abs=2e-4)
