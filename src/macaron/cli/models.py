@@ -11,9 +11,7 @@ from macaron.limits import LARGEST_VOCABULARY
 
 
 def models(
-    vocab_size: Annotated[
-        int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Vocabulary (default: 10,000; encoders 32,768).")
-    ] = None,
+    vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Default: 10,000 or 32,768.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the model presets: layers, widths, parameters, and how far twins differ."""

@@ -29,14 +29,9 @@ def prepare(
     test: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to test.")] = None,
     text: Annotated[list[str] | None, Option(metavar="FILE", help=_TEXT)] = None,
     out: Annotated[Path | None, Option(help="The folder to write.")] = None,
-    vocab_size: Annotated[
-        int | None,
-        Option(min=8, max=LARGEST_VOCABULARY, help="Subword vocabulary (default: by the size of the corpus)."),
-    ] = None,
+    vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Subwords (by the corpus).")] = None,
     tokenizer: Annotated[Path | None, Option(metavar="MODEL", help="That of a model, a run or prepared data.")] = None,
-    extend_vocab: Annotated[
-        int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: add this many subwords to it.")
-    ] = None,
+    extend_vocab: Annotated[int | None, Option(min=1, max=LARGEST_VOCABULARY, help="Subwords to add to it.")] = None,
     pipeline: Annotated[Literal["raw", "moses"] | None, Option(help="raw (default): cased; moses: lower-case.")] = None,
     state: Annotated[Literal["raw", "moses"] | None, Option(help="The files are plain (raw), or tokenised.")] = None,
     settings: Settings = None,

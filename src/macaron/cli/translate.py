@@ -47,9 +47,7 @@ def translate(
     top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
     long_lines: Annotated[Literal["split", "refuse", "truncate"], Option(help="Too long sentences.")] = "split",
-    max_source_length: Annotated[
-        int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
-    ] = None,
+    max_source_length: Annotated[int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (usually 200).")] = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     dtype: Dtype = None,

@@ -30,10 +30,7 @@ _TIE = 1e-9
 
 
 class Finished(NamedTuple):
-    """The finished hypotheses of B sentences, each (B, N); a score of -inf is an empty entry.
-
-    ``lengths`` are without the end; ``slots`` are the beams in which the hypotheses ended.
-    """
+    """Finished hypotheses of B sentences, each (B, N); a score of -inf is none. ``slots`` are the beams they end in."""
 
     scores: Tensor
     totals: Tensor

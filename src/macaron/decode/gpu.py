@@ -97,10 +97,7 @@ def without_collection() -> Iterator[None]:
 
 
 class Logits:
-    """``x W^T`` in float32 from factors of 11 bits (float16): states and embeddings are far within its range.
-
-    :param weight: (V, D) in float32; ``bias`` (V,), if any, is added
-    """
+    """``x W^T`` in float32 from factors of 11 bits (float16), W (V, D) and a bias (V,): all are within their range."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self.bias = weight.to(torch.float16).T, bias

@@ -144,8 +144,7 @@ class Translator:
         :param sampling: draw ``nbest`` samples instead of searching
         :param batch_tokens: source tokens in a batch, padding included
         :param long_lines: for sentences of more than ``max_source_length`` tokens: ``split`` translates their parts
-            and joins the translations, ``truncate`` cuts, ``refuse`` is an error
-            (`LineRefused`)
+            and joins the translations, ``truncate`` cuts, ``refuse`` is an error (`LineRefused`)
         :param max_source_length: in tokens; by default 200, or ``max_length`` if that is more
         :param first_line: number of the first line, for messages and for the random numbers of a line
         :param state: ``moses`` if the lines are Moses tokens; the translations are then, too

@@ -246,10 +246,7 @@ def _table(lines: Sequence[Series], title: str, x_label: str) -> str:
 
 
 def dot_chart(rows: Sequence[Dots], *, title: str, x_label: str, zero: bool = False, note: str = "") -> str:
-    """Values with their intervals on a common axis, which need not begin at zero.
-
-    The names and numbers are text of the page; the drawing repeats them and is hidden from screen readers.
-    """
+    """Values with intervals on a common axis. Names and numbers are text; screen readers do not see the drawing."""
     places = [end for row in rows for end in (row.value, *(row.interval or ()), *row.points)]
     along = Scale.around([*places, 0.0] if zero else places)
     ticks = along.ticks()
