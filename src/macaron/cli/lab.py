@@ -64,7 +64,9 @@ def particles(
     model2: Annotated[Path | None, Option(help="A second model, shown beside the first.")] = None,
     target: Annotated[str | None, Option(help="The decoder's input; default: the model's own translation.")] = None,
     part: Annotated[Literal["encoder", "decoder", "both"], Option(help="Part of a translation model.")] = "both",
-    view: Annotated[Literal["raw", "normalised"] | None, Option(help="Of .png and .gif (default: raw).")] = None,
+    view: Annotated[
+        Literal["raw", "normalised"] | None, Option(help="For .png and .gif: states as they are, or after the norm.")
+    ] = None,
 ) -> None:
     """Show the words of a sentence as particles: how every sub-step of every layer moves them.
 

@@ -25,7 +25,7 @@ def generate(
     model: Annotated[Path, Argument(help="The folder of a language model, or of a run.")],
     input_file: Input = None,
     output_file: Output = None,
-    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="Most tokens (default: 100).")] = None,
+    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="In tokens (default: 100).")] = None,
     nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="With --sample: samples, after number and tab.")] = 1,
     sample: Annotated[bool, Option("--sample", help="Draw tokens instead of taking the best at each step.")] = False,
     temperature: Annotated[float | None, Option(help="For --sample: below 1 sharper, above 1 flatter.")] = None,
@@ -65,7 +65,9 @@ def predict(
     output_file: Output = None,
     text: Annotated[str | None, Option(help="The input has a header, and this is the column of the text.")] = None,
     text2: Annotated[str | None, Option(help="Column of the second text.")] = None,
-    kind: Annotated[Literal["lines", "tsv", "csv"] | None, Option("--format", help="Default: by its name.")] = None,
+    kind: Annotated[
+        Literal["lines", "tsv", "csv"] | None, Option("--format", help="Of the input (default: by the file's name).")
+    ] = None,
     as_json: AsJson = False,
     max_length: MaxLength = None,
     device: Device = "auto",

@@ -29,11 +29,19 @@ def prepare(
     test: Annotated[list[str] | None, Option(metavar="PREFIX", help="The same, to test.")] = None,
     text: Annotated[list[str] | None, Option(metavar="FILE", help=_TEXT)] = None,
     out: Annotated[Path | None, Option(help="The folder to write.")] = None,
-    vocab_size: Annotated[int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Subwords (by the corpus).")] = None,
-    tokenizer: Annotated[Path | None, Option(metavar="MODEL", help="That of a model, a run or prepared data.")] = None,
-    extend_vocab: Annotated[int | None, Option(min=1, max=LARGEST_VOCABULARY, help="Subwords to add to it.")] = None,
-    pipeline: Annotated[Literal["raw", "moses"] | None, Option(help="raw (default): cased; moses: lower-case.")] = None,
-    state: Annotated[Literal["raw", "moses"] | None, Option(help="The files are plain (raw), or tokenised.")] = None,
+    vocab_size: Annotated[
+        int | None, Option(min=8, max=LARGEST_VOCABULARY, help="Subwords (default: by the size of the corpus).")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, Option(metavar="MODEL", help="Take that of a model, run or prepared folder.")
+    ] = None,
+    extend_vocab: Annotated[
+        int | None, Option(min=1, max=LARGEST_VOCABULARY, help="With --tokenizer: subwords to add to it.")
+    ] = None,
+    pipeline: Annotated[
+        Literal["raw", "moses"] | None, Option(help="raw: cased (default); moses: lower-cased.")
+    ] = None,
+    state: Annotated[Literal["raw", "moses"] | None, Option(help="Of the files: plain (raw) or tokenised.")] = None,
     settings: Settings = None,
     workers: Annotated[int | None, Option(min=1, max=MOST_PROCESSES, help="Processes (default: one per core).")] = None,
     verify: Verify = False,

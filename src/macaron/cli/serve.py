@@ -21,12 +21,14 @@ def serve(
     api_keys: Annotated[Path | None, Option(metavar="FILE", help="Answer only those with a key of this file.")] = None,
     requests_per_minute: Annotated[int, Option(min=0, help="Of one key or client; 0: any number.")] = 0,
     text_limit: Annotated[int, Option(min=1, help="Characters of a request.")] = 20_000,
-    origins: Annotated[list[str] | None, Option("--cors", metavar="ORIGIN", help="Pages that may ask (all).")] = None,
+    origins: Annotated[
+        list[str] | None, Option("--cors", metavar="ORIGIN", help="Pages that may ask (default: all).")
+    ] = None,
     queue: Annotated[int, Option(min=1, help="Requests that may wait; more are refused.")] = 1000,
     deadline: Annotated[float, Option(min=0.1, max=DAY, help="Seconds until a request is given up.")] = 30.0,
     grace: Annotated[float, Option(min=0.1, max=DAY, help="Seconds to finish in after SIGTERM.")] = 20.0,
     patience: Annotated[float, Option(min=0.1, max=DAY, help="Seconds that a client has to send a request.")] = 60.0,
-    workers: Annotated[int, Option(min=0, max=MOST_PROCESSES, help="Processes with the models; 0: by the device.")] = 0,
+    workers: Annotated[int, Option(min=0, max=MOST_PROCESSES, help="Processes; 0: by the device and its cores.")] = 0,
     device: Annotated[str, Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
     int8: Annotated[bool, Option("--int8", help="On the CPU: matrices in 8 bits, which is faster.")] = False,
 ) -> None:

@@ -30,13 +30,16 @@ def translate(
     input_file: Input = None,
     output_file: Output = None,
     document: Annotated[Path | None, Option(metavar="FILE", help="Translate a document: .txt, .html, .srt.")] = None,
-    corpus: Annotated[Path | None, Option(metavar="FILE", help="Back-translate a text; with --out.")] = None,
+    corpus: Annotated[Path | None, Option(metavar="FILE", help="Make a training corpus of a text; with --out.")] = None,
     out: Annotated[Path | None, Option(metavar="PREFIX", help="For --corpus: PREFIX.de and PREFIX.en.")] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
-    max_length: Annotated[int | None, Option(min=1, max=LONGEST_TEXT, help="Most tokens (model's, or 200).")] = None,
+    max_length: Annotated[
+        int | None,
+        Option(min=1, max=LONGEST_TEXT, help="Longest translation in tokens (default: the model's, or 200)."),
+    ] = None,
     one_per_line: Annotated[bool, Option("--one-per-line", help="A line is one sentence, translated whole.")] = False,
-    nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="Translations of a line; with --one-per-line.")] = 1,
+    nbest: Annotated[int, Option(min=1, max=MOST_BEAMS, help="Best translations; with --one-per-line.")] = 1,
     scores: Annotated[bool, Option("--scores", help="Write the score and a tab before a translation.")] = False,
     as_json: AsJson = False,
     tag: Annotated[str | None, Option(help="A tag that the model was trained with: domain, target language.")] = None,
@@ -46,8 +49,12 @@ def translate(
     top_k: Annotated[int | None, Option(help="For --sample: among the k best tokens.")] = None,
     top_p: Annotated[float | None, Option(help="For --sample: among the best that have probability p.")] = None,
     seed: Annotated[int | None, Option(help="For --sample: the same seed, the same output.")] = None,
-    long_lines: Annotated[Literal["split", "refuse", "truncate"], Option(help="Too long sentences.")] = "split",
-    max_source_length: Annotated[int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (usually 200).")] = None,
+    long_lines: Annotated[
+        Literal["split", "refuse", "truncate"], Option(help="Sentences longer than --max-source-length.")
+    ] = "split",
+    max_source_length: Annotated[
+        int | None, Option(min=8, max=LONGEST_TEXT, help="In tokens (default: 200, or --max-length if more).")
+    ] = None,
     batch_tokens: BatchTokens = None,
     device: Device = "auto",
     dtype: Dtype = None,
