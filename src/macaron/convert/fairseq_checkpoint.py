@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from macaron.errors import MacaronError, shown
+from macaron.errors import MacaronError, require, shown
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
@@ -43,56 +43,48 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @dataclass
 class FairseqCheckpoint:
-    """The settings and weights of a checkpoint, with checks whose errors name the file."""
+    """The settings and weights of a checkpoint, with checks. Messages do not name the file: the caller does."""
 
     path: Path
     args: dict[str, Any]
     tensors: dict[str, Tensor]
 
-    def error(self, what: str) -> MacaronError:
-        """An error about this file."""
-        return MacaronError(f"{self.path}: {what}")
-
     def weight(self, name: str) -> Tensor:
         """A weight, which must be present and finite."""
-        tensor = self.tensors.get(name)
-        if tensor is None:
-            raise self.error(f"{name!r} is missing from 'model'; the checkpoint is incomplete")
-        if tensor.dtype not in _FLOATS:
-            raise self.error(
-                f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers: "
-                "give the checkpoint as trained, before any quantisation or other conversion"
-            )
-        if not bool(torch.isfinite(tensor).all()):
-            raise self.error(f"{name!r} has values that are not finite; the training has failed")
+        require(name in self.tensors, f"{name!r} is missing from 'model'; the checkpoint is incomplete")
+        tensor = self.tensors[name]
+        kind = f"{name!r} has values of type {str(tensor.dtype).removeprefix('torch.')}, not floating-point numbers"
+        remedy = "give the checkpoint as trained, before any quantisation or other conversion"
+        require(tensor.dtype in _FLOATS, f"{kind}: {remedy}")
+        finite = bool(torch.isfinite(tensor).all())
+        require(finite, f"{name!r} has values that are not finite; the training has failed")
         return tensor
 
     def matrix(self, name: str) -> Tensor:
         """A weight that must be a matrix."""
         tensor = self.weight(name)
-        if tensor.dim() != 2:
-            raise self.error(f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
+        require(tensor.dim() == 2, f"{name!r} should be a matrix, not of shape {tuple(tensor.shape)}")
         return tensor
 
     def whole_number(self, name: str, default: int | None = None) -> int:
         """A setting that must be a positive integer."""
         value = self.args.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise self.error(f"args.{name} should be a positive integer, not {value!r}")
+            raise MacaronError(f"args.{name} should be a positive integer, not {value!r}")
         return value
 
     def rate(self, name: str) -> float:
         """A dropout rate; 0 if the setting is missing."""
         value = self.args.get(name, 0.0)
         if not isinstance(value, int | float) or not 0 <= value < 1:
-            raise self.error(f"args.{name} should be a dropout rate in [0, 1), not {value!r}")
+            raise MacaronError(f"args.{name} should be a dropout rate in [0, 1), not {value!r}")
         return float(value)
 
     def agree(self, name: str, found: int) -> None:
         """Refuse a number, or a truth value, that contradicts the weights. It may be missing."""
         given = self.args.get(name, found)
-        if (bool(given) if isinstance(found, bool) else self.whole_number(name, found)) != found:
-            raise self.error(f"args.{name} is {given!r}, but the weights say {found}")
+        known = bool(given) if isinstance(found, bool) else self.whole_number(name, found)
+        require(known == found, f"args.{name} is {given!r}, but the weights say {found}")
 
 
 class _Inert:
@@ -108,7 +100,22 @@ class _Inert:
 def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
     """Read a checkpoint, full or minimal, in the zip container or in that of PyTorch before 1.6."""
     path = Path(path)
-    return _checked(path, read_pickled(path))
+    content = read_pickled(path)
+    if not isinstance(content, dict) or "args" not in content or "model" not in content:
+        keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
+        raise MacaronError(
+            f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
+        )
+    args, model = content["args"], content["model"]
+    if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
+        raise MacaronError(
+            f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
+            f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
+        )
+    # Others are for messages alone, and may be endless: lists in lists that are one another.
+    simple = (str, int, float, type(None))
+    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
+    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
 
 
 def read_pickled(path: Path) -> Any:
@@ -187,24 +194,6 @@ def _names_in(path: Path, zipped: bool) -> set[str]:
 def _within(path: Path, size: int) -> None:
     if size > path.stat().st_size:
         raise MacaronError(f"{path}: claims to hold more than the file has; get the file from a source you trust")
-
-
-def _checked(path: Path, content: Any) -> FairseqCheckpoint:
-    if not isinstance(content, dict) or "args" not in content or "model" not in content:
-        keys = ", ".join(map(str, list(content)[:4])) if isinstance(content, dict) else type(content).__name__
-        raise MacaronError(
-            f"{path}: not a fairseq checkpoint: expected the entries 'args' and 'model', found {keys or 'none'}"
-        )
-    args, model = content["args"], content["model"]
-    if not isinstance(args, argparse.Namespace) or not isinstance(model, dict) or not model:
-        raise MacaronError(
-            f"{path}: 'args' should hold the settings (argparse.Namespace) and 'model' the weights by name, but they "
-            f"are {type(args).__name__} and {'empty' if model == {} else type(model).__name__}"
-        )
-    # Others are for messages alone, and may be endless: lists in lists that are one another.
-    simple = (str, int, float, type(None))
-    settings = {name: each if isinstance(each, simple) else shown(each) for name, each in vars(args).items()}
-    return FairseqCheckpoint(path, settings, plain_tensors(path, model, "'model'"))
 
 
 def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:

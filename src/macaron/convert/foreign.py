@@ -16,7 +16,7 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer
 from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.load import MODEL_FILES, first_line, read_weights
@@ -103,12 +103,11 @@ class ForeignFolder:
         """Weights in float32, several one below the other."""
         found = []
         for name in names:
-            if name not in self.tensors:
-                raise MacaronError(f"the weights lack {name!r}, which config.json calls for")
+            require(name in self.tensors, f"the weights lack {name!r}, which config.json calls for")
             self.taken.add(name)
             found.append(self.tensors[name].to(torch.float32))
-            if not bool(torch.isfinite(found[-1]).all()):
-                raise MacaronError(f"the weights have values that are not finite in {name!r}")
+            finite = bool(torch.isfinite(found[-1]).all())
+            require(finite, f"the weights have values that are not finite in {name!r}")
         try:
             return torch.cat(found) if len(found) > 1 else found[0]
         except RuntimeError:
@@ -159,15 +158,11 @@ def reordered(rows: Tensor, order: Sequence[int], missing: float = 0.0) -> Tenso
     return new
 
 
-#: Bytes of a tokenizer.json: those of large vocabularies have tens of megabytes.
-LARGEST_TOKENIZER = 256 << 20
-
-
 def stored_tokenizer(source: ForeignFolder) -> Record:
     """The content of tokenizer.json; of BERT's vocab.txt, if there is only that."""
     path, words = source.path / "tokenizer.json", source.path / "vocab.txt"
     if path.is_file():
-        return read_json(path, Record, largest=LARGEST_TOKENIZER)
+        return read_json(path, Record, largest=256 << 20)  # large vocabularies have tens of megabytes
     if source.config.get("model_type") != "bert" or not words.is_file():
         raise MacaronError(
             "no tokenizer.json. Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"

@@ -108,9 +108,7 @@ def _labels(source: ForeignFolder) -> dict[str, Any]:
     return {"id2label": names, "problem_type": problem or usual}
 
 
-_FAMILIES: dict[str, Callable[..., tuple[Network, MacaronTokenizer, str]]] = {
-    **{"gpt2": gpt2, "bert": bert, "marian": marian},
-}
+_FAMILIES: dict[str, Callable[..., Any]] = {"gpt2": gpt2, "bert": bert, "marian": marian}
 
 
 def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = False, **settings: Any) -> list[str]:
