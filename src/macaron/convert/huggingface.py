@@ -5,11 +5,15 @@ of zeros and a bias that makes them impossible.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Regex, Tokenizer, normalizers
+from tokenizers.decoders import Metaspace as MetaspaceDecoder
+from tokenizers.models import Unigram
+from tokenizers.pre_tokenizers import Metaspace
 
 from macaron.convert.fairseq import check_replaceable, description
 from macaron.convert.foreign import (
@@ -21,20 +25,33 @@ from macaron.convert.foreign import (
     stored_tokenizer,
     tokenizer_settings,
 )
-from macaron.convert.marian import marian
 from macaron.errors import MacaronError, naming
-from macaron.models.configuration import EncoderConfig, LanguageConfig
+from macaron.json_files import Record, read_json
+from macaron.limits import LARGEST_VOCABULARY
+from macaron.models.configuration import EncoderConfig, GenerationSettings, LanguageConfig, TranslationConfig
 from macaron.models.encoder import EncoderForMaskedLM, EncoderForSequenceClassification, EncoderModel
 from macaron.models.load import save_model
 from macaron.models.network import Network
-from macaron.models.translation import LanguageModel
-from macaron.text.tokenizer import MacaronTokenizer
-from macaron.text.vocabulary import EOS, PAD, specials
+from macaron.models.translation import LanguageModel, TranslationModel
+from macaron.nn.embedding import FIRST_POSITION, sinusoids
+from macaron.text.subword import added_specials
+from macaron.text.tokenizer import SPACES, MacaronTokenizer
+from macaron.text.vocabulary import EOS, FILLER, PAD, UNK, specials, tag_tokens
 
 #: Our special tokens after <s>, which BERT lacks, as tokenizer_config.json calls them; and their usual names.
 _SPECIAL = (("pad", "[PAD]"), ("sep", "[SEP]"), ("unk", "[UNK]"), ("mask", "[MASK]"), ("cls", "[CLS]"))
 #: The oldest checkpoints call the weights of norms so.
 _OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+#: All names of the one embedding table.
+_TABLES = (
+    *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
+    "lm_head.weight",
+)
+#: Bytes of a file: 32,000 pieces have less than one megabyte.
+LARGEST = 64 << 20
+#: The score of one letter of a piece that this side of the translation does not use: any other way to write is better.
+UNUSED = -1e6
+_UNIGRAM = 1
 
 
 def gpt2(source: ForeignFolder) -> tuple[Network, MacaronTokenizer, str]:
@@ -106,6 +123,127 @@ def _labels(source: ForeignFolder) -> dict[str, Any]:
         raise MacaronError(f"id2label in config.json must have {count} names, as many as the classifier has outputs")
     usual = "single_label_classification" if count > 1 else "regression"
     return {"id2label": names, "problem_type": problem or usual}
+
+
+def marian(source: ForeignFolder, **languages: str) -> tuple[Network, MacaronTokenizer, str]:
+    """MarianMTModel, with one vocabulary for both sides: the model, its tokenizer, and what it is called."""
+    for key in ("attention_heads", "ffn_dim"):
+        source.only(f"decoder_{key}", source.number(f"encoder_{key}"))
+    source.only("decoder_vocab_size", source.number("vocab_size"), None)
+    fields = source.fields()
+    table = source.weight(next((name for name in _TABLES if name in source.tensors), _TABLES[0]))
+    for name in _TABLES:
+        if name in source.tensors and not torch.equal(source.weight(name), table):
+            raise MacaronError(f"the weights of {name!r} are not shared: models with several tables are not supported")
+    for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"):
+        if name in source.tensors:  # they are computed, and stored for nothing
+            stored = source.weight(name)
+            known = sinusoids(torch.arange(len(stored)) + FIRST_POSITION, stored.shape[-1], kind="marian")
+            if stored.shape != known.shape or not torch.allclose(stored, known, atol=1e-3):
+                raise MacaronError(f"the weights of {name!r} are not sinusoids: trained positions are not supported")
+    tokenizer, order = _tokenizer(source, len(table), languages)
+    config = TranslationConfig(
+        vocab_size=len(order),
+        scale_embedding=source.only("scale_embedding", False, True),
+        tokenizer_fingerprint=tokenizer.fingerprint(),
+        **fields,
+    )
+    bias = torch.zeros(len(table))
+    if "final_logits_bias" in source.tensors:
+        bias = source.weight("final_logits_bias").reshape(-1)
+    weights = {
+        **source.all_weights(config),
+        "embedding.tokens.weight": reordered(table, order),
+        "embedding.output_bias": reordered(bias, order, NEVER),
+    }
+    model = source.build(TranslationModel, config, weights)
+    model.generation_config = _search(source)
+    return model, tokenizer, "translation"
+
+
+def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> tuple[MacaronTokenizer, list[int]]:
+    """The tokenizer of both sides, and for every new id the old one."""
+    vocabulary: dict[str, int] = read_json(source.path / "vocab.json", dict[str, int], largest=64 << 20)
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))) or not len(vocabulary) <= rows <= LARGEST_VOCABULARY:
+        raise MacaronError(f"vocab.json: {len(vocabulary):,} tokens do not number the {rows:,} rows of the embedding")
+    eos, unk = source.token("eos_token_id", rows, 0), vocabulary.get("<unk>")
+    if unk is None:
+        raise MacaronError("vocab.json: no '<unk>'")
+    places = [vocabulary.get("<s>"), source.token("pad_token_id", rows, rows - 1), eos, unk]
+    rest = [index for index in range(rows) if index not in places]
+    tokens = {index: token for token, index in vocabulary.items()}
+    names = [*specials("translation"), *(tokens.get(index, f"{FILLER}{index:04d}") for index in rest)]
+    if len(set(names)) < len(names):
+        raise MacaronError("vocab.json: a special token is there under another number than config.json says")
+    # Models of several target languages want >>fra<< in front of a source: a tag.
+    tags = [name for name in names if name.startswith(">>") and name.endswith("<<")]
+    backends = []
+    for side in ("source", "target"):
+        backends.append(unigram(read_sentencepiece(source.path / f"{side}.spm"), names))
+        backends[-1].add_special_tokens([*added_specials("translation"), *tag_tokens(tags)])
+    stored = tokenizer_settings(source)
+    given = {name: languages.get(name) or stored.get(name) for name in ("source_lang", "target_lang")}
+    if not all(isinstance(value, str | None) for value in given.values()):
+        raise MacaronError("tokenizer_config.json: source_lang and target_lang should be codes of languages")
+    made = MacaronTokenizer.from_backend(
+        backends[0], target_backend=backends[1], kind="translation", pipeline="plain", tags=tags, **given
+    )
+    return made, [-1 if place is None else place for place in places] + rest
+
+
+def _search(source: ForeignFolder) -> GenerationSettings:
+    """How the model is searched by default; older folders say it in config.json."""
+    path = source.path / "generation_config.json"
+    said: Record = {**source.config, **(read_json(path, Record) if path.is_file() else {})}
+    names = ("num_beams", "length_penalty", "max_length")
+    return GenerationSettings(**{name: said.get(name) for name in names}, suppress_tokens=[PAD])
+
+
+def read_sentencepiece(path: Path) -> Any:
+    """The message in a ``.spm`` file, which is one of a model of the kind ``unigram``."""
+    try:
+        from google.protobuf.message import DecodeError
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except ImportError:
+        raise MacaronError("a MarianMT folder needs sentencepiece: pip install 'macaron-net[marian]'") from None
+    if not path.is_file():
+        raise MacaronError(f"{path}: no such file. A MarianMT folder has source.spm, target.spm and vocab.json.")
+    if path.stat().st_size > LARGEST:
+        raise MacaronError(f"{path}: larger than {LARGEST >> 20} MB")
+    try:
+        model = ModelProto.FromString(path.read_bytes())
+    except DecodeError:
+        raise MacaronError(f"{path}: not a SentencePiece model, or damaged. Copy the folder again.") from None
+    if model.trainer_spec.model_type != _UNIGRAM:
+        raise MacaronError(f"{path}: a SentencePiece model of another kind than unigram, which is not supported")
+    if model.trainer_spec.byte_fallback:
+        raise MacaronError(f"{path}: byte_fallback is not supported")
+    if not 0 < len(model.pieces) <= LARGEST_VOCABULARY:
+        raise MacaronError(f"{path}: {len(model.pieces):,} pieces")
+    return model
+
+
+def unigram(model: Any, names: Sequence[str]) -> Tokenizer:
+    """The tokenizer of a model whose pieces have other numbers: those of ``names``, special tokens first.
+
+    Names that are no pieces of the model are never used, as long as there is another way to write a text. (Letters
+    that the model lacks keep the entry that the other side has for them, as with transformers; only there, several such
+    letters in a row are one unknown token.)
+    """
+    # All that 32 bits hold; `tokenizers` reads numbers of more digits back inexactly.
+    scores = {each.piece: round(each.score, 6) for each in model.pieces}
+    entries = [
+        (name, scores.get(name, UNUSED * len(name)) if index > UNK else UNUSED * len(name))
+        for index, name in enumerate(names)
+    ]
+    made, given = Tokenizer(Unigram(entries, UNK, False)), model.normalizer_spec
+    steps = [normalizers.Precompiled(given.precompiled_charsmap)] if given.precompiled_charsmap else []
+    spaces = normalizers.Replace(Regex(SPACES[0]), SPACES[1])
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Strip(), spaces])
+    scheme = "always" if given.add_dummy_prefix else "never"
+    made.pre_tokenizer = Metaspace(prepend_scheme=scheme)
+    made.decoder = MetaspaceDecoder(prepend_scheme=scheme)
+    return made
 
 
 _FAMILIES: dict[str, Callable[..., Any]] = {"gpt2": gpt2, "bert": bert, "marian": marian}
