@@ -21,20 +21,13 @@ import torch
 from torch import Tensor
 
 from macaron.errors import MacaronError, require, shown
+from macaron.settings import load_toml
 
 #: The first bytes of the two containers.
 _ZIP, _LEGACY = b"PK\x03\x04", b"\x80\x02\x8a\n"
 
-#: What stand-ins replace, as it is not needed. A checkpoint may hold NumPy numbers (best loss, learning rates).
-_NOT_NEEDED = re.compile(r"fairseq\..*|numpy\.(dtype|ndarray|_?core\.multiarray\.(scalar|_reconstruct))")
-#: The names expected in a checkpoint: tensors, plain containers, settings. PyTorch allows more, such as bytearray.
-_EXPECTED = re.compile(
-    r"torch\.(cuda\.)?\w+Storage|torch\.storage\.(Typed|Untyped)Storage|torch\._utils\._rebuild_\w+"
-    r"|torch\._tensor\._rebuild_from_type_v2|torch\.serialization\._get_layout|torch\.nn\.parameter\.Parameter"
-    r"|torch\.(Size|device|(cuda\.)?(sparse\.)?\w*Tensor|b?float\d\w*|q?u?int\d\w*|per_\w+affine\w*|complex\d+|bool)"
-    r"|collections\.(OrderedDict|Counter)|_codecs\.encode|(__builtin__|builtins)\.(set|complex)"
-    r"|argparse\.Namespace"
-)
+_PICKLED = load_toml(Path(__file__).with_name("fairseq.toml"))[0]["pickled"]
+_NOT_NEEDED, _EXPECTED = (re.compile("|".join(_PICKLED[name])) for name in ("not_needed", "expected"))
 #: Bytes. Weights are stored apart; the rest is a few hundred kilobytes, and scanning takes 1 s per MB.
 _LONGEST_PICKLE = 4 * 2**20
 #: Types of weights.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,13 +13,10 @@ from torch import Tensor
 
 from macaron.errors import not_finite
 from macaron.models.load import save_model
+from macaron.settings import load_toml
 from macaron.tasks.classification import ClassificationBatch
 from macaron.tasks.classifier import EncoderOnDevice, Precision
 from macaron.text.vocabulary import TokenizerKind
-
-#: The modules of sentence-transformers: name of the class, and folder.
-_MODULES = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
-_POOLING = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 
 
 class Embedder(EncoderOnDevice):
@@ -75,26 +72,10 @@ class Embedder(EncoderOnDevice):
             return F.normalize(mean, dim=1) if normalize else mean
 
     def export(self, folder: Path) -> None:
-        """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising.
-
-        The names of the classes are those that all its versions since 2.0 read.
-        """
-        modules = [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{name}"}
-            for index, (name, path) in enumerate(_MODULES)
-        ]
-        pooling: dict[str, Any] = {f"pooling_mode_{name}": name == "mean_tokens" for name in _POOLING}
-        more = {
-            "modules.json": modules,
-            "sentence_bert_config.json": {"max_seq_length": self.max_length, "do_lower_case": False},
-            "config_sentence_transformers.json": {
-                "__version__": {"pytorch": torch.__version__},
-                "prompts": {},
-                "default_prompt_name": None,
-                "similarity_fn_name": "cosine",
-            },
-            "1_Pooling/config.json": {"word_embedding_dimension": self.size, **pooling, "include_prompt": True},
-            # The folder of a module must exist, and an empty one is lost on many ways.
-            "2_Normalize/config.json": {},
-        }
+        """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising."""
+        more = load_toml(Path(__file__).with_suffix(".toml"))[0]
+        more["sentence_bert_config.json"]["max_seq_length"] = self.max_length
+        version = {"pytorch": torch.__version__}
+        more["config_sentence_transformers.json"] |= {"__version__": version, "default_prompt_name": None}
+        more["1_Pooling/config.json"]["word_embedding_dimension"] = self.size
         save_model(folder, self.model.model, None, self.tokenizer, more=more)
