@@ -54,6 +54,6 @@ def __dir__() -> list[str]:
 
 
 # The packages need `lazy`, so this comes last.
-from macaron.huggingface.registration import register_when_imported  # noqa: E402
+from macaron.huggingface import register_when_imported  # noqa: E402
 
 register_when_imported()

@@ -1,8 +1,16 @@
 """Transformers' classes around our networks and tokenizer: Auto classes, ``generate``, ``Trainer``, pipelines.
 
-Importing transformers takes seconds: it is imported when one of these names is first used.
+Importing transformers takes seconds: it is imported when one of these names is first used. ``import macaron`` must be
+light, yet ``AutoModelForSeq2SeqLM.from_pretrained(folder)`` must work after it. So the registration is attached to the
+import of transformers' own ``auto`` modules: it runs right after the module that holds the mapping has been executed,
+or at once if that has already happened.
 """
 
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from macaron import lazy
@@ -26,3 +34,74 @@ __getattr__ = lazy(
     tokenizer=["HFTokenizer"],
     translation=["HFLanguageModel", "HFTranslationModel"],
 )
+
+
+def _configurations() -> None:
+    from transformers.models.auto.configuration_auto import AutoConfig
+
+    from macaron.huggingface.configuration import CONFIGURATIONS
+
+    for config in CONFIGURATIONS:
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+
+
+def _tokenizers() -> None:
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    from macaron.huggingface.configuration import CONFIGURATIONS
+    from macaron.huggingface.tokenizer import HFTokenizer
+
+    for config in CONFIGURATIONS:
+        AutoTokenizer.register(config, fast_tokenizer_class=HFTokenizer, exist_ok=True)
+
+
+def _models() -> None:
+    from transformers.models.auto import modeling_auto as auto
+
+    from macaron.huggingface import encoder, translation
+
+    for auto_class, model in (
+        (auto.AutoModel, translation.HFTranslationModel),
+        (auto.AutoModelForSeq2SeqLM, translation.HFTranslationModel),
+        (auto.AutoModel, translation.HFLanguageModel),
+        (auto.AutoModelForCausalLM, translation.HFLanguageModel),
+        (auto.AutoModel, encoder.HFEncoderModel),
+        (auto.AutoModelForMaskedLM, encoder.HFEncoderForMaskedLM),
+        (auto.AutoModelForPreTraining, encoder.HFEncoderForPreTraining),
+        (auto.AutoModelForSequenceClassification, encoder.HFEncoderForSequenceClassification),
+    ):
+        auto_class.register(model.config_class, model, exist_ok=True)
+
+
+_AFTER: dict[str, Callable[[], None]] = {
+    "transformers.models.auto.configuration_auto": _configurations,
+    "transformers.models.auto.tokenization_auto": _tokenizers,
+    "transformers.models.auto.modeling_auto": _models,
+}
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing itself: it lets the other finders work, and registers after the modules in ``_AFTER`` have run."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        others = [finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec")]
+        found = (finder.find_spec(name, path, target) for finder in others if name in _AFTER)
+        spec = next((each for each in found if each is not None), None)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                _AFTER[name]()
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def register_when_imported() -> None:
+    """Register now what transformers has already loaded, and the rest when it is."""
+    for name, register in _AFTER.items():
+        if name in sys.modules:
+            register()
+    if not any(isinstance(finder, _Watcher) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher())
