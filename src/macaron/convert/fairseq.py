@@ -50,7 +50,6 @@ def convert_fairseq(
     :returns: a description in lines, and warnings
     """
     out = Path(out)
-    check_replaceable(out, force)
     read = read_checkpoint(checkpoint)
     with naming(checkpoint):
         # The norms of the decoders of the oldest checkpoints have numbers.
@@ -64,7 +63,7 @@ def convert_fairseq(
             known = not given or LANGUAGE.fullmatch(str(given)) is not None
             require(known, f"args.{side} is not a language code (expected e.g. 'de'), but {given!r}")
     tokenizer = _tokenizer(read, dictionary, kind, settings)
-    check_replaceable(out, force)  # again: the conversion may have taken long
+    check_replaceable(out, force)
     config = replace(model.config, tokenizer_fingerprint=tokenizer.fingerprint())
     save_model(out, model, model.state_dict(), tokenizer, config)
     title = f"{kind} ({config.problem_type}, {config.num_labels} outputs)" if kind == "classifier" else kind

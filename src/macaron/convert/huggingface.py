@@ -256,7 +256,6 @@ def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = Fa
     :returns: a description in lines
     """
     folder, out = Path(folder), Path(out)
-    check_replaceable(out, force)
     given = {name: value for name, value in settings.items() if value}
     with naming(folder):
         source = ForeignFolder.read(folder)
@@ -264,6 +263,6 @@ def convert_huggingface(folder: str | Path, out: str | Path, *, force: bool = Fa
         if given and family != "marian":
             raise MacaronError(f"{next(iter(given))} is for translation models: leave it out")
         model, tokenizer, title = _FAMILIES[family](source, **given)
-    check_replaceable(out, force)  # again: the conversion may have taken long
+    check_replaceable(out, force)
     save_model(out, model, model.state_dict(), tokenizer)
     return description(title, model, out)

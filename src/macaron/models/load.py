@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from macaron.errors import MacaronError, naming, resume_command
+from macaron.errors import MacaronError, naming, require, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import GenerationSettings
@@ -149,52 +149,46 @@ def load_model(
     :param heads: prefixes of weights that may be missing (they are drawn anew) or superfluous: another task's
     """
     with checked(folder, USED_FILES):
-        return _load_model(folder, model_class, dtype, heads, device, changes)
+        import torch
 
-
-def _load_model(
-    folder: Path, model_class: Any, dtype: torch.dtype | None, heads: Sequence[str], device: Any, changes: Any
-) -> tuple[Any, list[str]]:
-    import torch
-
-    config = load_config(folder, model_class.config_class, **changes)
-    with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
-        model = model_class(config)
-    if hasattr(model, "generation_config") and (folder / _GENERATION).exists():
-        said = read_json(folder / _GENERATION, Record, _REMEDY)
-        with naming(folder / _GENERATION):
-            model.generation_config = GenerationSettings.from_dict(said)
-    stored = read_weights(folder)
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
-        stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
-    kept = {name: tensor for name, tensor in stored.items() if name in shapes}
-    other_shape = {name for name, each in kept.items() if each.shape != shapes[name] or not each.is_floating_point()}
-    lacking = sorted((shapes.keys() - stored.keys()) | other_shape)
-    missing = [name for name in lacking if not name.startswith(tuple(heads))]
-    unknown = sorted(name for name in stored.keys() - shapes.keys() if not name.startswith(tuple(heads)))
-    if unknown and unknown[0].startswith("classifier."):
-        raise MacaronError(f"{folder}: a classifier, for macaron predict. Give the model that it was fine-tuned from.")
-    if missing or unknown:
-        what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
-        if missing and missing[0] in other_shape:
-            what = f"have {missing[0]!r} in another shape or type"
-        raise MacaronError(
-            f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
+        config = load_config(folder, model_class.config_class, **changes)
+        with naming(folder / _CONFIG), torch.device("meta"):  # nothing is allocated or drawn
+            model = model_class(config)
+        if hasattr(model, "generation_config") and (folder / _GENERATION).exists():
+            said = read_json(folder / _GENERATION, Record, _REMEDY)
+            with naming(folder / _GENERATION):
+                model.generation_config = GenerationSettings.from_dict(said)
+        stored = read_weights(folder)
+        expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
+        if hasattr(model, "model") and not any(name.startswith("model.") for name in stored):
+            stored = {f"model.{name}": tensor for name, tensor in stored.items()}  # a model saved without a head
+        kept = {n: each for n, each in stored.items() if each.shape == expected.get(n) and each.is_floating_point()}
+        lacking = sorted(expected.keys() - kept.keys())
+        missing = [name for name in lacking if not name.startswith(tuple(heads))]
+        unknown = sorted(name for name in stored.keys() - expected.keys() if not name.startswith(tuple(heads)))
+        classifier = bool(unknown) and unknown[0].startswith("classifier.")
+        require(
+            not classifier, f"{folder}: a classifier, for macaron predict. Give the model that it was fine-tuned from."
         )
-    for name in lacking:
-        leaf: Any = model.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
-        leaf.reset_parameters()
-    saved_in = next((tensor.dtype for tensor in stored.values() if tensor.is_floating_point()), torch.float32)
-    # Copies: the file is only mapped into memory, and may be replaced while the model lives.
-    kind = dtype or saved_in
-    weights = {name: each.to(device, kind, copy=True) for name, each in kept.items() if name not in lacking}
-    for name, tensor in weights.items():
-        # A sum is quicker; where it overflows, the values themselves decide.
-        if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
-            raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
-    model.load_state_dict(weights, strict=False, assign=True)
-    return model.to(kind).eval(), lacking
+        if missing or unknown:
+            what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
+            if missing and missing[0] in stored:
+                what = f"have {missing[0]!r} in another shape or type"
+            raise MacaronError(
+                f"{folder}: the weights {what}. They do not belong to this config.json: copy the folder again."
+            )
+        for name in lacking:
+            leaf: Any = model.get_submodule(name.rpartition(".")[0]).to_empty(device="cpu")
+            leaf.reset_parameters()
+        kind = dtype or next((each.dtype for each in stored.values() if each.is_floating_point()), torch.float32)
+        # Copies: the file is only mapped into memory, and may be replaced while the model lives.
+        weights = {name: each.to(device, kind, copy=True) for name, each in kept.items()}
+        for name, tensor in weights.items():
+            # A sum is quicker; where it overflows, the values themselves decide.
+            if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
+                raise MacaronError(f"{folder}: the weights contain non-finite values in {name!r}")
+        model.load_state_dict(weights, strict=False, assign=True)
+        return model.to(kind).eval(), lacking
 
 
 def save_model(
