@@ -165,13 +165,9 @@ class EncoderOnDevice:
             texts = [column[index] for column in data.texts]
             if swap is not None and swap[index]:
                 texts.reverse()
-            tokens[i, 0], end = self.ends[0], 1
-            for segment, text in zip((first, 1 - first), texts, strict=False):
-                start, end = end, end + len(text) + 1
-                tokens[i, start : end - 1] = text
-                tokens[i, end - 1] = EOS
-                segments[i, start:end] = segment
-            tokens[i, end - 1] = self.ends[1]
+            row = np.concatenate([part for text in texts for part in ((EOS,), text)])
+            tokens[i, : len(row)], segments[i, len(texts[0]) + 2 : len(row) + 1] = row, 1 - first
+            tokens[i, 0], tokens[i, len(row)] = self.ends
         arrays = (tokens, segments, tokens != PAD, data.targets[filled], weights)
         return ClassificationBatch(*(to_device(torch.from_numpy(array), self.device) for array in arrays))
 
@@ -249,12 +245,10 @@ class Predictor(EncoderOnDevice):
             return [{"score": float(value)} for value in values]
         if self.objective.kind == "one-logit":
             logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
-        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = shifted / shifted.sum(axis=1, keepdims=True)
         found = []
-        for value, row in zip(values, probabilities, strict=True):
-            chances = dict(zip(labels, row.tolist(), strict=True))
-            found.append({"label": labels[int(value)], "probability": float(row.max()), "probabilities": chances})
+        for value, row in zip(values, torch.from_numpy(logits).softmax(dim=1).tolist(), strict=True):
+            chances = dict(zip(labels, row, strict=True))
+            found.append({"label": labels[int(value)], "probability": max(row), "probabilities": chances})
         return found
 
     def predict_rows(self, rows: Sequence[Sequence[str]]) -> list[dict[str, Any] | None]:

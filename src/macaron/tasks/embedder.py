@@ -1,7 +1,6 @@
 """Sentence embeddings: the mean of a text's token states, scaled to length 1."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -57,19 +56,19 @@ class Embedder(EncoderOnDevice):
         if isinstance(texts, str):
             return self.embed([texts], normalize)[0]
         data = self.encode([[text.strip() for text in texts]])
+
+        def pooled(batch: ClassificationBatch) -> Tensor:
+            states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
+            real = batch.real.unsqueeze(-1).float()
+            with torch.autocast(states.device.type, enabled=False):
+                mean = (states * real).sum(dim=1) / real.sum(dim=1)
+                return F.normalize(mean, dim=1) if normalize else mean
+
         with self.memory_explained("texts"):
-            vectors = self.over_batches(data, partial(self._vectors, normalize), self.size).astype(np.float32)
+            vectors = self.over_batches(data, pooled, self.size).astype(np.float32)
         if not np.isfinite(vectors).all():
             raise not_finite(self.folder)
         return vectors
-
-    def _vectors(self, normalize: bool, batch: ClassificationBatch) -> Tensor:
-        """(B, D), in float32."""
-        states = self.model.model.encode(batch.tokens, batch.real, batch.segments).float()
-        real = batch.real.unsqueeze(-1).float()
-        with torch.autocast(states.device.type, enabled=False):
-            mean = (states * real).sum(dim=1) / real.sum(dim=1)
-            return F.normalize(mean, dim=1) if normalize else mean
 
     def export(self, folder: Path) -> None:
         """Write a folder for ``sentence_transformers.SentenceTransformer``: the encoder alone, pooling, normalising."""

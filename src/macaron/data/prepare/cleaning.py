@@ -88,7 +88,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
     :param strict: for valid and test: nothing may be dropped, so a line that cannot be read is an error
     """
-    pipeline, state = _pipeline(settings), chunk.files.state
+    pipeline, state = pipeline_of(settings), chunk.files.state
     rows: list[tuple[str, str]] = []
     texts: list[tuple[str, str]] = []
     hashes = bytearray()
@@ -126,7 +126,7 @@ def clean_pairs(chunk: Chunk, settings: PairsSettings, strict: bool, keep_text: 
 
 def clean_text(chunk: Chunk, settings: TextSettings) -> CleanedChunk:
     """Split paragraphs into sentences; blank lines end documents, or headings begin them."""
-    pipeline, state = _pipeline(settings), chunk.files.state
+    pipeline, state = pipeline_of(settings), chunk.files.state
     split = splitter(state, settings.lang)
     sentences: list[str] = []
     ends: set[int] = set()  # numbers of sentences before the ends of documents
@@ -181,7 +181,8 @@ def count_words(text: str, words: list[str]) -> int:
     return len(words) if max(text, default="") < "\u0e00" else len(words) + len(SPACELESS.findall(text))
 
 
-def _pipeline(settings: PairsSettings | TextSettings) -> Pipeline:
+def pipeline_of(settings: PairsSettings | TextSettings) -> Pipeline:
+    """The pipeline of a recipe's data."""
     return Pipeline(settings.pipeline, *settings.languages, settings.lower, settings.normalize)
 
 

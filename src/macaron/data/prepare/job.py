@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from macaron.data.manifest import FORMAT, DataKind
-from macaron.data.prepare.cleaning import RULES, AlignedFiles, CleanedChunk, chunks, clean_pairs, clean_text
+from macaron.data.prepare.cleaning import RULES, AlignedFiles, chunks, clean_pairs, clean_text, pipeline_of
 from macaron.data.prepare.encoding import CleanedSplit, count_words, encode_part
 from macaron.data.prepare.roles import DUPLICATE, OVERLAP, TRAIN, VALID, choose_pairs, hold_out_documents
 from macaron.data.prepared import Split
@@ -28,6 +28,7 @@ from macaron.data.store import StoreWriter
 from macaron.errors import MacaronError
 from macaron.processes import Progress, Workers
 from macaron.text.extension import extended, repeated_words
+from macaron.text.pipeline import MOSES_SETTINGS
 from macaron.text.tokenizer import MacaronTokenizer
 from macaron.text.vocabulary import chosen_size
 
@@ -92,12 +93,9 @@ class PrepareJob:
         cleaned = CleanedSplit(self.work / f"cleaned-{split}")
         cleaned.folder.mkdir()
         name = "splitting into sentences" if self.is_text else f"{'reading' if strict else 'cleaning'} {split}"
-        settings = self.settings
-        task: partial[CleanedChunk] = (
-            partial(clean_text, settings=settings)
-            if isinstance(settings, TextSettings)
-            else partial(clean_pairs, settings=settings, strict=strict, keep_text=keep_text)
-        )
+        more = {} if self.is_text else {"strict": strict, "keep_text": keep_text}
+        clean: Any = clean_text if self.is_text else clean_pairs
+        task = partial(clean, settings=self.settings, **more)
         with ExitStack() as stack:
             step = stack.enter_context(self.progress.step(name, self.unit))
             texts = [f"text{ending}" for ending in self.endings if keep_text]
@@ -172,8 +170,9 @@ class PrepareJob:
         with self.progress.step("counting words", self.unit) as step:
             words, rows = count_words(self.workers, train.parts)
             step(rows)
+        more = settings.extend_vocab or 0
         if self.given is not None:
-            wanted = len(self.given) + (settings.extend_vocab or 0)
+            wanted = len(self.given) + more
         elif settings.vocab_size != "auto":
             wanted = settings.vocab_size
         else:
@@ -182,22 +181,18 @@ class PrepareJob:
         with self.progress.step("learning subwords", "words") as step:
             step(len(words))
             if self.given is not None:
-                more = settings.extend_vocab or 0
                 tokenizer = extended(self.given, words, more, settings.vocab_multiple, settings.tags)
             else:
-                source_lang, target_lang = settings.languages
+                pipeline = pipeline_of(settings)
                 tokenizer = MacaronTokenizer.train(
                     repeated_words(words, settings.pipeline == "raw"),
                     wanted,
                     pipeline=settings.pipeline,
                     kind=settings.vocabulary,
-                    source_lang=source_lang,
-                    target_lang=target_lang,
-                    lower=settings.lower,
-                    normalize=settings.normalize,
                     prepared=True,
                     pad_to_multiple=settings.vocab_multiple,
                     tags=settings.tags,
+                    **{name: getattr(pipeline, name) for name in MOSES_SETTINGS},
                 )
         tokenizer.save_pretrained(self.folder / "tokenizer")
         if len(tokenizer) < wanted:
