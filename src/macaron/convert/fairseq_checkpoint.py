@@ -113,8 +113,7 @@ def read_checkpoint(path: str | Path) -> FairseqCheckpoint:
 
 def read_pickled(path: Path) -> Any:
     """The content of a file that PyTorch has pickled, if it names nothing beyond what weights and settings need."""
-    if path.is_dir():
-        raise MacaronError(f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
+    require(not path.is_dir(), f"{path}: a folder; give the checkpoint file, such as {path}/checkpoint_best.pt")
     try:
         with path.open("rb") as file:
             start = file.read(9)
@@ -122,10 +121,8 @@ def read_pickled(path: Path) -> Any:
         raise MacaronError(f"{path}: {error.strerror or error}") from None
     if not start:
         raise MacaronError(f"{path}: the file is empty; copy or fetch it again")
-    if start[8:] == b"{":
-        raise MacaronError(f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
-    if start[:4] not in (_ZIP, _LEGACY):
-        raise MacaronError(f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
+    require(start[8:] != b"{", f"{path}: a safetensors file; this command reads fairseq checkpoints (.pt)")
+    require(start[:4] in (_ZIP, _LEGACY), f"{path}: not a PyTorch checkpoint; give the .pt file that fairseq wrote")
     try:
         return _load(path, start[:4] == _ZIP)
     except MacaronError:
@@ -191,8 +188,7 @@ def _within(path: Path, size: int) -> None:
 
 def plain_tensors(path: Path, content: Any, part: str = "the file") -> dict[str, Tensor]:
     """The weights in the content of a file, or in a part of it: tensors by name, and not larger than the file."""
-    if not isinstance(content, dict):
-        raise MacaronError(f"{path}: not weights by name, but {type(content).__name__}")
+    require(isinstance(content, dict), f"{path}: not weights by name, but {type(content).__name__}")
     for name, tensor in content.items():
         plain = isinstance(name, str) and isinstance(tensor, Tensor)
         plain = plain and tensor.layout == torch.strided and not tensor.is_meta

@@ -63,8 +63,7 @@ class ForeignFolder:
         pickled = path / "pytorch_model.bin"
         if any(path.glob(MODEL_FILES[2])):
             return cls(path, config, read_weights(path))
-        if not pickled.is_file():
-            raise MacaronError("no weights (model.safetensors or pytorch_model.bin)")
+        require(pickled.is_file(), "no weights (model.safetensors or pytorch_model.bin)")
         return cls(path, config, plain_tensors(pickled, read_pickled(pickled)))
 
     def only(self, key: str, *supported: Any) -> Any:

@@ -25,7 +25,7 @@ from macaron.convert.foreign import (
     stored_tokenizer,
     tokenizer_settings,
 )
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
 from macaron.models.configuration import EncoderConfig, GenerationSettings, LanguageConfig, TranslationConfig
@@ -87,9 +87,8 @@ def bert(source: ForeignFolder) -> tuple[Network, MacaronTokenizer, str]:
     places: list[int | None] = [None]
     for name, usual in _SPECIAL:
         given = named.get(f"{name}_token") or usual
-        token = given.get("content") if isinstance(given, dict) else given
-        if token not in ids:
-            raise MacaronError(f"the vocabulary lacks {token!r}, the {name} token of tokenizer_config.json")
+        token: Any = given.get("content") if isinstance(given, dict) else given
+        require(token in ids, f"the vocabulary lacks {token!r}, the {name} token of tokenizer_config.json")
         places.append(ids[token])
     backend, order = renumbered(content, places, "encoder", len(table))
     tokenizer = MacaronTokenizer.from_backend(backend, kind="encoder", pipeline="plain")
@@ -206,10 +205,8 @@ def read_sentencepiece(path: Path) -> Any:
         from sentencepiece.sentencepiece_model_pb2 import ModelProto
     except ImportError:
         raise MacaronError("a MarianMT folder needs sentencepiece: pip install 'macaron-net[marian]'") from None
-    if not path.is_file():
-        raise MacaronError(f"{path}: no such file. A MarianMT folder has source.spm, target.spm and vocab.json.")
-    if path.stat().st_size > LARGEST:
-        raise MacaronError(f"{path}: larger than {LARGEST >> 20} MB")
+    require(path.is_file(), f"{path}: no such file. A MarianMT folder has source.spm, target.spm and vocab.json.")
+    require(path.stat().st_size <= LARGEST, f"{path}: larger than {LARGEST >> 20} MB")
     try:
         model = ModelProto.FromString(path.read_bytes())
     except DecodeError:
@@ -218,8 +215,7 @@ def read_sentencepiece(path: Path) -> Any:
         raise MacaronError(f"{path}: a SentencePiece model of another kind than unigram, which is not supported")
     if model.trainer_spec.byte_fallback:
         raise MacaronError(f"{path}: byte_fallback is not supported")
-    if not 0 < len(model.pieces) <= LARGEST_VOCABULARY:
-        raise MacaronError(f"{path}: {len(model.pieces):,} pieces")
+    require(0 < len(model.pieces) <= LARGEST_VOCABULARY, f"{path}: {len(model.pieces):,} pieces")
     return model
 
 

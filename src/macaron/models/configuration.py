@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict
 
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.limits import LONGEST_TEXT, MOST_BEAMS, MOST_LABELS, MOST_STEPS, Between
 from macaron.nn.budget import LayerSettings
 from macaron.nn.interaction import Interaction
@@ -158,8 +158,7 @@ class TranslationConfig(ModelConfig):
         needed = {"H": "cross-attention (H): it could not see the source"}
         needed["F"] = "self-attention (F): it could not see its own words"
         for operator, lacking in needed.items():
-            if operator not in scheme.operators:
-                raise MacaronError(f"decoder_scheme {scheme.name!r} has no {lacking}")
+            require(operator in scheme.operators, f"decoder_scheme {scheme.name!r} has no {lacking}")
         return scheme
 
 

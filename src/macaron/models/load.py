@@ -60,10 +60,8 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
                 file=sys.stderr,
             )
         folder = found
-    if not folder.exists():
-        raise MacaronError(f"{folder}: no such folder. Give a model folder, such as RUN/model.")
-    if not folder.is_dir():
-        raise MacaronError(f"{folder} is a file; give its folder")
+    require(folder.exists(), f"{folder}: no such folder. Give a model folder, such as RUN/model.")
+    require(folder.is_dir(), f"{folder} is a file; give its folder")
     begin(folder, USED_FILES)
     found_type = stored_type(folder)
     if found_type not in [f"macaron-{kind}" for kind in kinds or _WRONG]:

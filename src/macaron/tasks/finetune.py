@@ -20,7 +20,7 @@ from torch import Tensor
 from macaron.data.batching import Indices
 from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.device import own_stream
-from macaron.errors import Interrupted, MacaronError
+from macaron.errors import Interrupted, MacaronError, require
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.locks import LOCK
@@ -288,6 +288,5 @@ def make_objective(tables: dict[str, Table], label: str, regression: bool) -> Ob
         return Objective("classes", classes)
     # Scores are standardised: otherwise each scale would need a learning rate of its own.
     spread = pstdev(train.values)
-    if not spread:
-        raise MacaronError(f"{train.name}: all scores are {train.values[0]:g}: nothing to learn")
+    require(bool(spread), f"{train.name}: all scores are {train.values[0]:g}: nothing to learn")
     return Objective("score", (label,), shift=fmean(train.values), scale=spread)

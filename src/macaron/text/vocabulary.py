@@ -160,8 +160,7 @@ def read_dictionary(path: str | Path, kind: TokenizerKind = "translation", pad_t
             raise MacaronError(f"{where}: {token!r} is there twice (see {seen}). Remove one of the two.")
         first_line[token] = number
         tokens.append(token)
-    if len(tokens) == len(specials(kind)):
-        raise MacaronError(f"{path}: no tokens in this dictionary. Expected lines 'token count'.")
+    require(len(tokens) != len(specials(kind)), f"{path}: no tokens in this dictionary. Expected lines 'token count'.")
     return tokens + fillers(len(tokens), pad_to_multiple)
 
 
@@ -182,8 +181,7 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
         if WORD_END in left or WORD_END in right.removesuffix(WORD_END):
             raise MacaronError(f"{path}, line {number}: {WORD_END} may only end a merge, found {line!r}")
         merges.setdefault((left, right))  # of a repeated merge the first counts
-    if not merges:
-        raise MacaronError(f"{path}: no merges after the version line")
+    require(bool(merges), f"{path}: no merges after the version line")
     return list(merges)
 
 

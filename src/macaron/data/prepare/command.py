@@ -11,7 +11,7 @@ from macaron.data.manifest import KINDS, MANIFEST, DataKind, read_manifest
 from macaron.data.prepare.job import PrepareJob
 from macaron.data.prepared import SPLITS, PreparedData, PreparedText, open_prepared
 from macaron.data.settings import PairsSettings, TextSettings
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import atomic_folder, tidy, write_json
 from macaron.processes import Progress, Workers
 from macaron.seal import seal
@@ -126,15 +126,13 @@ def _older(out: Path, kind: DataKind) -> dict[str, Any]:
     out = out.absolute()
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return {}
-    if not (out / MANIFEST).is_file():
-        raise MacaronError(f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
+    require((out / MANIFEST).is_file(), f"{out} exists and was not written by 'macaron prepare'. {_ELSEWHERE}")
     try:
         older = read_manifest(out)
     except MacaronError:  # of an older version, or damaged: it is replaced
         return {}
     held = older.get("kind", "pairs")
-    if held != kind:
-        raise MacaronError(f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
+    require(held == kind, f"{out} holds {KINDS[held]}. {_ELSEWHERE}")
     return older
 
 

@@ -61,8 +61,7 @@ def gather(
         _fetch(settings, absent, downloads, progress, workers)
         files, missing, absent = search()
         missing += [str(settings.root / item.path) for item in absent]  # fetched a moment ago
-    if missing:
-        raise MacaronError("these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
+    require(not missing, "these files are missing:\n  " + "\n  ".join(dict.fromkeys(missing)))
     known = {entry["file"]: entry for entry in older.get("inputs", [])}
     fingerprints = []
     for each in chain.from_iterable(files[split] for split in SPLITS if split in files):
@@ -214,8 +213,7 @@ class _Note(TypedDict):
 
 def download(url: str, path: Path, checksum: str | None, progress: Progress) -> None:
     """Fetch a file, as ``PATH.part`` until it is complete and right; resumed if the server's file is still the same."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise MacaronError(f"{url}: only http and https addresses are fetched")
+    require(urlsplit(url).scheme in ("http", "https"), f"{url}: only http and https addresses are fetched")
     part, note = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
     failures = 0
     with alone(path, path.with_name(f".{path.name}{LOCK}")), progress.step(f"fetching {path.name}", "bytes") as step:
