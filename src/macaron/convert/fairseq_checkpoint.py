@@ -136,11 +136,8 @@ def _load(path: Path, zipped: bool) -> Any:
     named = sorted(_names_in(path, zipped))
     inert = list(filter(_NOT_NEEDED.fullmatch, named))
     foreign = [name for name in named if name not in inert and not _EXPECTED.fullmatch(name)]
-    if foreign:
-        raise MacaronError(
-            f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}, which a "
-            "fairseq checkpoint does not. Get the file from a source you trust."
-        )
+    refused = f"{path}: refused, and nothing in it was run: it names {', '.join(foreign[:5])}"
+    require(not foreign, f"{refused}, which a fairseq checkpoint does not. Get the file from a source you trust.")
     stand_ins = [(type(name.rpartition(".")[2], (_Inert,), {}), name) for name in inert]
     with torch.serialization.safe_globals([argparse.Namespace, *stand_ins]), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what PyTorch warns about, it also refuses

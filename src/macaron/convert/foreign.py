@@ -162,10 +162,8 @@ def stored_tokenizer(source: ForeignFolder) -> Record:
     path, words = source.path / "tokenizer.json", source.path / "vocab.txt"
     if path.is_file():
         return read_json(path, Record, largest=256 << 20)  # large vocabularies have tens of megabytes
-    if source.config.get("model_type") != "bert" or not words.is_file():
-        raise MacaronError(
-            "no tokenizer.json. Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        )
+    remedy = "Write one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    require(source.config.get("model_type") == "bert" and words.is_file(), f"no tokenizer.json. {remedy}")
     lower = bool(tokenizer_settings(source).get("do_lower_case", True))
     content: Record = json.loads(BertWordPieceTokenizer(str(words), lowercase=lower).to_str())
     return content

@@ -120,11 +120,9 @@ def find_classes(table: Table) -> tuple[str, ...]:
     """The classes of a training set: whole numbers by value, others in alphabetical order."""
     classes = set(table.labels)
     require(len(classes) >= 2, f"{table.name}: all labels are {table.labels[0]!r}: need at least two classes")
-    if len(classes) > max(len(table.labels) // 2, 2):
-        raise MacaronError(
-            f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples. Give --regression if "
-            "they are numbers to predict, or another --label."
-        )
+    many = f"{table.name}: {len(classes):,} different labels in {len(table.labels):,} examples"
+    few = len(classes) <= max(len(table.labels) // 2, 2)
+    require(few, f"{many}. Give --regression if they are numbers to predict, or another --label.")
     whole = all(re.fullmatch(r"[+-]?\d{1,18}", label) for label in classes)
     return tuple(sorted(classes, key=lambda label: (int(label), label) if whole else (0, label)))
 

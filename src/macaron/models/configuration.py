@@ -74,10 +74,8 @@ class ModelConfig(LayerSettings):
         if not self.tie_word_embeddings:
             raise MacaronError("tie_word_embeddings=False is not supported: input and output share one embedding")
         scheme = self.encoder_scheme_value()
-        if "H" in scheme.operators:
-            raise MacaronError(
-                f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks: give it as decoder_scheme"
-            )
+        crosses = f"scheme {scheme.name!r} has cross-attention (H), which {self.title} lacks"
+        require("H" not in scheme.operators, f"{crosses}: give it as decoder_scheme")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

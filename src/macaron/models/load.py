@@ -69,11 +69,9 @@ def find_folder(path: str | Path, *kinds: str) -> Path:
         raise MacaronError(f"{folder}: a model of type {found_type!r} {wrong}")
     if not any((folder / name).is_file() for name in (_WEIGHTS, _INDEX, CHECKPOINT_WEIGHTS)):
         raise MacaronError(f"{folder}: the weights are missing ({_WEIGHTS}). Copy the folder again.")
-    if not (folder / "tokenizer.json").is_file():
-        raise MacaronError(
-            f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json). It is saved with the "
-            "weights: copy the folder again."
-        )
+    lacks = f"{folder}: the tokenizer is missing (tokenizer.json and tokenizer_config.json)"
+    whole = (folder / "tokenizer.json").is_file()
+    require(whole, f"{lacks}. It is saved with the weights: copy the folder again.")
     return folder
 
 
@@ -105,18 +103,15 @@ def run_of(folder: Path) -> Path | None:
 
 def stored_type(folder: Path) -> Any:
     """The type of model that a folder's config.json names."""
-    if (folder / CHECKPOINT_WEIGHTS).is_file() and not (folder / _CONFIG).is_file():
-        raise MacaronError(
-            f"{folder}: this checkpoint of an earlier version lacks config.json and the tokenizer. Use the "
-            "version that wrote it."
-        )
-    if (folder / "recipe.toml").is_file() and not (folder / _CONFIG).is_file():
-        raise MacaronError(f"{folder}: no model and no checkpoint yet. Continue the run: {resume_command(folder)}")
     if not (folder / _CONFIG).is_file():
-        raise MacaronError(
-            f"{folder}: not a model folder, it has no config.json. `macaron train` writes one as RUN/model; "
-            "`macaron convert` makes one from a foreign checkpoint."
-        )
+        what = "not a model folder, it has no config.json. `macaron train` writes one as RUN/model; `macaron convert` "
+        what += "makes one from a foreign checkpoint."
+        if (folder / CHECKPOINT_WEIGHTS).is_file():
+            what = "this checkpoint of an earlier version lacks config.json and the tokenizer. Use the version that "
+            what += "wrote it."
+        elif (folder / "recipe.toml").is_file():
+            what = f"no model and no checkpoint yet. Continue the run: {resume_command(folder)}"
+        raise MacaronError(f"{folder}: {what}")
     return read_json(folder / _CONFIG, Record, _REMEDY).get("model_type")
 
 
@@ -164,10 +159,9 @@ def load_model(
         lacking = sorted(expected.keys() - kept.keys())
         missing = [name for name in lacking if not name.startswith(tuple(heads))]
         unknown = sorted(name for name in stored.keys() - expected.keys() if not name.startswith(tuple(heads)))
-        classifier = bool(unknown) and unknown[0].startswith("classifier.")
-        require(
-            not classifier, f"{folder}: a classifier, for macaron predict. Give the model that it was fine-tuned from."
-        )
+        if unknown and unknown[0].startswith("classifier."):
+            what = "a classifier, for macaron predict. Give the model that it was fine-tuned from."
+            raise MacaronError(f"{folder}: {what}")
         if missing or unknown:
             what = f"contain {unknown[0]!r}, which the model does not have" if unknown else f"lack {missing[0]!r}"
             if missing and missing[0] in stored:

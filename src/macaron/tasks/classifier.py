@@ -18,7 +18,7 @@ from torch import Tensor
 
 from macaron.data.batching import Indices
 from macaron.device import choose_device, to_device
-from macaron.errors import MacaronError, not_finite
+from macaron.errors import MacaronError, not_finite, require
 from macaron.models.encoder import EncoderForSequenceClassification
 from macaron.models.load import ENCODER_HEADS, find_folder, load_model, model_kind
 from macaron.models.translation import LanguageForSequenceClassification
@@ -101,10 +101,8 @@ class EncoderOnDevice:
         #: The special tokens at both ends of an example.
         self.ends = (CLS, EOS) if kind == "encoder" else (EOS, CLS)
         model, missing = load_model(self.folder, network, torch.float32, ENCODER_HEADS, **changes)
-        if missing and not new_head:
-            raise MacaronError(
-                f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`."
-            )
+        tuned = new_head or not missing
+        require(tuned, f"{self.folder}: not fine-tuned yet, it has no classifier. Make one with `macaron finetune`.")
         self.tokenizer = model_tokenizer(self.folder, kind, model.config)
         #: What config.json says of the input: number of texts, their columns, longest example.
         self.takes: dict[str, Any] = model.config.classification or {}

@@ -20,7 +20,7 @@ from torch import Tensor
 from macaron.data.batching import Indices
 from macaron.data.tabular import Table, class_indices, find_classes, numbers_of
 from macaron.device import own_stream
-from macaron.errors import Interrupted, MacaronError, require
+from macaron.errors import Interrupted, require
 from macaron.evaluate.glue_metrics import score, task_score
 from macaron.files import check_unused, remove_leftovers, write_json, write_text
 from macaron.locks import LOCK
@@ -258,12 +258,11 @@ def finetune_csv(
             )
     except KeyboardInterrupt:
         raise Interrupted("stopped before the end; no model was written. The same command starts again.") from None
-    if outcome.diverged:
-        raise MacaronError(
-            f"the loss was not finite in epoch {len(outcome.epochs)}: try a lower --learning-rate or --clip-norm 1"
-        )
-    epoch = outcome.kept or len(outcome.epochs)
-    progress.say(f"kept epoch {epoch} of {len(outcome.epochs)}, the best in dev {metrics[0]}")
+    last = len(outcome.epochs)
+    lower = "try a lower --learning-rate or --clip-norm 1"
+    require(not outcome.diverged, f"the loss was not finite in epoch {last}: {lower}")
+    epoch = outcome.kept or last
+    progress.say(f"kept epoch {epoch} of {last}, the best in dev {metrics[0]}")
     tuner.save(out / "model", objective, {"texts": len(texts), "columns": list(texts), "dev": outcome.scores})
     result = {
         "scores": outcome.scores,

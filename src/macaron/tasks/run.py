@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.files import check_unused, remove_leftovers, write_json, write_text, writing
 from macaron.json_files import Record, read_json
 from macaron.origin import located
@@ -138,17 +138,12 @@ def _check(recipe: Recipe, out: Path, resume: bool) -> None:
     }
     free = {key for key in FREE_KEYS if key[0] != "decode" or recipe.train.best_metric == "loss"}
     changed = [text for key, text in differences.items() if key not in free]
-    if changed:
-        raise MacaronError(
-            f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}. "
-            "Use the old values, or start a new run with another --out."
-        )
+    other = f"{out} was started with another recipe, so it cannot be resumed with this one: {'; '.join(changed)}"
+    remedy = "Use the old values, or start a new run with another --out."
+    require(not changed, f"{other}. {remedy}")
     moved = [differences["train", key] for key in recipe.train.fixed_limits if ("train", key) in differences]
-    if moved:
-        raise MacaronError(
-            f"{out} cannot be resumed with another length: {'; '.join(moved)}. The learning rate depends on it "
-            f"(train.schedule = {recipe.train.schedule!r}). Use the old values, or start a new run with another --out."
-        )
+    why = f"The learning rate depends on it (train.schedule = {recipe.train.schedule!r})."
+    require(not moved, f"{out} cannot be resumed with another length: {'; '.join(moved)}. {why} {remedy}")
 
 
 def _is_finished(recipe: Recipe, out: Path) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from macaron.data.word_vectors import word_vectors
-from macaron.errors import MacaronError
+from macaron.errors import MacaronError, require
 from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_model
 from macaron.models.presets import AnyConfig, preset, preset_names
 from macaron.models.summary import NETWORKS
@@ -54,11 +54,9 @@ def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
     config = load_config(folder, config_class)
     _refuse_another_shape(given, config, folder)
     weights = weights_fingerprint(folder)
-    if given.weights not in (None, weights):
-        raise MacaronError(
-            f"{folder}: not the weights that the recipe names ({weights}, not model.from_weights = {given.weights!r}). "
-            "Give the model that it was made with, or leave model.from_weights out."
-        )
+    others = f"not the weights that the recipe names ({weights}, not model.from_weights = {given.weights!r})"
+    remedy = "Give the model that it was made with, or leave model.from_weights out."
+    require(given.weights in (None, weights), f"{folder}: {others}. {remedy}")
     taken = {name: value for name, value in config.to_dict().items() if name not in _NOT_TAKEN}
     taken |= {name: value for name, value in given.changes.items() if name in FREE}
     name, changes = _nearest_preset(taken, type(config))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import MacaronError, naming
+from macaron.errors import MacaronError, naming, require
 from macaron.seal import DamagedFile
 from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
@@ -51,24 +51,19 @@ def model_tokenizer(folder: Path, kind: TokenizerKind, config: Any) -> MacaronTo
     tokenizer = load_tokenizer(folder, kind)
     with naming(folder):
         verify(tokenizer, config)
-    if kind == "encoder" and tokenizer.segments[0] != config.first_segment:
-        raise MacaronError(
-            f"{folder}: the tokenizer gives the first sentence segment {tokenizer.segments[0]}, the model has "
-            f"{config.first_segment} (first_segment in config.json): make them agree"
-        )
+    first = tokenizer.segments[0]
+    wrong = f"{folder}: the tokenizer gives the first sentence segment {first}, the model has another"
+    agree = kind != "encoder" or first == config.first_segment
+    require(agree, f"{wrong} (first_segment in config.json): make them agree")
     return tokenizer
 
 
 def verify(tokenizer: MacaronTokenizer, config: Any) -> None:
     """Refuse a tokenizer that is not the one a model was trained with (``config`` is the model's)."""
-    if len(tokenizer) > config.vocab_size:
-        raise MacaronError(
-            f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}: they do not "
-            "belong together. Use the tokenizer files that were saved with the weights."
-        )
+    remedy = "Use the tokenizer files that were saved with the weights."
+    sizes = f"the tokenizer has {len(tokenizer)} tokens, the model knows {config.vocab_size}"
+    require(len(tokenizer) <= config.vocab_size, f"{sizes}: they do not belong together. {remedy}")
     expected = getattr(config, "tokenizer_fingerprint", None)
     if expected is not None and not agrees(expected, found := tokenizer.fingerprint()):
-        raise MacaronError(
-            f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with "
-            f"({expected[-12:]}). Use the tokenizer files that were saved with the weights."
-        )
+        other = f"the tokenizer (fingerprint {found[-12:]}) is not the one that this model was trained with"
+        raise MacaronError(f"{other} ({expected[-12:]}). {remedy}")

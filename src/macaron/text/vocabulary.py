@@ -168,11 +168,11 @@ def read_codes(path: str | Path) -> list[tuple[str, str]]:
     """Read a subword-nmt codes file (version 0.2) and return its merges by rank."""
     lines = read_lines(path)
     header = next(lines, "")  # there is none in version 0.1, where the same merges mean other segmentations
-    if header.split() != CODES_HEADER.split():
-        raise MacaronError(
-            f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}. Codes of other versions "
-            "segment words differently; learn them again with a current subword-nmt (learn-bpe)."
-        )
+    wrong = f"{path}, line 1: expected {CODES_HEADER!r}, found {header[:40]!r}"
+    remedy = (
+        "Codes of other versions segment words differently; learn them again with a current subword-nmt (learn-bpe)."
+    )
+    require(header.split() == CODES_HEADER.split(), f"{wrong}. {remedy}")
     merges: dict[tuple[str, str], None] = {}
     for number, line in enumerate(lines, start=2):
         left, _, right = line.strip("\r ").partition(" ")
