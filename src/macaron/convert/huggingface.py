@@ -156,7 +156,11 @@ def marian(source: ForeignFolder, **languages: str) -> tuple[Network, MacaronTok
         "embedding.output_bias": reordered(bias, order, NEVER),
     }
     model = source.build(TranslationModel, config, weights)
-    model.generation_config = _search(source)
+    # How it is searched by default; older folders say it in config.json.
+    path = source.path / "generation_config.json"
+    said: Record = {**source.config, **(read_json(path, Record) if path.is_file() else {})}
+    search = {name: said.get(name) for name in ("num_beams", "length_penalty", "max_length")}
+    model.generation_config = GenerationSettings(**search, suppress_tokens=[PAD])
     return model, tokenizer, "translation"
 
 
@@ -188,14 +192,6 @@ def _tokenizer(source: ForeignFolder, rows: int, languages: dict[str, str]) -> t
         backends[0], target_backend=backends[1], kind="translation", pipeline="plain", tags=tags, **given
     )
     return made, [-1 if place is None else place for place in places] + rest
-
-
-def _search(source: ForeignFolder) -> GenerationSettings:
-    """How the model is searched by default; older folders say it in config.json."""
-    path = source.path / "generation_config.json"
-    said: Record = {**source.config, **(read_json(path, Record) if path.is_file() else {})}
-    names = ("num_beams", "length_penalty", "max_length")
-    return GenerationSettings(**{name: said.get(name) for name in names}, suppress_tokens=[PAD])
 
 
 def read_sentencepiece(path: Path) -> Any:

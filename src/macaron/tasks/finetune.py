@@ -130,7 +130,11 @@ class FineTuner(EncoderOnDevice):
                     advance(1)
                 loss = float(total) / len(data)
                 outcome.diverged = not math.isfinite(loss)
-                scores = self._score(dev, metrics, outcome)
+                for name, examples in dev.items():
+                    logits = self.all_logits(examples)
+                    outcome.diverged |= not bool(np.isfinite(logits).all())
+                    outcome.predictions[name] = objective.predictions(logits)
+                scores = {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
                 record = {"epoch": epoch, "loss": loss if math.isfinite(loss) else None, "scores": scores}
                 outcome.epochs.append(record)
                 after_epoch(record)
@@ -178,15 +182,6 @@ class FineTuner(EncoderOnDevice):
         copy_weights(self.pretrained, ((n, p) for n, p in self.model.named_parameters() if n in self.pretrained))
         self.model.classifier.reset_parameters()
         self.model.zero_grad(set_to_none=False)
-
-    def _score(
-        self, dev: Mapping[str, Encoded], metrics: Sequence[str], outcome: TuningOutcome
-    ) -> dict[str, dict[str, float]]:
-        for name, examples in dev.items():
-            logits = self.all_logits(examples)
-            outcome.diverged |= not bool(np.isfinite(logits).all())
-            outcome.predictions[name] = self.module.objective.predictions(logits)
-        return {name: score(metrics, outcome.predictions[name], each.labels) for name, each in dev.items()}
 
 
 def epoch_order(lengths: Indices, size: int, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:

@@ -52,18 +52,22 @@ def run(recipe: Recipe, out: Path, resume: bool, started: float | None = None) -
         explained(recipe.train, out),
         writing(out) if processes.first else nullcontext(),
     ):
-        recipe, stored = with_source(recipe, out, resume), out / "recipe.toml"
-        fresh = not (resume and stored.is_file())
-        if fresh:
+        if not resume:
+            check_unused(out)
+        stored = out / "recipe.toml"
+        before = recipe_from(*load_toml(stored)) if resume and stored.is_file() else None
+        recipe = with_source(recipe, before)
+        if before is None:
             recipe = resolve(recipe, recipe.train.wants_gpu(torch.cuda.is_available()), _say(processes))
         else:  # what was chosen when the run began
-            recipe = kept(recipe, recipe_from(*load_toml(stored)))
-        _check(recipe, out, resume)
+            recipe = kept(recipe, before)
+            if checkpoints(out / "checkpoints"):
+                _check(recipe, before, out)
         if resume and _is_finished(recipe, out):
             if processes.first:
                 print(f"{out} is finished: the model is in {out / 'model'}", file=sys.stderr)
             return processes.first and not _is_reported(out)
-        _train(recipe, out, resume, fresh, processes, started)
+        _train(recipe, out, resume, before is None, processes, started)
         return processes.first
 
 
@@ -123,14 +127,9 @@ def _task(recipe: Recipe, processes: Processes) -> TranslationTask | Pretraining
     return task
 
 
-def _check(recipe: Recipe, out: Path, resume: bool) -> None:
-    """Refuse a folder that holds something else."""
-    if not resume:
-        check_unused(out)
-    stored = out / "recipe.toml"
-    if not resume or not stored.exists() or not checkpoints(out / "checkpoints"):
-        return
-    old, new = _by_key(recipe_from(*load_toml(stored)).to_data()), _by_key(recipe.to_data())
+def _check(recipe: Recipe, before: Recipe, out: Path) -> None:
+    """Refuse to resume a run with another recipe than it had before."""
+    old, new = _by_key(before.to_data()), _by_key(recipe.to_data())
     differences = {
         key: f"{'.'.join(key)} was {old.get(key)!r}, is {new.get(key)!r}"
         for key in sorted({*old, *new})

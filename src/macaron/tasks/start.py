@@ -20,9 +20,9 @@ from macaron.models.load import ENCODER_HEADS, find_folder, load_config, load_mo
 from macaron.models.presets import AnyConfig, preset, preset_names
 from macaron.models.summary import NETWORKS
 from macaron.ode import scheme
-from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe, recipe_from
+from macaron.recipe import AUTO, CONFIGURATIONS, ModelSettings, Recipe
 from macaron.seal import weights_fingerprint
-from macaron.settings import load_toml, to_data
+from macaron.settings import to_data
 from macaron.text.extension import extends, origins
 from macaron.text.load_tokenizer import model_tokenizer
 from macaron.train.task import Task
@@ -36,17 +36,15 @@ _NOT_TAKEN = (
 )
 
 
-def with_source(recipe: Recipe, out: Path, resume: bool) -> Recipe:
+def with_source(recipe: Recipe, before: Recipe | None) -> Recipe:
     """The recipe with the configuration of the model that it starts from, complete.
 
-    When a run is resumed, its stored recipe has it, and the model is not read again.
+    When a run is resumed, its recipe ``before`` has it, and the model is not read again.
     """
-    given, stored = recipe.model, out / "recipe.toml"
-    if resume and stored.is_file():
-        before = recipe_from(*load_toml(stored)).model
-        if before.source is not None:
-            changes = {**before.changes, **given.changes}
-            return replace(recipe, model=replace(before, source=given.source or before.source, changes=changes))
+    given = recipe.model
+    if before is not None and before.model.source is not None:
+        source, changes = given.source or before.model.source, {**before.model.changes, **given.changes}
+        return replace(recipe, model=replace(before.model, source=source, changes=changes))
     if given.source is None:
         return recipe
     config_class: Any = CONFIGURATIONS[recipe.task]

@@ -52,7 +52,12 @@ def prepare(
     settings, given = _with_tokenizer(settings)
     origin = {} if given is None else {"tokenizer_fingerprint": of_ids(given.fingerprint())}
     stored = {"version": VERSION, **kind, **to_data(settings), **origin}
-    _keep_splits(settings.out, older, stored)
+    for split in ("valid", "test"):
+        before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
+        again = " ".join(f"--{split} {path}" for path in before)
+        lost = f"{settings.out} has a {split} split, which would be lost: nothing is given for it now"
+        remedy = f"Add {again} (in a recipe: [[data.{split}]]), choose another --out, or remove the folder first."
+        require(not before or bool(stored.get(split)), f"{lost}. {remedy}")
     files, fingerprints, downloads = gather(settings, older, progress, workers)
     reason = _reason(settings.out.absolute(), older, stored, fingerprints)
     if reason is None:
@@ -108,17 +113,6 @@ def _decisive(settings: dict[str, Any]) -> dict[str, Any]:
 def _weights(settings: dict[str, Any]) -> list[float]:
     """The weights of the corpora to train on. They are applied in training and decide nothing here."""
     return [corpus.get("weight", 1.0) for corpus in settings["train"]]
-
-
-def _keep_splits(out: Path, older: dict[str, Any], settings: dict[str, Any]) -> None:
-    for split in ("valid", "test"):
-        before = [corpus["path"] for corpus in older.get("settings", {}).get(split, [])]
-        if before and not settings.get(split):
-            given = " ".join(f"--{split} {path}" for path in before)
-            raise MacaronError(
-                f"{out} has a {split} split, which would be lost: nothing is given for it now. Add {given} "
-                f"(in a recipe: [[data.{split}]]), choose another --out, or remove the folder first."
-            )
 
 
 def _older(out: Path, kind: DataKind) -> dict[str, Any]:

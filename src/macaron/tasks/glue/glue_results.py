@@ -82,11 +82,10 @@ class GlueResults:
         return {name: self._summarise(name, best) for name in TASKS if (best := self.best(name)) is not None}
 
     def _summarise(self, task: str, best: Record) -> dict[str, Any]:
+        records = [record for record in self.records.values() if record["task"] == task]
         settings: dict[str, list[Record]] = {}
-        for record in self.records.values():
-            if record["task"] == task:
-                settings.setdefault(record["setting"], []).append(record)
-        records = [record for those in settings.values() for record in those]
+        for record in records:
+            settings.setdefault(record["setting"], []).append(record)
         # Compare only settings with the most seeds.
         most = max(map(len, settings.values()))
         full = {name: those for name, those in settings.items() if len(those) == most}
