@@ -1,7 +1,4 @@
-"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders.
-
-The configuration comes from the checkpoint's settings, checked against its weights.
-"""
+"""Converts checkpoints of the authors' code (two forks of fairseq 0.6) to model folders."""
 
 import re
 from collections.abc import Mapping
@@ -288,11 +285,7 @@ def weight_names(config: TranslationConfig | EncoderConfig, kind: CheckpointKind
 
 
 def _renamed(checkpoint: FairseqCheckpoint, names: Names, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-    """The checkpoint's weights under our names, in float32.
-
-    All weights must be present, in the right shape, and none may be left over: an unknown weight is a part of the
-    model that would be lost.
-    """
+    # An unknown weight is a part of the model that would be lost.
     left = set(checkpoint.tensors) - set(names) - set(_DATA["not_weights"]) - set(_TABLES)
     if left:
         unknown = f"{min(left)!r} ({len(left)} such) is not part of the model that 'args' describes"

@@ -1,7 +1,6 @@
 """A model folder of transformers, as it is read for conversion: settings, weights and vocabulary.
 
-Settings and weights are used once each and checked; what becomes of them is in families.toml. Vocabularies are numbered
-as ours are, special tokens first.
+Settings and weights are used once each and checked; what becomes of them is in families.toml.
 """
 
 import json

@@ -1,8 +1,6 @@
 """An encoder on a device: texts become tokens and batches, ``<cls> a </s>`` and ``<cls> a </s> b </s>``.
 
 A language model takes its place: ``</s> a <cls>`` and ``</s> a </s> b <cls>``, since its last token has seen all.
-
-`Predictor` gives labels, `macaron.tasks.embedder.Embedder` vectors; `macaron.tasks.finetune.FineTuner` trains.
 """
 
 from collections.abc import Callable, Sequence

@@ -168,10 +168,7 @@ class FineTuner(EncoderOnDevice):
         save_model(folder, self.model, state, self.tokenizer, config)
 
     def _begin(self, objective: Objective) -> None:
-        """Restore the pre-trained weights, zero the head and the gradients.
-
-        All runs use the same parameters, so that they replay the same recorded steps.
-        """
+        # Not a new model: all runs use the same parameters, so that they replay the same recorded steps.
         if self._trained != (objective.kind, objective.logits):
             self._trained = (objective.kind, objective.logits)
             hidden = self.model.config.hidden_size

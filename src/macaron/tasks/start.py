@@ -1,8 +1,6 @@
 """Where training starts: from a model (``macaron train --from``, or ``model.from`` in a recipe), or from word vectors.
 
-The model gives its configuration and its weights; optimiser and schedule begin anew. The data must have its tokenizer,
-or an extension of it. The run's recipe stores the whole configuration and a digest of the weights: a run that has a
-checkpoint is resumed without the model.
+Optimiser and schedule begin anew. The data must have the model's tokenizer, or an extension of it.
 """
 
 import json

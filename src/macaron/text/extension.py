@@ -154,11 +154,8 @@ def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
 
 
 def _chosen(merges: Pairs, known: Sequence[str], taken: set[str], count: int) -> tuple[Pairs, list[str]]:
-    """The merges of private letters that make up to ``count`` new pieces, of the pieces; and the new ones.
-
-    :param known: the pieces by number
-    :param taken: pieces that exist: text without a new piece would be split differently
-    """
+    # Merges of private letters, each a piece by its number, as merges of pieces, and up to `count` new pieces. A piece
+    # that exists is not made anew: text without a new one would be split differently.
     usable, chosen = set(known), []
     new: dict[str, None] = {}
     for pair in merges:

@@ -1,7 +1,4 @@
-"""Whether a prepared folder is up to date, and the run that writes it.
-
-It is written again only if settings that decide its contents, or the contents of the input files, have changed.
-"""
+"""A prepared folder is written again only if settings that decide its contents, or its input files, have changed."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

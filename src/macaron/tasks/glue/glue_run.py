@@ -118,10 +118,7 @@ def _finish(worker: GlueWorker, results: GlueResults, plan: list[Job], progress:
 
 
 def _submit(worker: GlueWorker, best: dict[str, Record], say: Callable[[str], None]) -> dict[str, Any]:
-    """Predict the test sets with the best models and write the zip.
-
-    Predictions that the same model made for the same texts before are reused.
-    """
+    """Write the zip. Predictions that the same model made for the same texts before are reused."""
     folder = worker.run / "predictions" / "test"
     stamps = folder / "runs.json"
     known: dict[str, Any] = read_json(stamps, dict[str, _Stamp], "Remove it.") if stamps.is_file() else {}
