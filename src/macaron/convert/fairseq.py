@@ -40,10 +40,7 @@ def convert_fairseq(
 ) -> tuple[list[str], list[str]]:
     """Convert a checkpoint and its dictionary to a model folder that the Auto classes of transformers read.
 
-    :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`: ``codes`` (BPE codes of subword-nmt;
-        without them the text must consist of dictionary entries, ``foo@@ bar``), ``pipeline`` (``spaces`` for
-        tokenised text, the default, or ``moses`` for plain text) and, for ``moses``, ``source_lang``, ``target_lang``
-        (by default those of the checkpoint), ``lower`` and ``normalize``
+    :param settings: of the tokenizer, see `MacaronTokenizer.from_fairseq_dict`; languages: by default the checkpoint's
     :returns: a description in lines, and warnings
     """
     out = Path(out)

@@ -15,10 +15,10 @@ from tokenizers import BertWordPieceTokenizer, Tokenizer
 from torch import Tensor
 
 from macaron.convert.fairseq_checkpoint import plain_tensors, read_pickled
-from macaron.errors import MacaronError, require
+from macaron.errors import MacaronError, first_line, require
 from macaron.json_files import Record, read_json
 from macaron.limits import LARGEST_VOCABULARY
-from macaron.models.load import MODEL_FILES, first_line, read_weights
+from macaron.models.load import MODEL_FILES, read_weights
 from macaron.settings import load_toml
 from macaron.text.subword import added_specials
 from macaron.text.tokenizer import convertible

@@ -38,15 +38,6 @@ from macaron.text.subword import added_specials
 from macaron.text.tokenizer import SPACES, MacaronTokenizer
 from macaron.text.vocabulary import EOS, FILLER, PAD, UNK, specials, tag_tokens
 
-#: Our special tokens after <s>, which BERT lacks, as tokenizer_config.json calls them; and their usual names.
-_SPECIAL = (("pad", "[PAD]"), ("sep", "[SEP]"), ("unk", "[UNK]"), ("mask", "[MASK]"), ("cls", "[CLS]"))
-#: The oldest checkpoints call the weights of norms so.
-_OLD_NORMS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-#: All names of the one embedding table.
-_TABLES = (
-    *("model.shared.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"),
-    "lm_head.weight",
-)
 #: Bytes of a file: 32,000 pieces have less than one megabyte.
 LARGEST = 64 << 20
 #: The score of one letter of a piece that this side of the translation does not use: any other way to write is better.
@@ -79,13 +70,14 @@ def gpt2(source: ForeignFolder) -> tuple[Network, MacaronTokenizer, str]:
 
 def bert(source: ForeignFolder) -> tuple[Network, MacaronTokenizer, str]:
     """BertForMaskedLM, BertForSequenceClassification or BertModel."""
-    pattern = re.compile("|".join(map(re.escape, _OLD_NORMS)))
-    source.tensors = {pattern.sub(lambda old: _OLD_NORMS[old[0]], name): each for name, each in source.tensors.items()}
+    old_names: dict[str, str] = source.family["old_names"]
+    pattern = re.compile("|".join(map(re.escape, old_names)))
+    source.tensors = {pattern.sub(lambda old: old_names[old[0]], name): each for name, each in source.tensors.items()}
     table = source.weight(source.prefix + source.family["table"])
     content, named = stored_tokenizer(source), tokenizer_settings(source)
     ids = {token: index for index, token in entries(content).items()}
-    places: list[int | None] = [None]
-    for name, usual in _SPECIAL:
+    places: list[int | None] = [None]  # BERT lacks <s>
+    for name, usual in source.family["special"].items():
         given = named.get(f"{name}_token") or usual
         token: Any = given.get("content") if isinstance(given, dict) else given
         require(token in ids, f"the vocabulary lacks {token!r}, the {name} token of tokenizer_config.json")
@@ -130,12 +122,13 @@ def marian(source: ForeignFolder, **languages: str) -> tuple[Network, MacaronTok
         source.only(f"decoder_{key}", source.number(f"encoder_{key}"))
     source.only("decoder_vocab_size", source.number("vocab_size"), None)
     fields = source.fields()
-    table = source.weight(next((name for name in _TABLES if name in source.tensors), _TABLES[0]))
-    for name in _TABLES:
+    copies = source.family["copies"]
+    table = source.weight(next((name for name in copies if name in source.tensors), copies[0]))
+    for name in copies:
         if name in source.tensors and not torch.equal(source.weight(name), table):
             raise MacaronError(f"the weights of {name!r} are not shared: models with several tables are not supported")
-    for name in ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"):
-        if name in source.tensors:  # they are computed, and stored for nothing
+    for name in source.family["sinusoids"]:
+        if name in source.tensors:
             stored = source.weight(name)
             known = sinusoids(torch.arange(len(stored)) + FIRST_POSITION, stored.shape[-1], kind="marian")
             if stored.shape != known.shape or not torch.allclose(stored, known, atol=1e-3):

@@ -186,11 +186,6 @@ class DataSettings:
         tags = (getattr(corpus, "tag", None) for corpus in self.train)
         return list(dict.fromkeys(tag for tag in tags if tag is not None))
 
-    @property
-    def downloads_folder(self) -> Path:
-        """The folder of archives and dumps."""
-        return self.downloads if self.downloads is not None else self.root / "downloads"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairsSettings(DataSettings):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from macaron.errors import MacaronError, naming, require, resume_command
+from macaron.errors import MacaronError, first_line, naming, require, resume_command
 from macaron.files import atomic_folder, write_json
 from macaron.json_files import Record, conforming, read_json
 from macaron.models.configuration import GenerationSettings
@@ -238,11 +238,6 @@ def write_config(folder: Path, model: Any, dtype: torch.dtype, config: Any = Non
         write_json(folder / _GENERATION, {**special, **model.generation_config.to_diff_dict()})
     added = {"architectures": [type(model).__name__], "dtype": str(dtype).removeprefix("torch.")}
     write_json(folder / _CONFIG, dict(sorted({**config.to_dict(), **added}.items())))
-
-
-def first_line(error: Exception) -> str:
-    """What an error of a library says, in short."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -146,10 +146,8 @@ def _learned(sequences: Mapping[str, int], count: int) -> Pairs:
     trained = Tokenizer(BPE())
     trained.pre_tokenizer = CharDelimiterSplit(" ")
     alphabet = len(set(chain.from_iterable(sequences)))
-    trained.train_from_iterator(
-        repeated_words(sequences, raw=False),
-        BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False),
-    )
+    trainer = BpeTrainer(vocab_size=alphabet + count, min_frequency=2, show_progress=False)
+    trained.train_from_iterator(repeated_words(sequences, raw=False), trainer)
     return _merges(json.loads(trained.to_str()))
 
 

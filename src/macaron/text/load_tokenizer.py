@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from macaron.errors import MacaronError, naming, require
+from macaron.errors import MacaronError, first_line, naming, require
 from macaron.seal import DamagedFile
 from macaron.text.fingerprint import agrees
 from macaron.text.tokenizer import MacaronTokenizer
@@ -25,8 +25,6 @@ def load_tokenizer(folder: Path, kind: TokenizerKind, *others: TokenizerKind) ->
     except MacaronError as error:
         raise MacaronError(f"{folder}: the tokenizer is not one for {_PURPOSE[kind]} ({error})") from None
     except Exception as error:  # tokenizers raises nearly anything for a damaged file
-        from macaron.models.load import first_line  # late: it imports torch
-
         raise MacaronError(
             f"{folder}: the tokenizer cannot be read; copy tokenizer.json and tokenizer_config.json again. "
             f"({first_line(error)})"

@@ -3,7 +3,7 @@
 The tokenizer stores the settings of its pipeline, so that input and output are treated as they were in training.
 `Pipeline.encode` makes *prepared* text:
 
-    raw     cased plain text, unchanged but for one space in front; exact both ways
+    raw     cased plain text, unchanged but for one space in front, so that all words have one; exact both ways
     moses   normalised, Moses-tokenised, HTML-escaped and lower-cased words: the customary recipe for IWSLT14
     spaces  text that is already tokenised, with tokens separated by white space
     plain   text as it is, for the tokenizers of converted models, which do the rest themselves
@@ -37,8 +37,6 @@ _LETTER, _ESCAPED = re.compile(r"\S"), re.compile(r"&(?:amp|lt|gt|apos|quot|#\d+
 @dataclass(frozen=True)
 class Pipeline:
     """A pipeline by its name, see above, and its settings, which mean something for ``moses`` only.
-
-    ``raw`` puts one space in front of every text: its first word is the same token as that word elsewhere.
 
     :param normalize: apply Moses' punctuation normaliser; the customary IWSLT14 data was made without it
     """

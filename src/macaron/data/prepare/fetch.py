@@ -138,7 +138,7 @@ def _fetch(
     workers: int | None,
 ) -> None:
     """Fetch and unpack what is missing. Every download is noted in ``records``, by the name of its file."""
-    root, downloads = settings.root, settings.downloads_folder
+    root, downloads = settings.root, settings.downloads or settings.root / "downloads"
     whole = os.path.abspath(root)
     for item in absent:  # files that are there are read from anywhere
         inside = Path(os.path.abspath(root / item.path)).is_relative_to(whole)

@@ -85,9 +85,8 @@ def make_plan(
 class TaskFacts:
     """What is known of a task's files before anything is trained.
 
-    :param known: part of every record: ``data``, the fingerprints of the training and development sets, and
-        ``constant``, the scores of the training set's most frequent answer on dev: a model with no better scores has
-        learned nothing
+    :param known: part of every record: ``data``, the fingerprints of the sets, and ``constant``, the scores of the most
+        frequent answer on dev: a model with no better scores has learned nothing
     """
 
     examples: int
