@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     from macaron.huggingface.translation import HFLanguageModel as HFLanguageModel
     from macaron.huggingface.translation import HFTranslationModel as HFTranslationModel
 
-__getattr__ = lazy(
-    __name__,
-    configuration=["HFEncoderConfig", "HFLanguageConfig", "HFTranslationConfig"],
-    encoder=["HFEncoderForMaskedLM", "HFEncoderForPreTraining", "HFEncoderForSequenceClassification", "HFEncoderModel"],
-    tokenizer=["HFTokenizer"],
-    translation=["HFLanguageModel", "HFTranslationModel"],
-)
+__getattr__ = lazy(__name__, __file__)
 
 
 def _configurations() -> None:
